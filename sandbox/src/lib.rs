@@ -1,2 +1,41 @@
+//! Runs any command so that only its scope can change.
+//!
+//! A [`policy::Policy`] says what may be written, read, reached and used. [`launch::run`] holds a command to
+//! it with everything the kernel has: namespaces and mounts make a view in which nothing else is there,
+//! an overlay catches every write, Landlock and a system call filter say it all a second time, and limits
+//! and deadlines bound what is left. What holds is read back from the kernel before the command starts
+//! ([`attest`]); if anything that was asked for is missing, it does not start.
+//!
+//! When every process is dead, what the command changed is judged, path by path and byte by byte, against
+//! the exact scope (`harvest`). The operating system's directories make an agent fail early; the harvest
+//! decides.
+//!
+//! Read in this order: [`policy`], [`scope`], `opening`, `view`, `mounts`, `init`, `agent`, [`attest`],
+//! [`launch`].
+
+mod access;
+mod agent;
+pub mod attest;
+mod cgroup;
+mod channel;
+pub mod control;
+pub mod doctor;
+pub mod erase;
+mod flow;
+pub mod host;
+mod identity;
+mod init;
+mod janitor;
+pub mod launch;
+mod mounts;
+mod opening;
 pub mod path;
+pub mod policy;
 pub mod scope;
+pub mod supervise;
+mod sys;
+mod syscalls;
+mod terminal;
+mod view;
+mod watch;
+pub mod workspace;

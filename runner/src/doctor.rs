@@ -1,0 +1,40 @@
+//! `agency doctor`: what this host can hold.
+
+use std::io::Write;
+
+use agency_sandbox::doctor::{Finding, findings};
+
+use crate::arguments::Doctor;
+use crate::message::{Failure, UNAVAILABLE};
+
+pub(crate) fn run(command: &Doctor) -> Result<u8, Failure> {
+    let findings = findings();
+    // Only cgroups have a substitute; without any of the others there is no sandbox.
+    let able = findings.iter().all(|finding| finding.ok || finding.name == "cgroups");
+    let mut out = std::io::stdout().lock();
+    let written = if command.json {
+        let report = serde_json::json!({ "version": 1, "process": able, "findings": findings });
+        writeln!(out, "{report:#}")
+    } else {
+        print(&mut out, &findings, able)
+    };
+    written.map_err(|error| Failure::new(1, &error))?;
+    Ok(if able { 0 } else { UNAVAILABLE })
+}
+
+fn print(out: &mut impl Write, findings: &[Finding], able: bool) -> std::io::Result<()> {
+    for finding in findings {
+        writeln!(
+            out,
+            "{} {:<16} {}",
+            if finding.ok { "ok     " } else { "missing" },
+            finding.name,
+            finding.detail
+        )?;
+        if let Some(hint) = &finding.hint {
+            writeln!(out, "                         {hint}")?;
+        }
+    }
+    let verdict = if able { "can be held here" } else { "can't be held here" };
+    writeln!(out, "\nIsolation `process` {verdict}.")
+}

@@ -1,0 +1,83 @@
+//! What is said to people, on standard error: what went wrong, and what to do next.
+
+use std::io::Write;
+
+/// A command that could not do its work.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: u8,
+    pub(crate) message: String,
+    pub(crate) hint: Option<String>,
+}
+
+/// Exit codes that several commands share.
+pub(crate) const USAGE: u8 = 2;
+pub(crate) const UNAVAILABLE: u8 = 3;
+
+impl Failure {
+    pub(crate) fn new(code: u8, error: &(dyn std::error::Error + 'static)) -> Self {
+        Self { code, message: chain(error), hint: None }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self { code: USAGE, message: message.into(), hint: None }
+    }
+
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// An error and its causes, on one line.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let line = cause.to_string();
+        if !text.contains(&line) {
+            text.push_str(": ");
+            text.push_str(&line);
+        }
+        next = cause.source();
+    }
+    text
+}
+
+pub(crate) fn complain(message: &str, hint: Option<&str>) {
+    let mut out = std::io::stderr().lock();
+    // Nobody to tell is no reason to fail differently.
+    let _ = writeln!(out, "agency: {message}");
+    if let Some(hint) = hint {
+        let _ = writeln!(out, "  hint: {hint}");
+    }
+}
+
+/// Help and version go to standard output and are no failure; anything else is one clear line.
+pub(crate) fn usage(error: clap::Error) -> Result<u8, Failure> {
+    use clap::error::ErrorKind;
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let _ = error.print();
+            Ok(0)
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            Ok(USAGE)
+        }
+        _ => {
+            let text = error.to_string();
+            let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+            let mut message = lines.next().unwrap_or("the arguments are not right").to_owned();
+            // What is missing stands on lines of its own, up to the usage.
+            for line in lines.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
+            {
+                message.push(' ');
+                message.push_str(line);
+            }
+            let message = message.strip_prefix("error: ").unwrap_or(&message);
+            Err(Failure::usage(message)
+                .with_hint("`agency --help` and `agency COMMAND --help` show what can be said"))
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The last steps of the process that becomes the agent: it gives up everything, shows that it did, waits
+//! for the word to go, and starts the program.
+//!
+//! The order matters. The user namespace comes first, while there is still the right to enter it; limits on
+//! processes after it, because they are counted per namespace; capabilities, Landlock and the system call
+//! filter last, each forbidding what the one before still needed.
+
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use nix::sched::CloneFlags;
+use nix::sys::resource::{Resource, setrlimit};
+use nix::unistd::{Gid, Uid};
+use rustix::thread::{CapabilitySet, CapabilitySets};
+
+use crate::access;
+use crate::channel::{self, FromSandbox, Ready};
+use crate::control::Control;
+use crate::identity::Identity;
+use crate::opening::Opening;
+use crate::policy::Policy;
+use crate::sys;
+use crate::syscalls;
+
+/// What the agent is started with.
+#[derive(Debug)]
+pub(crate) struct Start<'a> {
+    pub(crate) policy: &'a Policy,
+    pub(crate) identity: &'a Identity,
+    /// The workspace's root, and the folder in it to start in.
+    pub(crate) workspace: &'a Path,
+    pub(crate) folder: PathBuf,
+    pub(crate) home: &'a Path,
+    pub(crate) command: &'a [OsString],
+}
+
+/// What a start could not do.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) what: String,
+    pub(crate) error: i32,
+}
+
+pub(crate) fn failed<E: std::error::Error + 'static>(what: &str) -> impl Fn(E) -> Failure {
+    let what = what.to_owned();
+    move |error| Failure { error: errno_of(&error), what: describe(&what, &error) }
+}
+
+/// The whole chain of an error, as one line.
+fn describe(what: &str, error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = what.to_owned();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let line = error.to_string();
+        if !text.ends_with(&line) {
+            text = if text.is_empty() { line } else { format!("{text}: {line}") };
+        }
+        next = error.source();
+    }
+    text
+}
+
+fn errno_of(error: &(dyn std::error::Error + 'static)) -> i32 {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(errno) = error.downcast_ref::<rustix::io::Errno>() {
+            return errno.raw_os_error();
+        }
+        if let Some(errno) = error.downcast_ref::<nix::Error>() {
+            return *errno as i32;
+        }
+        if let Some(code) = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
+            return code;
+        }
+        next = error.source();
+    }
+    0
+}
+
+/// Standard input, output and error: pipes, or one terminal.
+#[derive(Debug)]
+pub(crate) enum Streams {
+    Pipes { input: OwnedFd, output: OwnedFd, error: OwnedFd },
+    Terminal(OwnedFd),
+}
+
+/// Becomes the agent. Returns only if it could not.
+pub(crate) fn become_agent(
+    start: &Start<'_>,
+    streams: &Streams,
+    opening: &Opening,
+    host_proc: BorrowedFd<'_>,
+    channel: BorrowedFd<'_>,
+) -> Failure {
+    match prepare(start, streams, opening, host_proc) {
+        Err(failure) => failure,
+        Ok(ready) => {
+            if let Err(error) = channel::send(channel, &FromSandbox::Ready(ready), None) {
+                return failed("can't report to the supervisor")(error);
+            }
+            if !channel::wait_for_go(channel) {
+                sys::exit_now(1);
+            }
+            let error = execute(start);
+            let _ = channel::send(channel, &FromSandbox::NotStarted { error: error as i32 }, None);
+            sys::exit_now(if error == nix::Error::ENOENT { 127 } else { 126 })
+        }
+    }
+}
+
+fn prepare(
+    start: &Start<'_>,
+    streams: &Streams,
+    opening: &Opening,
+    host_proc: BorrowedFd<'_>,
+) -> Result<Ready, Failure> {
+    let policy = start.policy;
+    rustix::process::setsid().map_err(failed("can't start a session"))?;
+    connect(streams).map_err(failed("can't connect standard input and output"))?;
+    let pid = rustix::fs::readlinkat(host_proc, "self", Vec::new())
+        .map_err(failed("can't read the own process id"))?;
+    let pid = pid.to_str().ok().and_then(|pid| pid.parse().ok()).unwrap_or(0);
+
+    if let Identity::Nobody { .. } = start.identity {
+        become_nobody(start.identity, host_proc)?;
+    }
+    limit(policy).map_err(failed("can't set a limit"))?;
+    // The mask and the ignored signals of whoever started us are no concern of the agent's.
+    sys::reset_signals();
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    rustix::process::chdir(&start.folder).map_err(failed("can't change to the folder to start in"))?;
+
+    if policy.wants(Control::Capabilities) {
+        drop_capabilities().map_err(failed("can't drop capabilities"))?;
+    }
+    if policy.wants(Control::NoNewPrivileges) {
+        nix::sys::prctl::set_no_new_privs().map_err(failed("can't forbid new privileges"))?;
+    }
+    let mut landlock_held = false;
+    if policy.wants(Control::Landlock) {
+        restrict_access(start, opening)?;
+        landlock_held = access::holds();
+    }
+    // Marked rather than closed: this process still needs its channel.
+    if policy.wants(Control::Descriptors) {
+        sys::close_on_exec_from(3).map_err(failed("can't close descriptors"))?;
+    }
+    if policy.wants(Control::Seccomp) {
+        syscalls::restrict().map_err(failed("can't filter system calls"))?;
+    }
+    let show = |paths: &[crate::path::RelPath]| paths.iter().map(ToString::to_string).collect();
+    Ok(Ready { pid, opened: show(&opening.open), closed: show(&opening.close), landlock_held })
+}
+
+fn connect(streams: &Streams) -> io::Result<()> {
+    let (input, output, error) = match streams {
+        Streams::Pipes { input, output, error } => (input, output, error),
+        Streams::Terminal(terminal) => {
+            rustix::process::ioctl_tiocsctty(terminal)?;
+            (terminal, terminal, terminal)
+        }
+    };
+    rustix::stdio::dup2_stdin(input)?;
+    rustix::stdio::dup2_stdout(output)?;
+    rustix::stdio::dup2_stderr(error)?;
+    Ok(())
+}
+
+/// Root's agent: first a host user without rights, then a user namespace in which that user has a name.
+fn become_nobody(identity: &Identity, host_proc: BorrowedFd<'_>) -> Result<(), Failure> {
+    let (uid, gid) = identity.outside();
+    let (inside_uid, inside_gid) = identity.inside();
+    let failed_identity = || failed("can't take on the agent's user");
+    nix::unistd::setgroups(&[]).map_err(failed_identity())?;
+    let gid_raw = Gid::from_raw(gid);
+    nix::unistd::setresgid(gid_raw, gid_raw, gid_raw).map_err(failed_identity())?;
+    let uid_raw = Uid::from_raw(uid);
+    nix::unistd::setresuid(uid_raw, uid_raw, uid_raw).map_err(failed_identity())?;
+    // Changing users made the process unreadable even to itself. Nothing hostile runs yet.
+    nix::sys::prctl::set_dumpable(true).map_err(failed_identity())?;
+    nix::sched::unshare(CloneFlags::CLONE_NEWUSER).map_err(failed("can't make a user namespace"))?;
+    write_maps(host_proc, (inside_uid, uid), (inside_gid, gid)).map_err(failed("can't map the agent's user"))
+}
+
+/// Maps one user and one group of the current user namespace. `proc` is a writable proc file system.
+pub(crate) fn write_maps(proc: BorrowedFd<'_>, uid: (u32, u32), gid: (u32, u32)) -> io::Result<()> {
+    use rustix::fs::{Mode, OFlags};
+    let write = |name: &str, text: String| -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(proc, format!("self/{name}").as_str(), flags, Mode::empty())?;
+        rustix::io::write(&file, text.as_bytes())?;
+        Ok(())
+    };
+    write("setgroups", "deny".to_owned())?;
+    write("uid_map", format!("{} {} 1", uid.0, uid.1))?;
+    write("gid_map", format!("{} {} 1", gid.0, gid.1))
+}
+
+fn limit(policy: &Policy) -> nix::Result<()> {
+    // No core ever lands anywhere.
+    setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
+    if policy.wants(Control::Processes)
+        && let Some(processes) = policy.limits.processes
+    {
+        setrlimit(Resource::RLIMIT_NPROC, processes, processes)?;
+    }
+    if policy.wants(Control::FileSize)
+        && let Some(size) = policy.limits.file_size
+    {
+        setrlimit(Resource::RLIMIT_FSIZE, size, size)?;
+    }
+    Ok(())
+}
+
+fn drop_capabilities() -> rustix::io::Result<()> {
+    rustix::thread::clear_ambient_capability_set()?;
+    for capability in CapabilitySet::all().iter() {
+        match rustix::thread::remove_capability_from_bounding_set(capability) {
+            // A kernel older than the capability.
+            Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let none = CapabilitySet::empty();
+    rustix::thread::set_capabilities(
+        None,
+        CapabilitySets { effective: none, permitted: none, inheritable: none },
+    )
+}
+
+fn restrict_access(start: &Start<'_>, opening: &Opening) -> Result<(), Failure> {
+    let mut writable: Vec<PathBuf> = ["/tmp", "/var/tmp", "/dev/shm", "/dev/pts"].map(PathBuf::from).into();
+    writable.push(start.home.to_owned());
+    writable.extend(opening.open.iter().map(|path| start.workspace.join(path.as_path())));
+    writable.extend(start.policy.folders.iter().map(|folder| folder.target.clone()));
+    if !start.policy.wants(Control::ReadOnlyHost) {
+        writable.push("/".into());
+    }
+    let devices =
+        ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"].map(Path::new);
+    access::restrict(&writable, &devices).map_err(failed("can't restrict file access"))
+}
+
+/// Looks the command up in the agent's own PATH, in the agent's own view, and starts it.
+fn execute(start: &Start<'_>) -> nix::Error {
+    let c_string = |text: &OsStr| CString::new(text.as_bytes()).unwrap_or_default();
+    let arguments: Vec<CString> = start.command.iter().map(|argument| c_string(argument)).collect();
+    let environment: Vec<CString> = start
+        .policy
+        .environment
+        .iter()
+        .map(|(name, value)| {
+            let mut entry = name.clone();
+            entry.push("=");
+            entry.push(value);
+            c_string(&entry)
+        })
+        .collect();
+    let Some(program) = start.command.first() else {
+        return nix::Error::ENOENT;
+    };
+    let run = |path: &CStr| match nix::unistd::execve(path, &arguments, &environment) {
+        Ok(never) => match never {},
+        Err(error) => error,
+    };
+    if program.as_bytes().contains(&b'/') {
+        return run(&c_string(program));
+    }
+    let path =
+        start.policy.environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
+    let mut result = nix::Error::ENOENT;
+    for folder in std::env::split_paths(&path.unwrap_or_default()) {
+        let error = run(&c_string(folder.join(program).as_os_str()));
+        // Something that is there but can't be run explains more than something that is not there.
+        if error != nix::Error::ENOENT && error != nix::Error::ENOTDIR {
+            result = error;
+        }
+        if !matches!(error, nix::Error::ENOENT | nix::Error::ENOTDIR | nix::Error::EACCES) {
+            break;
+        }
+    }
+    result
+}

@@ -1,0 +1,446 @@
+//! What was asked and what holds, control by control, read back from the kernel.
+//!
+//! The agent's process stands at the gate, fully restricted, its program not yet started. Everything here is
+//! read about that process from outside, through /proc, or was tried by it and answered by the kernel.
+//! Nothing is copied from what we meant to do.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::access;
+use crate::cgroup::Cgroup;
+use crate::channel::Ready;
+use crate::control::Control;
+use crate::policy::{Level, Network, Policy};
+use crate::syscalls;
+use crate::workspace::Overlay;
+
+/// The format of an attestation.
+pub const VERSION: u32 = 1;
+
+/// What a sandbox was asked to hold and what it does.
+#[derive(Debug, Clone, Serialize)]
+pub struct Attestation {
+    pub version: u32,
+    pub level: Level,
+    pub kernel: String,
+    pub controls: Vec<Statement>,
+}
+
+/// One control's line.
+#[derive(Debug, Clone, Serialize)]
+pub struct Statement {
+    pub control: Control,
+    pub requested: bool,
+    pub enforced: Enforced,
+    /// By what, as the kernel tells it.
+    pub how: String,
+}
+
+/// How well a control is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Enforced {
+    /// The kernel refuses.
+    Enforced,
+    /// We look, and stop the agent.
+    Watched,
+    /// Nobody asked for it, and nothing holds it.
+    Off,
+    /// It was asked for, and nothing holds it.
+    Missing,
+}
+
+impl Attestation {
+    /// What was asked for and is not held. A sandbox with such a control is not started.
+    pub fn missing(&self) -> impl Iterator<Item = &Statement> {
+        self.controls.iter().filter(|statement| statement.enforced == Enforced::Missing)
+    }
+
+    pub fn statement(&self, control: Control) -> Option<&Statement> {
+        self.controls.iter().find(|statement| statement.control == control)
+    }
+}
+
+/// What else is needed to read the agent's process right.
+pub(crate) struct Asked<'a> {
+    pub(crate) policy: &'a Policy,
+    pub(crate) workspace: &'a Path,
+    pub(crate) overlays: &'a [Overlay],
+    pub(crate) home: &'a Path,
+    pub(crate) hidden: Vec<PathBuf>,
+    pub(crate) cgroup: Option<&'a Cgroup>,
+    pub(crate) root: bool,
+}
+
+/// Reads the agent's process.
+pub(crate) fn read(asked: &Asked<'_>, ready: &Ready) -> io::Result<Attestation> {
+    let process = Process::read(ready.pid)?;
+    let controls = Control::ALL
+        .iter()
+        .map(|control| {
+            let requested = asked.policy.wants(*control);
+            let (held, how) = process.observe(*control, asked, ready);
+            let enforced = match (requested, held) {
+                (_, Held::Yes) => Enforced::Enforced,
+                (true, Held::Watched) => Enforced::Watched,
+                (true, Held::No) => Enforced::Missing,
+                (false, _) => Enforced::Off,
+            };
+            Statement { control: *control, requested, enforced, how }
+        })
+        .collect();
+    let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
+    Ok(Attestation { version: VERSION, level: Level::Process, kernel, controls })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Held {
+    Yes,
+    Watched,
+    No,
+}
+
+impl From<bool> for Held {
+    fn from(held: bool) -> Self {
+        if held { Held::Yes } else { Held::No }
+    }
+}
+
+/// A process as /proc tells it.
+struct Process {
+    pid: i32,
+    status: BTreeMap<String, String>,
+    uid_map: String,
+    mounts: Vec<Mount>,
+    limits: String,
+    /// Namespaces that are not ours.
+    foreign: Vec<&'static str>,
+    descriptors: Vec<i32>,
+}
+
+/// One line of mountinfo.
+#[derive(Debug)]
+struct Mount {
+    point: PathBuf,
+    read_only: bool,
+    kind: String,
+    options: String,
+}
+
+const NAMESPACES: &[(&str, Control)] = &[
+    ("user", Control::UserNamespace),
+    ("mnt", Control::MountNamespace),
+    ("pid", Control::PidNamespace),
+    ("ipc", Control::IpcNamespace),
+    ("uts", Control::UtsNamespace),
+    ("cgroup", Control::CgroupNamespace),
+    ("net", Control::Network),
+];
+
+impl Process {
+    fn read(pid: i32) -> io::Result<Self> {
+        let file = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}"));
+        let status = file("status")?
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .map(|(key, value)| (key.to_owned(), value.trim().to_owned()))
+            .collect();
+        let mut foreign = Vec::new();
+        for (name, _) in NAMESPACES {
+            let theirs = fs::read_link(format!("/proc/{pid}/ns/{name}"))?;
+            let ours = fs::read_link(format!("/proc/self/ns/{name}"))?;
+            if theirs != ours {
+                foreign.push(*name);
+            }
+        }
+        let mut descriptors = Vec::new();
+        for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
+            let entry = entry?;
+            let info = fs::read_to_string(entry.path()).unwrap_or_default();
+            let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap_or("0").trim();
+            // Octal, as open(2) takes them. What is closed when the program starts does not count.
+            let passed = i64::from_str_radix(flags, 8).unwrap_or(0) & i64::from(libc::O_CLOEXEC) == 0;
+            if passed {
+                descriptors.push(entry.file_name().to_string_lossy().parse().unwrap_or(-1));
+            }
+        }
+        descriptors.sort_unstable();
+        Ok(Self {
+            pid,
+            status,
+            uid_map: file("uid_map")?.split_whitespace().collect::<Vec<_>>().join(" "),
+            mounts: file("mountinfo")?.lines().filter_map(parse_mount).collect(),
+            limits: file("limits")?,
+            foreign,
+            descriptors,
+        })
+    }
+
+    fn observe(&self, control: Control, asked: &Asked<'_>, ready: &Ready) -> (Held, String) {
+        let policy = asked.policy;
+        match control {
+            Control::UserNamespace => {
+                let own = self.foreign.contains(&"user");
+                let host = self.uid_map.split(' ').nth(1).unwrap_or_default();
+                // As root, a map that leads back to root would be no protection at all.
+                let nobody = !asked.root || (host != "0" && !host.is_empty());
+                ((own && nobody).into(), format!("uid_map {}", self.uid_map))
+            }
+            Control::Network if policy.network == Network::Full => {
+                (Held::Yes, "host network, as asked".into())
+            }
+            Control::MountNamespace
+            | Control::PidNamespace
+            | Control::IpcNamespace
+            | Control::UtsNamespace
+            | Control::CgroupNamespace
+            | Control::Network => {
+                let name =
+                    NAMESPACES.iter().find(|(_, known)| *known == control).map_or("", |(name, _)| *name);
+                (self.foreign.contains(&name).into(), self.namespace(name))
+            }
+            Control::ReadOnlyHost => self.read_only_host(asked),
+            Control::Scope => self.scope(asked, ready),
+            Control::PrivateHome => self.private(&[asked.home]),
+            Control::PrivateTmp => self.private(&["/tmp", "/var/tmp", "/dev/shm"].map(Path::new)),
+            Control::PrivateProc => {
+                let mount = self.mount_at(Path::new("/proc"));
+                let fresh = self.foreign.contains(&"pid")
+                    && mount.is_some_and(|mount| mount.kind == "proc" && mount.read_only);
+                (fresh.into(), mount.map_or("no mount at /proc".into(), Mount::describe))
+            }
+            Control::MinimalDev => {
+                let whole = self.mount_at(Path::new("/dev")).is_some();
+                let count = self.mounts.iter().filter(|mount| mount.point.starts_with("/dev")).count();
+                ((!whole).into(), format!("{count} mounts below /dev"))
+            }
+            Control::HiddenPaths => {
+                let uncovered: Vec<_> = asked.hidden.iter().filter(|path| !self.covered(path)).collect();
+                let whole = ["/run", "/home", "/root", "/var"]
+                    .iter()
+                    .any(|path| self.mount_at(Path::new(path)).is_some_and(|mount| mount.kind != "tmpfs"));
+                let how = match uncovered.first() {
+                    Some(path) => format!("{} is in sight", path.display()),
+                    None => format!("{} paths covered, the rest absent", asked.hidden.len()),
+                };
+                ((uncovered.is_empty() && !whole).into(), how)
+            }
+            Control::Landlock => {
+                let abi =
+                    access::abi().map_or("no landlock".into(), |(abi, _)| format!("landlock abi {abi}"));
+                let tried = if ready.landlock_held { "refused" } else { "not refused" };
+                (ready.landlock_held.into(), format!("{abi}, a probe was {tried}"))
+            }
+            Control::Seccomp => {
+                let filters: u64 = self.number("Seccomp_filters");
+                let on = self.status("Seccomp") == "2" && filters >= syscalls::FILTERS;
+                (on.into(), format!("seccomp mode {}, {filters} filters", self.status("Seccomp")))
+            }
+            Control::NoNewPrivileges => (
+                Held::from(self.status("NoNewPrivs") == "1"),
+                format!("NoNewPrivs {}", self.status("NoNewPrivs")),
+            ),
+            Control::Capabilities => {
+                let sets = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
+                let held = sets.iter().find(|set| self.status(set).trim_start_matches('0') != "");
+                let how =
+                    held.map_or("all five sets empty".into(), |set| format!("{set} {}", self.status(set)));
+                (held.is_none().into(), how)
+            }
+            Control::Descriptors => {
+                (Held::from(self.descriptors == [0, 1, 2]), format!("passed on: {:?}", self.descriptors))
+            }
+            // What a program is started with can't be read before it is started; this is what execve gets.
+            Control::Environment => {
+                let names: Vec<_> =
+                    policy.environment.iter().map(|(name, _)| name.to_string_lossy()).collect();
+                (policy.wants(control).into(), format!("passed on: {}", names.join(" ")))
+            }
+            Control::Memory => match asked.cgroup.and_then(|cgroup| Some((cgroup, cgroup.memory()?))) {
+                Some((cgroup, (limit, how))) if policy.limits.memory.is_some_and(|asked| limit <= asked) => {
+                    (cgroup.holds(self.pid).into(), format!("{how} {limit}"))
+                }
+                _ => (Held::Watched, "no memory controller to use: looked at every half second".into()),
+            },
+            Control::Processes => {
+                let limit = self.limit("Max processes");
+                let cgroup = asked.cgroup.and_then(Cgroup::processes);
+                let how = match cgroup {
+                    Some((limit, how)) => format!("{how} {limit}"),
+                    None => format!("RLIMIT_NPROC {limit}"),
+                };
+                let small = policy
+                    .limits
+                    .processes
+                    .is_some_and(|asked| limit.parse().is_ok_and(|limit: u64| limit <= asked));
+                // The limit is counted per user and namespace; without a namespace root is not held to it.
+                ((small && self.foreign.contains(&"user")).into(), how)
+            }
+            Control::FileSize => {
+                let limit = self.limit("Max file size");
+                let small = policy
+                    .limits
+                    .file_size
+                    .is_some_and(|asked| limit.parse().is_ok_and(|limit: u64| limit <= asked));
+                (small.into(), format!("RLIMIT_FSIZE {limit}"))
+            }
+            Control::TmpSize => {
+                let options = self.mount_at(Path::new("/tmp")).map_or("", |mount| &mount.options);
+                let size = options.split(',').find(|option| option.starts_with("size="));
+                (size.is_some().into(), format!("tmpfs {}", size.unwrap_or("without size")))
+            }
+            Control::Harvest => (policy.wants(control).into(), "judged when the command has ended".into()),
+        }
+    }
+
+    fn status(&self, key: &str) -> &str {
+        self.status.get(key).map_or("", String::as_str)
+    }
+
+    fn number(&self, key: &str) -> u64 {
+        self.status(key).parse().unwrap_or(0)
+    }
+
+    fn namespace(&self, name: &str) -> String {
+        fs::read_link(format!("/proc/{}/ns/{name}", self.pid))
+            .map_or_else(|_| name.to_owned(), |link| link.display().to_string())
+    }
+
+    fn limit(&self, name: &str) -> &str {
+        let line = self.limits.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|line| line.split_whitespace().next()).unwrap_or("unknown")
+    }
+
+    /// The mount one sees at a path: the last one made there.
+    fn mount_at(&self, path: &Path) -> Option<&Mount> {
+        self.mounts.iter().rev().find(|mount| mount.point == path)
+    }
+
+    /// Whether something of ours lies over the path, or nothing visible is there at all.
+    fn covered(&self, path: &Path) -> bool {
+        match self.mount_at(path) {
+            Some(mount) => mount.kind == "tmpfs" && mount.read_only,
+            None => !Path::new(&format!("/proc/{}/root{}", self.pid, path.display())).exists(),
+        }
+    }
+
+    fn private(&self, paths: &[&Path]) -> (Held, String) {
+        let open = paths.iter().find(|path| self.mount_at(path).is_none_or(|mount| mount.kind != "tmpfs"));
+        match open {
+            Some(path) => (Held::No, format!("{} is not private", path.display())),
+            None => (Held::Yes, "tmpfs".into()),
+        }
+    }
+
+    /// Every mount that can be written must be one we know of.
+    fn read_only_host(&self, asked: &Asked<'_>) -> (Held, String) {
+        let policy = asked.policy;
+        let known = |mount: &&Mount| {
+            let point = &mount.point;
+            mount.read_only
+                || point.starts_with(asked.workspace)
+                || point.starts_with("/dev")
+                || ["/tmp", "/var/tmp"].iter().any(|path| point == Path::new(path))
+                || point == asked.home
+                || policy.folders.iter().any(|folder| point.starts_with(&folder.target))
+                || asked.overlays.iter().any(|overlay| *point == overlay.at)
+        };
+        match self.mounts.iter().find(|mount| !known(mount)) {
+            Some(mount) => (Held::No, format!("{} can be written", mount.point.display())),
+            None => {
+                let count = self.mounts.iter().filter(|mount| mount.read_only).count();
+                (Held::Yes, format!("{count} of {} mounts read-only", self.mounts.len()))
+            }
+        }
+    }
+
+    /// The writable directories of the workspace must be exactly the opened ones.
+    fn scope(&self, asked: &Asked<'_>, ready: &Ready) -> (Held, String) {
+        let below = |shown: &String| {
+            if shown == "." { asked.workspace.to_owned() } else { asked.workspace.join(shown) }
+        };
+        let opened: Vec<PathBuf> = ready.opened.iter().map(below).collect();
+        let overlay = self.mount_at(asked.workspace).filter(|mount| mount.kind == "overlay");
+        let stray = self.mounts.iter().find(|mount| {
+            mount.kind == "overlay"
+                && mount.point.starts_with(asked.workspace)
+                && !mount.read_only
+                && !opened.contains(&mount.point)
+        });
+        let unclosed = ready
+            .closed
+            .iter()
+            .map(below)
+            .find(|path| self.mount_at(path).is_none_or(|mount| !mount.read_only));
+        let held =
+            overlay.is_some() && stray.is_none() && unclosed.is_none() && asked.policy.wants(Control::Scope);
+        let list = if ready.opened.is_empty() { "nothing".to_owned() } else { ready.opened.join(", ") };
+        (held.into(), format!("overlay, writable: {list}; single files are judged at harvest"))
+    }
+}
+
+impl Mount {
+    fn describe(&self) -> String {
+        format!("{} {}", self.kind, if self.read_only { "read-only" } else { "writable" })
+    }
+}
+
+/// `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/root rw,errors=continue`
+fn parse_mount(line: &str) -> Option<Mount> {
+    let (first, second) = line.split_once(" - ")?;
+    let fields: Vec<&str> = first.split(' ').collect();
+    let (point, flags) = (fields.get(4)?, fields.get(5)?);
+    let mut rest = second.split(' ');
+    let kind = rest.next()?.to_owned();
+    let options = rest.nth(1).unwrap_or_default().to_owned();
+    Some(Mount {
+        point: PathBuf::from(unescape(point)),
+        read_only: flags.split(',').any(|flag| flag == "ro"),
+        kind,
+        options,
+    })
+}
+
+/// Blanks and backslashes in mountinfo are written in octal.
+fn unescape(text: &str) -> std::ffi::OsString {
+    use std::os::unix::ffi::OsStringExt;
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let octal = bytes.get(at + 1..at + 4).filter(|_| bytes[at] == b'\\');
+        match octal
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok())
+        {
+            Some(byte) => {
+                out.push(byte);
+                at += 4;
+            }
+            None => {
+                out.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    std::ffi::OsString::from_vec(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_mountinfo_is_read_with_its_escapes() {
+        let line = "36 35 98:0 /r /a\\040b rw,nosuid,ro shared:1 master:2 - tmpfs none rw,size=4k";
+        let mount = parse_mount(line).expect("parses");
+        assert_eq!(mount.point, Path::new("/a b"));
+        assert!(mount.read_only);
+        assert_eq!((mount.kind.as_str(), mount.options.as_str()), ("tmpfs", "rw,size=4k"));
+    }
+}

@@ -1,0 +1,196 @@
+//! Limits the kernel enforces on a whole tree of processes.
+//!
+//! Version 2 where an ancestor of our own cgroup is delegated to us; version 1 controllers where that is what
+//! the host has and we may write to them. Where neither is so, there is no [`Cgroup`], and the limit is
+//! watched instead.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::policy::Limits;
+
+const MOUNT: &str = "/sys/fs/cgroup";
+
+/// The groups one sandbox lives in.
+#[derive(Debug)]
+pub(crate) struct Cgroup {
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Unified(PathBuf),
+    /// One group for each controller.
+    Separate {
+        memory: Option<PathBuf>,
+        processes: Option<PathBuf>,
+    },
+}
+
+impl Cgroup {
+    /// Makes a group with these limits, or says that there can be none here.
+    pub(crate) fn create(
+        name: &str,
+        memory: Option<u64>,
+        processes: Option<u64>,
+    ) -> io::Result<Option<Self>> {
+        let own = fs::read_to_string("/proc/self/cgroup")?;
+        if Path::new(MOUNT).join("cgroup.controllers").exists() {
+            return unified(&own, name, memory, processes);
+        }
+        let group = |controller: &str| -> Option<PathBuf> {
+            let path = own.lines().find_map(|line| {
+                let mut parts = line.splitn(3, ':').skip(1);
+                let (controllers, path) = (parts.next()?, parts.next()?);
+                controllers.split(',').any(|known| known == controller).then_some(path)
+            })?;
+            let parent = Path::new(MOUNT).join(controller).join(path.trim_start_matches('/'));
+            let group = parent.join(name);
+            fs::create_dir(&group).ok().map(|()| group)
+        };
+        let memory_group = memory.and_then(|_| group("memory"));
+        let processes_group = processes.and_then(|_| group("pids"));
+        if memory_group.is_none() && processes_group.is_none() {
+            return Ok(None);
+        }
+        let made = Self { kind: Kind::Separate { memory: memory_group, processes: processes_group } };
+        made.set_separate(memory, processes)?;
+        Ok(Some(made))
+    }
+
+    fn set_separate(&self, memory: Option<u64>, processes: Option<u64>) -> io::Result<()> {
+        let Kind::Separate { memory: memory_group, processes: processes_group } = &self.kind else {
+            return Ok(());
+        };
+        if let (Some(group), Some(limit)) = (memory_group, memory) {
+            fs::write(group.join("memory.limit_in_bytes"), limit.to_string())?;
+            // Swap would only move the problem; a kernel without swap accounting has no such file.
+            let _ = fs::write(group.join("memory.memsw.limit_in_bytes"), limit.to_string());
+        }
+        if let (Some(group), Some(limit)) = (processes_group, processes) {
+            fs::write(group.join("pids.max"), limit.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// For a child to be born into: version 2 only.
+    pub(crate) fn birthplace(&self) -> io::Result<Option<OwnedFd>> {
+        match &self.kind {
+            Kind::Unified(path) => {
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                Ok(Some(rustix::fs::open(path, flags, Mode::empty())?))
+            }
+            Kind::Separate { .. } => Ok(None),
+        }
+    }
+
+    /// Moves a process in.
+    pub(crate) fn enter(&self, pid: i32) -> io::Result<()> {
+        for group in self.paths() {
+            fs::write(group.join("cgroup.procs"), pid.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// The memory limit as the kernel tells it, and how it is held.
+    pub(crate) fn memory(&self) -> Option<(u64, &'static str)> {
+        let (file, how) = match &self.kind {
+            Kind::Unified(path) => (path.join("memory.max"), "cgroup v2 memory.max"),
+            Kind::Separate { memory, .. } => {
+                (memory.as_ref()?.join("memory.limit_in_bytes"), "cgroup v1 memory.limit_in_bytes")
+            }
+        };
+        Some((fs::read_to_string(file).ok()?.trim().parse().ok()?, how))
+    }
+
+    pub(crate) fn processes(&self) -> Option<(u64, &'static str)> {
+        let (file, how) = match &self.kind {
+            Kind::Unified(path) => (path.join("pids.max"), "cgroup v2 pids.max"),
+            Kind::Separate { processes, .. } => (processes.as_ref()?.join("pids.max"), "cgroup v1 pids.max"),
+        };
+        Some((fs::read_to_string(file).ok()?.trim().parse().ok()?, how))
+    }
+
+    /// Whether a process is in it: asked of the kernel, not remembered.
+    pub(crate) fn holds(&self, pid: i32) -> bool {
+        let pid = pid.to_string();
+        self.paths().all(|group| {
+            fs::read_to_string(group.join("cgroup.procs"))
+                .is_ok_and(|processes| processes.lines().any(|line| line == pid))
+        })
+    }
+
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        let (one, two) = match &self.kind {
+            Kind::Unified(path) => (Some(path), None),
+            Kind::Separate { memory, processes } => (memory.as_ref(), processes.as_ref()),
+        };
+        one.into_iter().chain(two)
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        for path in self.paths() {
+            remove(path);
+        }
+    }
+}
+
+/// Removes a group whose processes are dead, or about to be: the last of them leaves it a moment after it is
+/// reaped, and nothing tells when.
+pub(crate) fn remove(path: &Path) {
+    for _ in 0..200 {
+        match fs::remove_dir(path) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                std::thread::sleep(std::time::Duration::from_millis(2));
+            }
+            _ => return,
+        }
+    }
+}
+
+/// A group below the nearest ancestor that lets us, with the controllers we need switched on for its
+/// children. Our own group has us in it, and a group with processes can't have such children.
+fn unified(own: &str, name: &str, memory: Option<u64>, processes: Option<u64>) -> io::Result<Option<Cgroup>> {
+    let Some(path) = own.lines().find_map(|line| line.strip_prefix("0::")) else { return Ok(None) };
+    let own = Path::new(MOUNT).join(path.trim_start_matches('/'));
+    let wanted: Vec<&str> =
+        [memory.map(|_| "memory"), processes.map(|_| "pids")].into_iter().flatten().collect();
+    for parent in own.ancestors().take_while(|path| path.starts_with(MOUNT)) {
+        let enabled = fs::read_to_string(parent.join("cgroup.subtree_control")).unwrap_or_default();
+        if !wanted.iter().all(|controller| enabled.split_whitespace().any(|on| on == *controller)) {
+            continue;
+        }
+        let group = parent.join(name);
+        if fs::create_dir(&group).is_err() {
+            continue;
+        }
+        let made = Cgroup { kind: Kind::Unified(group.clone()) };
+        let set = || -> io::Result<()> {
+            if let Some(limit) = memory {
+                fs::write(group.join("memory.max"), limit.to_string())?;
+                let _ = fs::write(group.join("memory.swap.max"), "0");
+                // All or nothing: a tree that lost one process to the limit is not worth going on with.
+                let _ = fs::write(group.join("memory.oom.group"), "1");
+            }
+            if let Some(limit) = processes {
+                fs::write(group.join("pids.max"), limit.to_string())?;
+            }
+            Ok(())
+        };
+        if set().is_ok() {
+            return Ok(Some(made));
+        }
+    }
+    Ok(None)
+}
+
+/// Which limits want a cgroup: memory always, since nothing else holds a tree to it.
+pub(crate) fn wanted(limits: &Limits) -> bool {
+    limits.memory.is_some()
+}

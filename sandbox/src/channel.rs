@@ -1,0 +1,109 @@
+//! What the processes of a start-up say to each other.
+//!
+//! One socket pair with message boundaries: the supervisor holds one end; the sandbox's first process and the
+//! agent-to-be share the other until the agent's program starts, which closes it there.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+use serde::{Deserialize, Serialize};
+
+/// From the sandbox to its supervisor.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum FromSandbox {
+    /// The supervisor's end of the terminal comes with this message.
+    Terminal,
+    /// Everything is in place; the agent-to-be waits for [`Go`].
+    Ready(Ready),
+    /// Something could not be set up. Nothing was started.
+    Failed { what: String, error: i32 },
+    /// The program could not be started.
+    NotStarted { error: i32 },
+    /// The command ended.
+    Ended(Ended),
+}
+
+/// What can only be known inside.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Ready {
+    /// The agent's process, as the host numbers it.
+    pub(crate) pid: i32,
+    /// Directories of the workspace that were opened, and closed again.
+    pub(crate) opened: Vec<String>,
+    pub(crate) closed: Vec<String>,
+    /// What came of trying something only Landlock forbids.
+    pub(crate) landlock_held: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Ended {
+    Exited(i32),
+    Signaled(i32),
+}
+
+/// From the supervisor to the sandbox: go on.
+pub(crate) const GO: &[u8] = b"go";
+
+const LARGEST: usize = 256 * 1024;
+
+/// Both ends.
+pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
+}
+
+/// Says something, with a descriptor if there is one to hand over.
+pub(crate) fn send(
+    channel: impl AsFd,
+    message: &FromSandbox,
+    descriptor: Option<&OwnedFd>,
+) -> io::Result<()> {
+    let mut bytes = serde_json::to_vec(message)?;
+    bytes.truncate(LARGEST);
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let handed = descriptor.map(|descriptor| [descriptor.as_fd()]);
+    if let Some(handed) = &handed {
+        ancillary.push(SendAncillaryMessage::ScmRights(handed));
+    }
+    rustix::net::sendmsg(channel, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Hears one message; `None` when every other end is closed.
+pub(crate) fn receive(channel: impl AsFd) -> io::Result<Option<(FromSandbox, Option<OwnedFd>)>> {
+    let mut bytes = vec![0; LARGEST];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    let message = loop {
+        match rustix::net::recvmsg(&channel, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => break other?,
+        }
+    };
+    if message.bytes == 0 {
+        return Ok(None);
+    }
+    let descriptor = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    Ok(Some((serde_json::from_slice(&bytes[..message.bytes])?, descriptor)))
+}
+
+/// Waits for the supervisor's word; false when the supervisor is gone.
+pub(crate) fn wait_for_go(channel: impl AsFd) -> bool {
+    let mut bytes = [0; 8];
+    loop {
+        match rustix::net::recv(&channel, &mut bytes, RecvFlags::empty()) {
+            Err(rustix::io::Errno::INTR) => {}
+            Ok((length, _)) => return &bytes[..length] == GO,
+            Err(_) => return false,
+        }
+    }
+}

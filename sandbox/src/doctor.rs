@@ -1,0 +1,113 @@
+//! What this host offers, and what a person can change where it does not.
+
+use std::fs;
+
+use serde::Serialize;
+
+use crate::access;
+
+/// One thing a sandbox needs, and whether it is here.
+#[derive(Debug, Clone, Serialize)]
+pub struct Finding {
+    pub name: &'static str,
+    pub ok: bool,
+    pub detail: String,
+    /// What to do, where it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// Switches by which hosts forbid user namespaces, with the value that forbids.
+const SWITCHES: &[(&str, &str, &str)] = &[
+    (
+        "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+        "1",
+        "AppArmor keeps ordinary users from user namespaces: as root, `sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or give agency a profile that allows `userns`",
+    ),
+    (
+        "/proc/sys/kernel/unprivileged_userns_clone",
+        "0",
+        "this kernel keeps ordinary users from user namespaces: as root, `sysctl kernel.unprivileged_userns_clone=1`",
+    ),
+    (
+        "/proc/sys/user/max_user_namespaces",
+        "0",
+        "user namespaces are switched off: as root, `sysctl user.max_user_namespaces=10000`",
+    ),
+];
+
+fn forbidden() -> Option<&'static str> {
+    SWITCHES
+        .iter()
+        .find(|(path, forbids, _)| fs::read_to_string(path).is_ok_and(|value| value.trim() == *forbids))
+        .map(|(_, _, advice)| *advice)
+}
+
+/// What to do about an error of the kernel while a sandbox was being built.
+pub(crate) fn advice(errno: i32) -> String {
+    match errno {
+        libc::EPERM | libc::EACCES | libc::ENOSPC | libc::EUSERS => forbidden()
+            .unwrap_or("this host forbids namespaces or mounts to this user; inside a container, allow user namespaces or use --isolation landlock")
+            .to_owned(),
+        libc::ENOSYS | libc::EINVAL | libc::EOPNOTSUPP => {
+            "the kernel or the file system lacks something: Linux 5.19 or newer is needed, and a state folder that is not on an overlay or network file system; `agency doctor` tells more".to_owned()
+        }
+        libc::ENODEV => "the kernel has no overlay file system: load the module `overlay`".to_owned(),
+        _ => "`agency doctor` tells what this host offers".to_owned(),
+    }
+}
+
+/// Looks at everything that can be looked at without starting anything.
+pub fn findings() -> Vec<Finding> {
+    let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
+    let version = |text: &str| {
+        let mut numbers =
+            text.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().unwrap_or(0));
+        (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+    };
+    let recent = version(&kernel) >= (5, 19);
+    let filesystems = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    let overlay = filesystems.lines().any(|line| line.ends_with("\toverlay"));
+    let landlock = access::abi();
+    let root = rustix::process::geteuid().is_root();
+    let userns = if root { None } else { forbidden() };
+    let unified = std::path::Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
+    let memory = std::path::Path::new("/sys/fs/cgroup/memory/cgroup.procs").exists();
+    vec![
+        Finding {
+            name: "kernel",
+            ok: recent,
+            detail: format!("Linux {kernel}"),
+            hint: (!recent).then(|| "Linux 5.19 or newer is needed".to_owned()),
+        },
+        Finding {
+            name: "user-namespaces",
+            ok: userns.is_none(),
+            detail: if root { "running as root".into() } else { "for ordinary users".into() },
+            hint: userns.map(str::to_owned),
+        },
+        Finding {
+            name: "overlay",
+            ok: overlay,
+            detail: if overlay { "available".into() } else { "not loaded".into() },
+            hint: (!overlay).then(|| "as root, `modprobe overlay`".to_owned()),
+        },
+        Finding {
+            name: "landlock",
+            ok: landlock.is_some(),
+            detail: landlock.map_or("not available".into(), |(abi, _)| format!("abi {abi}")),
+            hint: landlock.is_none().then(|| "boot with `lsm=landlock,…`, on Linux 5.13 or newer".to_owned()),
+        },
+        Finding {
+            name: "cgroups",
+            ok: unified || (memory && root),
+            detail: match (unified, memory) {
+                (true, _) => "version 2".into(),
+                (false, true) => "version 1".into(),
+                (false, false) => "none".into(),
+            },
+            hint: (!unified && !(memory && root))
+                .then(|| "memory limits will be watched, not enforced".to_owned()),
+        },
+    ]
+}

@@ -1,0 +1,203 @@
+//! What the host looks like to a sandbox that is about to be built: observed once, then only passed on.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// The folders of an operating system that programs need in order to run. Anything else at the top of the
+/// file system (data, mounts, other people's homes) stays out of sight until a policy names it.
+const SYSTEM: &[&str] =
+    &["/usr", "/etc", "/opt", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix", "/gnu"];
+
+/// Folders in a home that hold toolchains, with the files in them that hold credentials.
+const TOOLCHAINS: &[(&str, &[&str])] = &[
+    (".cargo", &["credentials", "credentials.toml"]),
+    (".rustup", &[]),
+    (".pyenv", &[]),
+    (".rbenv", &[]),
+    (".nvm", &[]),
+    (".volta", &[]),
+    (".bun", &[]),
+    (".deno", &[]),
+    (".asdf", &[]),
+    (".sdkman", &[]),
+    (".dotnet", &[]),
+    (".local/bin", &[]),
+    (".local/lib", &[]),
+    (".local/share/mise", &[]),
+    (".local/share/pnpm", &[]),
+    (".local/share/uv", &[]),
+    (".npm-global", &[]),
+    ("go", &[]),
+];
+
+/// Variables that say where a toolchain lives when it is not in its usual place.
+const TOOLCHAIN_VARIABLES: &[&str] =
+    &["CARGO_HOME", "RUSTUP_HOME", "PYENV_ROOT", "NVM_DIR", "VOLTA_HOME", "GOROOT", "GOPATH", "JAVA_HOME"];
+
+/// Files of the system that hold secrets. They are unreadable to an agent by their own permissions; a
+/// caller's groups may say otherwise, and then they are hidden.
+const SYSTEM_SECRETS: &[&str] = &[
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/sudoers",
+    "/etc/ssl/private",
+    "/etc/ssh/ssh_host_rsa_key",
+    "/etc/ssh/ssh_host_ecdsa_key",
+    "/etc/ssh/ssh_host_ed25519_key",
+    "/etc/krb5.keytab",
+    "/etc/kubernetes",
+    "/etc/rancher",
+    "/etc/docker/key.json",
+];
+
+/// Variables that are passed without being named: they say how to talk and where tools are, never a secret.
+const PASSED: &[&str] = &["PATH", "LANG", "LANGUAGE", "TERM", "COLORTERM", "NO_COLOR", "TZ"];
+
+/// Facts about the host.
+#[derive(Debug, Clone)]
+pub struct Host {
+    pub uid: u32,
+    pub gid: u32,
+    pub home: PathBuf,
+    pub(crate) system: Vec<System>,
+    pub(crate) toolchains: Vec<PathBuf>,
+    pub(crate) secrets: Vec<PathBuf>,
+}
+
+/// One folder of [`SYSTEM`] as it is here.
+#[derive(Debug, Clone)]
+pub(crate) enum System {
+    Folder(PathBuf),
+    Link(PathBuf, PathBuf),
+}
+
+impl Host {
+    /// Looks at this host. `environment` is the caller's, for HOME and the toolchain variables.
+    pub fn observe(environment: &dyn Fn(&str) -> Option<OsString>) -> Self {
+        let uid = rustix::process::geteuid().as_raw();
+        let gid = rustix::process::getegid().as_raw();
+        let home = environment("HOME")
+            .map(PathBuf::from)
+            .filter(|home| home.is_absolute() && *home != Path::new("/"))
+            .and_then(|home| home.canonicalize().ok())
+            .unwrap_or_else(|| PathBuf::from("/home/agent"));
+        let system = SYSTEM
+            .iter()
+            .filter_map(|path| {
+                let path = PathBuf::from(path);
+                let kind = path.symlink_metadata().ok()?.file_type();
+                if kind.is_symlink() {
+                    path.read_link().ok().map(|target| System::Link(path, target))
+                } else {
+                    kind.is_dir().then_some(System::Folder(path))
+                }
+            })
+            .collect();
+        let (toolchains, mut secrets) = toolchains(&home, environment);
+        secrets.extend(SYSTEM_SECRETS.iter().map(PathBuf::from).filter(|path| readable(path, uid)));
+        Self { uid, gid, home, system, toolchains, secrets }
+    }
+
+    pub fn is_root(&self) -> bool {
+        self.uid == 0
+    }
+}
+
+fn toolchains(home: &Path, environment: &dyn Fn(&str) -> Option<OsString>) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let mut found: Vec<PathBuf> = Vec::new();
+    let mut secrets = Vec::new();
+    let mut add = |path: PathBuf, credentials: &[&str]| {
+        let Ok(path) = path.canonicalize() else { return };
+        let covered = found.iter().any(|known| path.starts_with(known))
+            || SYSTEM.iter().any(|system| path.starts_with(system));
+        secrets.extend(credentials.iter().map(|name| path.join(name)).filter(|path| path.exists()));
+        if !covered && path.is_dir() && path != home && !home.starts_with(&path) {
+            found.push(path);
+        }
+    };
+    for (name, credentials) in TOOLCHAINS {
+        add(home.join(name), credentials);
+    }
+    for name in TOOLCHAIN_VARIABLES {
+        if let Some(path) = environment(name).map(PathBuf::from).filter(|path| path.is_absolute()) {
+            let credentials: &[&str] = if *name == "CARGO_HOME" { TOOLCHAINS[0].1 } else { &[] };
+            add(path, credentials);
+        }
+    }
+    (found, secrets)
+}
+
+/// Whether an agent could read the path by its permissions: as root it is nobody on the host, as a user it
+/// is that user.
+fn readable(path: &Path, uid: u32) -> bool {
+    if uid == 0 {
+        path.metadata().is_ok_and(|meta| meta.permissions().mode() & 0o004 != 0 || meta.uid() != 0)
+    } else {
+        rustix::fs::access(path, rustix::fs::Access::READ_OK).is_ok()
+    }
+}
+
+/// The environment of a command: the few harmless variables, the toolchains' places, the private folders,
+/// and what the caller names.
+pub fn environment(
+    host: &Host,
+    caller: impl IntoIterator<Item = (OsString, OsString)>,
+    named: &[OsString],
+) -> Vec<(OsString, OsString)> {
+    let passes = |name: &OsStr| {
+        PASSED.iter().chain(TOOLCHAIN_VARIABLES).any(|passed| name == *passed)
+            || name.to_str().is_some_and(|name| name.starts_with("LC_"))
+            || named.iter().any(|wanted| wanted == name)
+    };
+    let own = [
+        ("HOME", host.home.as_os_str()),
+        ("USER", OsStr::new("agent")),
+        ("LOGNAME", OsStr::new("agent")),
+        ("SHELL", OsStr::new("/bin/sh")),
+        ("TMPDIR", OsStr::new("/tmp")),
+    ];
+    let named_own = |name: &OsStr| own.iter().any(|(own, _)| name == *own);
+    let mut environment: Vec<(OsString, OsString)> =
+        caller.into_iter().filter(|(name, _)| passes(name) && !named_own(name)).collect();
+    environment.extend(own.map(|(name, value)| (name.into(), value.to_owned())));
+    if !environment.iter().any(|(name, _)| name == "PATH") {
+        environment.push(("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()));
+    }
+    environment.sort();
+    environment
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host() -> Host {
+        Host {
+            uid: 1000,
+            gid: 1000,
+            home: "/home/me".into(),
+            system: Vec::new(),
+            toolchains: Vec::new(),
+            secrets: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn only_harmless_and_named_variables_are_passed() {
+        let caller = [
+            ("PATH", "/bin"),
+            ("AWS_SECRET_ACCESS_KEY", "x"),
+            ("KEY", "k"),
+            ("HOME", "/root"),
+            ("LC_ALL", "C"),
+        ]
+        .map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let passed = environment(&host(), caller, &["KEY".into()]);
+        let names: Vec<_> = passed.iter().map(|(name, _)| name.to_string_lossy().into_owned()).collect();
+        assert_eq!(names, ["HOME", "KEY", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TMPDIR", "USER"]);
+        assert!(passed.contains(&("HOME".into(), "/home/me".into())));
+    }
+}

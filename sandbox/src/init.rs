@@ -1,0 +1,191 @@
+//! The first process of a sandbox.
+//!
+//! It builds the view, starts the agent, and then only waits: when the command ends, or the supervisor is
+//! gone, it ends too, and the kernel kills every process that is left in its namespace, daemons included.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use rustix::fs::{Mode, OFlags};
+
+use crate::agent::{self, Failure, Start, Streams, failed};
+use crate::channel::{self, Ended, FromSandbox};
+use crate::control::Control;
+use crate::identity::Identity;
+use crate::mounts::NewRoot;
+use crate::policy::Network;
+use crate::sys::{self, Fork};
+use crate::view::Step;
+use crate::workspace::Workspace;
+
+/// What the first process is born with.
+pub(crate) struct Birth<'a> {
+    pub(crate) start: Start<'a>,
+    pub(crate) workspace: &'a Workspace,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) staging: &'a Path,
+    pub(crate) idmap: Option<OwnedFd>,
+    /// Pipes for the agent; `None` asks for a terminal.
+    pub(crate) pipes: Option<[OwnedFd; 3]>,
+    /// Whether the supervisor still has to put us into a cgroup.
+    pub(crate) wait: bool,
+}
+
+/// The life of the first process.
+pub(crate) fn live(birth: Birth<'_>, channel: &OwnedFd) -> ! {
+    match build(birth, channel) {
+        Ok((agent, everyone)) => {
+            let ended = wait_for(agent, everyone);
+            // In a namespace of its own the kernel does this when we end; without one it is all we can do.
+            let _ = nix::sys::signal::kill(everyone, Signal::SIGKILL);
+            let _ = channel::send(channel, &FromSandbox::Ended(ended), None);
+            sys::exit_now(0)
+        }
+        Err(Failure { what, error }) => {
+            let _ = channel::send(channel, &FromSandbox::Failed { what, error }, None);
+            sys::exit_now(1)
+        }
+    }
+}
+
+/// Returns the agent, and whom to signal to reach every process inside.
+fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<(Pid, Pid), Failure> {
+    let Birth { start, workspace, steps, staging, idmap, pipes, wait } = birth;
+    die_with_supervisor()?;
+    if wait && !channel::wait_for_go(channel) {
+        sys::exit_now(1);
+    }
+    let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    // The host's /proc, by descriptor: it outlives the move into the new root, says what the host calls us,
+    // and is writable where ours is not.
+    let host_proc = rustix::fs::open("/proc", folder, Mode::empty()).map_err(failed("can't open /proc"))?;
+    if let Identity::Caller { uid, gid } = start.identity {
+        agent::write_maps(host_proc.as_fd(), (*uid, *uid), (*gid, *gid))
+            .map_err(failed("can't map the user"))?;
+    }
+    if start.policy.wants(Control::UtsNamespace) {
+        nix::unistd::sethostname("agency").map_err(failed("can't set the host name"))?;
+    }
+    if start.policy.network != Network::Full && start.policy.wants(Control::Network) {
+        sys::loopback_up().map_err(failed("can't bring up the loopback interface"))?;
+    }
+    let idmap = idmap.as_ref().map(AsFd::as_fd);
+    let root = NewRoot::create(staging, start.policy, start.identity.outside(), idmap).map_err(failed(""))?;
+    let opening = root.perform(&steps, workspace).map_err(failed(""))?;
+    root.enter().map_err(failed(""))?;
+
+    let streams = match pipes {
+        Some([input, output, error]) => Streams::Pipes { input, output, error },
+        None => Streams::Terminal(terminal(channel, start.identity)?),
+    };
+    // Blocked here, waited for below; the agent sets its own mask.
+    let mut watched = SigSet::empty();
+    watched.add(Signal::SIGCHLD);
+    watched.add(Signal::SIGTERM);
+    watched.thread_block().map_err(failed("can't block signals"))?;
+    match sys::fork().map_err(failed("can't start the agent's process"))? {
+        Fork::Child => {
+            let Failure { what, error } =
+                agent::become_agent(&start, &streams, &opening, host_proc.as_fd(), channel.as_fd());
+            let _ = channel::send(channel, &FromSandbox::Failed { what, error }, None);
+            sys::exit_now(1)
+        }
+        Fork::Parent(agent) => {
+            drop(streams);
+            step_down(start.identity)?;
+            let alone = start.policy.wants(Control::PidNamespace);
+            Ok((agent, Pid::from_raw(if alone { -1 } else { -agent.as_raw() })))
+        }
+    }
+}
+
+/// Ends this process with the supervisor's. A supervisor that is gone already closed the channel, which is
+/// noticed at the next word to or from it.
+fn die_with_supervisor() -> Result<(), Failure> {
+    nix::sys::prctl::set_pdeathsig(Some(Signal::SIGKILL)).map_err(failed("can't follow the supervisor"))
+}
+
+/// A terminal in the agent's own /dev/pts. The supervisor gets the other end.
+fn terminal(channel: &OwnedFd, identity: &Identity) -> Result<OwnedFd, Failure> {
+    use rustix::pty::{OpenptFlags, grantpt, ptsname, unlockpt};
+    let failed = || failed("can't open a terminal");
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let master = rustix::pty::openpt(flags).map_err(failed())?;
+    grantpt(&master).map_err(failed())?;
+    unlockpt(&master).map_err(failed())?;
+    let name = ptsname(&master, Vec::new()).map_err(failed())?;
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let terminal = rustix::fs::open(name.as_c_str(), flags, Mode::empty()).map_err(failed())?;
+    let (uid, gid) = identity.outside();
+    let (uid, gid) = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
+    rustix::fs::fchown(&terminal, Some(uid), Some(gid)).map_err(failed())?;
+    channel::send(channel, &FromSandbox::Terminal, Some(&master))
+        .map_err(agent::failed("can't hand over the terminal"))?;
+    Ok(terminal)
+}
+
+/// From here on this process only waits, so it keeps no power: no host user, no capability, and nobody of
+/// its user may look into its memory, which still holds the supervisor's environment.
+fn step_down(identity: &Identity) -> Result<(), Failure> {
+    let failed = || failed("can't give up privileges");
+    if let Identity::Nobody { .. } = identity {
+        let (uid, gid) = identity.outside();
+        nix::unistd::setgroups(&[]).map_err(failed())?;
+        let gid = nix::unistd::Gid::from_raw(gid);
+        nix::unistd::setresgid(gid, gid, gid).map_err(failed())?;
+        let uid = nix::unistd::Uid::from_raw(uid);
+        nix::unistd::setresuid(uid, uid, uid).map_err(failed())?;
+        // Changing users cleared it.
+        die_with_supervisor()?;
+    }
+    nix::sys::prctl::set_dumpable(false).map_err(failed())
+}
+
+/// Reaps whatever ends, until the agent does. SIGTERM from outside is passed on to every process inside.
+fn wait_for(agent: Pid, everyone: Pid) -> Ended {
+    let mut watched = SigSet::empty();
+    watched.add(Signal::SIGCHLD);
+    watched.add(Signal::SIGTERM);
+    loop {
+        loop {
+            match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::Exited(pid, code)) if pid == agent => return Ended::Exited(code),
+                Ok(WaitStatus::Signaled(pid, signal, _)) if pid == agent => {
+                    return Ended::Signaled(signal as i32);
+                }
+                Ok(WaitStatus::StillAlive) => break,
+                Err(nix::Error::ECHILD) => return Ended::Exited(125),
+                _ => {}
+            }
+        }
+        if let Ok(Signal::SIGTERM) = watched.wait() {
+            let _ = nix::sys::signal::kill(everyone, Signal::SIGTERM);
+        }
+    }
+}
+
+/// A user namespace for idmapped mounts: the owner's files are seen as the agent's.
+pub(crate) fn idmap(owner: (u32, u32), agent: (u32, u32)) -> std::io::Result<OwnedFd> {
+    use nix::sched::CloneFlags;
+    // Namespaces live as long as a process or a descriptor does: a child born into it is enough to open it.
+    match sys::clone_into(CloneFlags::CLONE_NEWUSER, None)? {
+        sys::Clone::Child => loop {
+            nix::unistd::pause();
+        },
+        sys::Clone::Parent { pid, pidfd } => {
+            let open = || -> std::io::Result<OwnedFd> {
+                std::fs::write(format!("/proc/{pid}/uid_map"), format!("{} {} 1", owner.0, agent.0))?;
+                std::fs::write(format!("/proc/{pid}/gid_map"), format!("{} {} 1", owner.1, agent.1))?;
+                let path = format!("/proc/{pid}/ns/user");
+                Ok(rustix::fs::open(path.as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+            };
+            let namespace = open();
+            rustix::process::pidfd_send_signal(&pidfd, rustix::process::Signal::KILL)?;
+            waitpid(pid, None)?;
+            namespace
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! Starts a sandbox of the level `process` and stands by it until it is over.
+//!
+//! Three processes take part. This one, the supervisor, stays outside and keeps the pipes, the deadlines and
+//! the cgroup. The sandbox's first process ([`crate::init`]) builds the view. The agent ([`crate::agent`])
+//! gives up everything and waits at a gate; what holds it is read back there ([`crate::attest`]), and only
+//! if nothing that was asked for is missing does its program start.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use nix::sched::CloneFlags;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::net::SendFlags;
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::agent::Start;
+use crate::attest::{self, Asked, Attestation, Statement};
+use crate::cgroup::{self, Cgroup};
+use crate::channel::{self, FromSandbox, GO, Ready};
+use crate::control::Control;
+use crate::flow::Flow;
+use crate::host::Host;
+use crate::identity::Identity;
+use crate::init::{self, Birth};
+use crate::janitor::Janitor;
+use crate::path::RelPath;
+use crate::policy::{Network, Policy};
+use crate::supervise::{self, Conversation, End, Watch};
+use crate::sys::{self, Clone};
+use crate::terminal::RawTerminal;
+use crate::view::{self, Step};
+use crate::watch::Watcher;
+use crate::workspace::Workspace;
+use crate::workspace::state::Run;
+
+/// One command to run.
+#[derive(Debug)]
+pub struct Request<'a> {
+    pub policy: &'a Policy,
+    pub host: &'a Host,
+    pub workspace: &'a Workspace,
+    pub run: &'a Run,
+    pub command: &'a [OsString],
+    /// Where in the workspace it starts.
+    pub start: &'a RelPath,
+    /// Give it a terminal instead of pipes.
+    pub terminal: bool,
+    /// Our standard streams, in their usual order.
+    pub streams: [BorrowedFd<'a>; 3],
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Outcome {
+    pub end: End,
+    pub attestation: Attestation,
+    pub elapsed: Duration,
+}
+
+/// Why a command was not run.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// Something that was asked for can't be had here.
+    #[error("{what}")]
+    Unavailable { what: String, hint: String },
+    #[error("asked for, but not held: {}", list(missing))]
+    NotHeld { missing: Vec<Statement> },
+    #[error("{what}")]
+    Internal {
+        what: &'static str,
+        #[source]
+        source: io::Error,
+    },
+}
+
+fn list(missing: &[Statement]) -> String {
+    missing.iter().map(|one| format!("{} ({})", one.control, one.how)).collect::<Vec<_>>().join(", ")
+}
+
+fn internal<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> LaunchError {
+    move |source| LaunchError::Internal { what, source: source.into() }
+}
+
+/// Runs one command. The calling process must have a single thread.
+pub fn run(request: &Request<'_>) -> Result<Outcome, LaunchError> {
+    let policy = request.policy;
+    if let Network::Hosts(_) = policy.network {
+        return Err(LaunchError::Unavailable {
+            what: "lists of hosts are not available yet".into(),
+            hint: "use --net none or --net full".into(),
+        });
+    }
+    let identity = identify(policy, request.host)?;
+    let idmap = match &identity {
+        Identity::Nobody { .. } => {
+            let mapped = init::idmap(request.workspace.owner, identity.outside());
+            Some(mapped.map_err(|error| {
+                unavailable("can't make a user namespace", error.raw_os_error().unwrap_or(0))
+            })?)
+        }
+        _ => None,
+    };
+    let steps = view::plan(policy, request.host, identity.inside());
+    let hidden = hidden(&steps, request.workspace);
+    let cgroup = cgroup(request)?;
+    let _janitor = cgroup
+        .as_ref()
+        .map(|cgroup| Janitor::employ(cgroup.paths().cloned().collect()))
+        .transpose()
+        .map_err(internal("can't start the process that cleans up"))?;
+    hand_over(request.workspace, &identity).map_err(internal("can't give the agent its layer"))?;
+    let staging = request.run.folder("root", 0o700).map_err(internal("can't write the run's folder"))?;
+    let signals = watch_signals().map_err(internal("can't watch for signals"))?;
+    let (ours, theirs) = channel::pair().map_err(internal("can't talk to the sandbox"))?;
+    let pipes = Pipes::make(request.terminal).map_err(internal("can't make pipes"))?;
+
+    let birthplace = cgroup
+        .as_ref()
+        .map(Cgroup::birthplace)
+        .transpose()
+        .map_err(internal("can't open the cgroup"))?
+        .flatten();
+    let must_enter = cgroup.is_some() && birthplace.is_none();
+    let clone = sys::clone_into(namespaces(policy, &identity), birthplace.as_ref().map(AsFd::as_fd));
+    let clone =
+        clone.map_err(|error| unavailable("can't make namespaces", error.raw_os_error().unwrap_or(0)))?;
+    let started = Instant::now();
+    let (pid, pidfd) = match clone {
+        Clone::Parent { pid, pidfd } => (pid, pidfd),
+        Clone::Child => {
+            drop(ours);
+            drop(signals);
+            drop(pipes.ours);
+            let start = Start {
+                policy,
+                identity: &identity,
+                workspace: &request.workspace.path,
+                folder: request.workspace.path.join(request.start.as_path()),
+                home: &request.host.home,
+                command: request.command,
+            };
+            let birth = Birth {
+                start,
+                workspace: request.workspace,
+                steps,
+                staging: &staging,
+                idmap,
+                pipes: pipes.theirs,
+                wait: must_enter,
+            };
+            init::live(birth, &theirs)
+        }
+    };
+    drop(theirs);
+    drop(pipes.theirs);
+    drop(idmap);
+    let sandbox = Sandbox { pidfd, pid: pid.as_raw(), channel: ours };
+    if must_enter && let Some(cgroup) = &cgroup {
+        cgroup.enter(sandbox.pid).map_err(internal("can't move the sandbox into its cgroup"))?;
+        sandbox.go().map_err(internal("can't talk to the sandbox"))?;
+    }
+
+    let (ready, master) = sandbox.wait_until_ready()?;
+    let asked = Asked {
+        policy,
+        workspace: &request.workspace.path,
+        overlays: &request.workspace.overlays,
+        home: &request.host.home,
+        hidden,
+        cgroup: cgroup.as_ref(),
+        root: request.host.is_root(),
+    };
+    let attestation =
+        attest::read(&asked, &ready).map_err(internal("can't read back what holds the sandbox"))?;
+    let missing: Vec<Statement> = attestation.missing().cloned().collect();
+    if !missing.is_empty() {
+        return Err(LaunchError::NotHeld { missing });
+    }
+
+    let raw = RawTerminal::enter(request.streams[0], master.as_ref());
+    let conversation =
+        converse(request, pipes.ours, master).map_err(internal("can't connect the streams"))?;
+    sandbox.go().map_err(internal("can't talk to the sandbox"))?;
+    let watched =
+        attestation.statement(Control::Memory).is_some_and(|one| one.enforced == attest::Enforced::Watched);
+    let memory = policy
+        .limits
+        .memory
+        .filter(|_| watched)
+        .map(|limit| Watcher::new(sandbox.pid).map(|watcher| (limit, watcher)))
+        .transpose()
+        .map_err(|error| LaunchError::Internal {
+            what: "can't watch memory",
+            source: io::Error::other(error),
+        })?;
+    let mut since = SystemTime::now();
+    let uppers: Vec<PathBuf> =
+        request.workspace.overlays.iter().map(|overlay| overlay.upper.clone()).collect();
+    let mut changed = || {
+        let before = std::mem::replace(&mut since, SystemTime::now());
+        uppers.iter().any(|upper| changed_since(upper, before))
+    };
+    let end = supervise::stand_by(Watch {
+        init: sandbox.pidfd.try_clone().map_err(internal("can't watch the sandbox"))?,
+        channel: sandbox.channel.try_clone().map_err(internal("can't watch the sandbox"))?,
+        signals,
+        conversation,
+        deadlines: policy.deadlines.clone(),
+        memory,
+        changed: &mut changed,
+    })
+    .map_err(internal("can't watch the sandbox"))?;
+    drop(raw);
+    Ok(Outcome { end, attestation, elapsed: started.elapsed() })
+}
+
+/// A started sandbox. It is killed and reaped when it goes out of sight, whatever happened.
+struct Sandbox {
+    pidfd: OwnedFd,
+    pid: i32,
+    channel: OwnedFd,
+}
+
+impl Sandbox {
+    fn go(&self) -> io::Result<()> {
+        rustix::net::send(&self.channel, GO, SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+
+    fn wait_until_ready(&self) -> Result<(Ready, Option<OwnedFd>), LaunchError> {
+        let mut master = None;
+        loop {
+            match channel::receive(&self.channel).map_err(internal("can't hear the sandbox"))? {
+                Some((FromSandbox::Ready(ready), _)) => return Ok((ready, master)),
+                Some((FromSandbox::Terminal, terminal)) => master = terminal,
+                Some((FromSandbox::Failed { what, error }, _)) => return Err(unavailable(&what, error)),
+                Some(_) => {}
+                None => {
+                    let source = io::Error::other("it ended before it was ready");
+                    return Err(LaunchError::Internal { what: "the sandbox did not start", source });
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        let _ = rustix::process::pidfd_send_signal(&self.pidfd, rustix::process::Signal::KILL);
+        let _ = rustix::process::waitid(
+            rustix::process::WaitId::PidFd(self.pidfd.as_fd()),
+            rustix::process::WaitIdOptions::EXITED,
+        );
+    }
+}
+
+fn identify(policy: &Policy, host: &Host) -> Result<Identity, LaunchError> {
+    let (uid, gid) = (host.uid, host.gid);
+    match (policy.wants(Control::UserNamespace), host.is_root()) {
+        (true, true) => Identity::nobody().map_err(internal("can't take a user for the agent")),
+        (true, false) => Ok(Identity::caller(uid, gid)),
+        (false, true) => Ok(Identity::Unmapped { uid, gid }),
+        (false, false) => Err(LaunchError::Unavailable {
+            what: "an ordinary user can't make any namespace without a user namespace".into(),
+            hint: "leave the control user-namespace on, or run as root".into(),
+        }),
+    }
+}
+
+/// The upper layer's own folder is what the agent sees as the workspace: it must be the agent's, with the
+/// mode of the folder it covers.
+fn hand_over(workspace: &Workspace, identity: &Identity) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    for overlay in &workspace.overlays {
+        if let Some(lower) = overlay.lowers.first() {
+            let mode = std::fs::metadata(lower)?.permissions().mode();
+            std::fs::set_permissions(&overlay.upper, std::fs::Permissions::from_mode(mode & 0o7777))?;
+        }
+        if let Identity::Nobody { .. } = identity {
+            let (uid, gid) = identity.outside();
+            std::os::unix::fs::chown(&overlay.upper, Some(uid), Some(gid))?;
+        }
+    }
+    Ok(())
+}
+
+fn namespaces(policy: &Policy, identity: &Identity) -> CloneFlags {
+    // Root builds everything as root and enters a user namespace last: one that owns none of the others.
+    let mut flags = CloneFlags::CLONE_NEWNS;
+    if let Identity::Caller { .. } = identity {
+        flags |= CloneFlags::CLONE_NEWUSER;
+    }
+    for (control, flag) in [
+        (Control::PidNamespace, CloneFlags::CLONE_NEWPID),
+        (Control::IpcNamespace, CloneFlags::CLONE_NEWIPC),
+        (Control::UtsNamespace, CloneFlags::CLONE_NEWUTS),
+        (Control::CgroupNamespace, CloneFlags::CLONE_NEWCGROUP),
+    ] {
+        if policy.wants(control) {
+            flags |= flag;
+        }
+    }
+    if policy.wants(Control::Network) && policy.network != Network::Full {
+        flags |= CloneFlags::CLONE_NEWNET;
+    }
+    flags
+}
+
+/// Every path that must be covered, as the agent would name it.
+fn hidden(steps: &[Step], workspace: &Workspace) -> Vec<PathBuf> {
+    let planned = steps.iter().filter_map(|step| match step {
+        Step::Hide { at } => Some(at.clone()),
+        _ => None,
+    });
+    let inside = workspace.hidden.iter().map(|path| workspace.path.join(path.as_path()));
+    planned.chain(inside).chain([workspace.state.clone()]).collect()
+}
+
+fn cgroup(request: &Request<'_>) -> Result<Option<Cgroup>, LaunchError> {
+    let policy = request.policy;
+    if !policy.wants(Control::Memory) || !cgroup::wanted(&policy.limits) {
+        return Ok(None);
+    }
+    let name = request.run.path().file_name().unwrap_or_default().to_string_lossy();
+    let processes = policy.limits.processes.filter(|_| policy.wants(Control::Processes));
+    Cgroup::create(&format!("agency-{name}"), policy.limits.memory, processes)
+        .map_err(internal("can't make a cgroup"))
+}
+
+fn watch_signals() -> io::Result<SignalFd> {
+    let mut set = SigSet::empty();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGWINCH] {
+        set.add(signal);
+    }
+    set.thread_block()?;
+    Ok(SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?)
+}
+
+/// Three pipes, or none where a terminal takes their place.
+struct Pipes {
+    theirs: Option<[OwnedFd; 3]>,
+    ours: Option<[OwnedFd; 3]>,
+}
+
+impl Pipes {
+    fn make(terminal: bool) -> io::Result<Self> {
+        if terminal {
+            return Ok(Self { theirs: None, ours: None });
+        }
+        let (input, their_input) = {
+            let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+            rustix::io::ioctl_fionbio(&write, true)?;
+            (write, read)
+        };
+        let (output, their_output) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (error, their_error) = pipe_with(PipeFlags::CLOEXEC)?;
+        Ok(Self {
+            theirs: Some([their_input, their_output, their_error]),
+            ours: Some([input, output, error]),
+        })
+    }
+}
+
+fn converse<'a>(
+    request: &Request<'a>,
+    pipes: Option<[OwnedFd; 3]>,
+    master: Option<OwnedFd>,
+) -> io::Result<Conversation<'a>> {
+    let [input, output, error] = request.streams;
+    match (pipes, master) {
+        (Some([to_agent, from_agent, errors]), _) => Ok(Conversation {
+            input: Some(Flow::new(input, to_agent)),
+            output: vec![Flow::new(from_agent, output), Flow::new(errors, error)],
+            terminal: None,
+        }),
+        (None, Some(master)) => Ok(Conversation {
+            input: Some(Flow::new(input, master.try_clone()?)),
+            output: vec![Flow::new(master.try_clone()?, output)],
+            terminal: Some(master),
+        }),
+        (None, None) => Err(io::Error::other("the sandbox handed over no terminal")),
+    }
+}
+
+/// Whether anything below changed after `since`: only asked when nothing else was heard for long.
+fn changed_since(folder: &Path, since: SystemTime) -> bool {
+    let newer = |path: &Path| {
+        use std::os::unix::fs::MetadataExt;
+        let at = since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        path.symlink_metadata().is_ok_and(|meta| {
+            (meta.ctime(), meta.ctime_nsec()) >= (at.as_secs() as i64, i64::from(at.subsec_nanos()))
+        })
+    };
+    let mut waiting = vec![folder.to_owned()];
+    while let Some(folder) = waiting.pop() {
+        if newer(&folder) {
+            return true;
+        }
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                waiting.push(entry.path());
+            } else if newer(&entry.path()) {
+                return true;
+            }
+        }
+    }
+    false
+}
+
+/// What the kernel refused, with what a person can do about it.
+fn unavailable(what: &str, errno: i32) -> LaunchError {
+    let reason = io::Error::from_raw_os_error(errno);
+    let what =
+        if errno == 0 || what.contains("os error") { what.to_owned() } else { format!("{what}: {reason}") };
+    LaunchError::Unavailable { what, hint: crate::doctor::advice(errno) }
+}

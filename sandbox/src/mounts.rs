@@ -1,0 +1,543 @@
+//! Carries out the plan of a [`crate::view`]: a new root, filled by mounts, that the process then moves into.
+//!
+//! Every mount is made detached, given its final attributes, and only then attached, so there is no moment
+//! at which a read-only path is writable. Targets are resolved inside the new root (`RESOLVE_IN_ROOT`): a
+//! symbolic link on the way can't lead a mount out of it.
+
+use std::ffi::{CString, OsStr};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, ResolveFlags, Uid};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
+    OpenTreeFlags, UnmountFlags,
+};
+
+use crate::control::Control;
+use crate::opening::{Directories, Opening};
+use crate::path::RelPath;
+use crate::policy::Policy;
+use crate::sys::{self, MountAttributes};
+use crate::view::{Access, Step};
+use crate::workspace::{Overlay, Workspace};
+
+const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+const WRITABLE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+const DEVICE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
+
+/// What could not be mounted, and where.
+#[derive(Debug, thiserror::Error)]
+#[error("{what} {}", path.display())]
+pub(crate) struct MountError {
+    pub(crate) what: &'static str,
+    pub(crate) path: PathBuf,
+    #[source]
+    pub(crate) source: io::Error,
+}
+
+type Result<T> = std::result::Result<T, MountError>;
+
+fn at<E: Into<io::Error>>(what: &'static str, path: &Path) -> impl FnOnce(E) -> MountError {
+    move |source| MountError { what, path: path.to_owned(), source: source.into() }
+}
+
+/// A root under construction.
+pub(crate) struct NewRoot<'a> {
+    root: OwnedFd,
+    policy: &'a Policy,
+    /// The agent's user and group on the host, who own the private folders.
+    owner: (u32, u32),
+    /// The user namespace that maps the workspace owner's files to the agent, where one is needed.
+    idmap: Option<BorrowedFd<'a>>,
+    /// Where the run keeps its files: the new root is built there.
+    staging: &'a Path,
+}
+
+impl<'a> NewRoot<'a> {
+    /// An empty root: one file system in memory, whose size is what all private folders share.
+    pub(crate) fn create(
+        staging: &'a Path,
+        policy: &'a Policy,
+        owner: (u32, u32),
+        idmap: Option<BorrowedFd<'a>>,
+    ) -> Result<Self> {
+        let slash = Path::new("/");
+        rustix::mount::mount_change(slash, MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+            .map_err(at("can't detach from the host's mounts at", slash))?;
+        let context = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)
+            .map_err(at("can't make a file system in memory for", staging))?;
+        let set = |key: &str, value: &str| rustix::mount::fsconfig_set_string(&context, key, value);
+        let size = policy.limits.tmp_size;
+        // Files cost memory beyond their bytes: one for every 4 KiB of the size is plenty, and bounds them.
+        let inodes = (size / 4096).clamp(4096, 1 << 20);
+        set("mode", "0755")
+            .and_then(|()| match policy.wants(Control::TmpSize) {
+                true => set("size", &size.to_string()).and_then(|()| set("nr_inodes", &inodes.to_string())),
+                false => Ok(()),
+            })
+            .and_then(|()| rustix::mount::fsconfig_create(&context))
+            .map_err(at("can't make a file system in memory for", staging))?;
+        let root = rustix::mount::fsmount(
+            &context,
+            FsMountFlags::FSMOUNT_CLOEXEC,
+            MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV,
+        )
+        .map_err(at("can't make a file system in memory for", staging))?;
+        attach(root.as_fd(), staging)?;
+        Ok(Self { root, policy, owner, idmap, staging })
+    }
+
+    pub(crate) fn perform(&self, steps: &[Step], workspace: &Workspace) -> Result<Opening> {
+        let mut opening = Opening::default();
+        for step in steps {
+            match step {
+                Step::Link { at: path, to } => self.link(path, to)?,
+                Step::File { at: path, contents } => self.file(path, contents)?,
+                Step::Private { at: path, mode } => self.private(path, *mode)?,
+                Step::Bind { source, at: path, access } => self.bind(source, path, *access)?,
+                Step::Device { name } => self.device(name)?,
+                Step::Proc => self.proc()?,
+                Step::Terminals => self.terminals()?,
+                Step::Workspace => opening = self.workspace(workspace)?,
+                Step::Hide { at: path } => self.hide(path)?,
+                Step::Pin { at: path, access } => self.pin(path, *access)?,
+            }
+        }
+        Ok(opening)
+    }
+
+    /// Makes the root itself read-only and moves into it; nothing of the old one stays reachable.
+    pub(crate) fn enter(self) -> Result<()> {
+        let staging = self.staging;
+        if self.policy.wants(Control::ReadOnlyHost) {
+            self.restrict(self.root.as_fd(), READ_ONLY, false)
+                .map_err(at("can't make read-only:", staging))?;
+        }
+        rustix::process::fchdir(&self.root).map_err(at("can't enter", staging))?;
+        // With the same folder for both, the old root ends up mounted over the new one, and one unmount
+        // removes it.
+        rustix::process::pivot_root(".", ".").map_err(at("can't move into", staging))?;
+        rustix::mount::unmount(".", UnmountFlags::DETACH)
+            .map_err(at("can't leave the host's file system from", staging))?;
+        rustix::process::chdir("/").map_err(at("can't enter", staging))
+    }
+
+    fn link(&self, path: &Path, to: &Path) -> Result<()> {
+        self.make_parents(path)?;
+        rustix::fs::symlinkat(to, &self.root, relative(path)).map_err(at("can't link", path))
+    }
+
+    /// A small file over one of the host's.
+    fn file(&self, path: &Path, contents: &str) -> Result<()> {
+        let name = path.file_name().unwrap_or_default();
+        let hidden = Path::new(".files").join(name);
+        self.make_folder(Path::new(".files"), 0o755)?;
+        let file = rustix::fs::openat(
+            &self.root,
+            &hidden,
+            OFlags::CREATE | OFlags::WRONLY | OFlags::EXCL | OFlags::CLOEXEC,
+            Mode::from_raw_mode(0o644),
+        )
+        .map_err(at("can't write", path))?;
+        rustix::io::write(&file, contents.as_bytes()).map_err(at("can't write", path))?;
+        drop(file);
+        let tree = self.clone_own(&hidden, path)?;
+        self.restrict(tree.as_fd(), READ_ONLY, false).map_err(at("can't make read-only:", path))?;
+        match self.resolve(path) {
+            Ok(target) => move_onto(tree.as_fd(), target.as_fd()).map_err(at("can't mount over", path)),
+            // A host without this file has no program that reads it.
+            Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(at("can't mount over", path)(error)),
+        }
+    }
+
+    fn private(&self, path: &Path, mode: u32) -> Result<()> {
+        self.make_parents(path)?;
+        self.make_folder(relative(path), mode)?;
+        let (uid, gid) = self.owner;
+        rustix::fs::chownat(
+            &self.root,
+            relative(path),
+            Some(Uid::from_raw(uid)),
+            Some(Gid::from_raw(gid)),
+            AtFlags::SYMLINK_NOFOLLOW,
+        )
+        .map_err(at("can't give the agent", path))?;
+        // The umask took bits away when the folder was made.
+        rustix::fs::chmodat(&self.root, relative(path), Mode::from_raw_mode(mode), AtFlags::empty())
+            .map_err(at("can't set the mode of", path))?;
+        let tree = self.clone_own(relative(path), path)?;
+        self.attach_inside(tree.as_fd(), path)
+    }
+
+    fn bind(&self, source: &Path, path: &Path, access: Access) -> Result<()> {
+        let tree = rustix::mount::open_tree(
+            rustix::fs::CWD,
+            source,
+            OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE,
+        )
+        .map_err(at("can't bind", source))?;
+        let attributes = match access {
+            Access::Read | Access::ReadAsOwner => READ_ONLY,
+            Access::Write => WRITABLE,
+        };
+        // Host devices stay devices only where the whole of /dev was asked for.
+        let attributes = if path == Path::new("/dev") { DEVICE } else { attributes };
+        sys::mount_setattr(
+            tree.as_fd(),
+            MountAttributes {
+                set: attributes,
+                recursive: true,
+                idmap: self.idmap.filter(|_| access == Access::ReadAsOwner),
+            },
+        )
+        .map_err(at("can't restrict", source))?;
+        let folder = is_directory(tree.as_fd()).map_err(at("can't look at", source))?;
+        self.make_target(path, folder)?;
+        self.attach_inside(tree.as_fd(), path)
+    }
+
+    fn device(&self, name: &'static str) -> Result<()> {
+        let path = Path::new("/dev").join(name);
+        let tree = rustix::mount::open_tree(
+            rustix::fs::CWD,
+            &path,
+            OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC,
+        )
+        .map_err(at("can't bind", &path))?;
+        self.restrict(tree.as_fd(), DEVICE, false).map_err(at("can't restrict", &path))?;
+        self.make_target(&path, false)?;
+        self.attach_inside(tree.as_fd(), &path)
+    }
+
+    fn proc(&self) -> Result<()> {
+        let path = Path::new("/proc");
+        let private = self.policy.wants(Control::PrivateProc) && self.policy.wants(Control::PidNamespace);
+        if !private {
+            return self.bind(
+                path,
+                path,
+                if self.policy.wants(Control::PrivateProc) { Access::Read } else { Access::Write },
+            );
+        }
+        // Read-only as a whole: what an honest program writes there (its own name, its own OOM score) it can
+        // do without, and no kernel setting is left to try.
+        let tree = mount_new("proc", &[], FsMountFlags::FSMOUNT_CLOEXEC, READ_ONLY | libc::MOUNT_ATTR_NOEXEC)
+            .map_err(at("can't mount a fresh", path))?;
+        self.make_target(path, true)?;
+        self.attach_inside(tree.as_fd(), path)
+    }
+
+    fn terminals(&self) -> Result<()> {
+        let path = Path::new("/dev/pts");
+        let options = [("newinstance", None), ("ptmxmode", Some("0666")), ("mode", Some("620"))];
+        let tree = mount_new("devpts", &options, FsMountFlags::FSMOUNT_CLOEXEC, DEVICE)
+            .map_err(at("can't mount a fresh", path))?;
+        self.make_target(path, true)?;
+        self.attach_inside(tree.as_fd(), path)
+    }
+
+    /// Covers a path with something empty that nobody can open.
+    fn hide(&self, path: &Path) -> Result<()> {
+        let Ok(target) = self.resolve(path) else {
+            return Ok(());
+        };
+        let folder = is_directory(target.as_fd()).map_err(at("can't look at", path))?;
+        let cover = self.cover(folder, path)?;
+        self.restrict(cover.as_fd(), READ_ONLY, false).map_err(at("can't hide", path))?;
+        move_onto(cover.as_fd(), target.as_fd()).map_err(at("can't hide", path))
+    }
+
+    fn cover(&self, folder: bool, path: &Path) -> Result<OwnedFd> {
+        let name = Path::new(if folder { ".hidden-folder" } else { ".hidden-file" });
+        if folder {
+            self.make_folder(name, 0)?;
+        } else {
+            let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+            rustix::fs::openat(&self.root, name, flags, Mode::empty()).map_err(at("can't hide", path))?;
+        }
+        self.clone_own(name, path)
+    }
+
+    fn pin(&self, path: &Path, access: Access) -> Result<()> {
+        let target = self.resolve(path).map_err(at("can't protect", path))?;
+        let tree = clone_tree(target.as_fd()).map_err(at("can't protect", path))?;
+        let attributes = if access == Access::Write { WRITABLE } else { READ_ONLY };
+        self.restrict(tree.as_fd(), attributes, true).map_err(at("can't protect", path))?;
+        move_onto(tree.as_fd(), target.as_fd()).map_err(at("can't protect", path))
+    }
+
+    /// The workspace: the overlay as a whole read-only, the opened directories writable on top of it.
+    fn workspace(&self, workspace: &Workspace) -> Result<Opening> {
+        let path = &workspace.path;
+        for overlay in &workspace.overlays {
+            self.overlay(overlay)?;
+        }
+        let root = self.resolve(path).map_err(at("can't enter the workspace at", path))?;
+        let tree = Tree(root.as_fd());
+        workspace.prepare(&|path| self.resolve(path)).map_err(at("can't prepare the workspace at", path))?;
+
+        let opening = if self.policy.wants(Control::Scope) {
+            Opening::plan(&self.policy.scope, &workspace.scratch, &tree)
+        } else {
+            Opening { open: vec![RelPath::root()], ..Opening::default() }
+        };
+        for directory in &opening.make {
+            make_beneath(root.as_fd(), directory, self.owner)
+                .map_err(at("can't make the scope's folder", &path.join(directory.as_path())))?;
+        }
+        // Clones are taken while the overlay is still writable; each keeps its own attributes.
+        let mut layers: Vec<(&RelPath, bool, OwnedFd)> = Vec::new();
+        for (directories, writable) in [(&opening.open, true), (&opening.close, false)] {
+            for directory in directories.iter().filter(|directory| !directory.is_root()) {
+                let target = open_beneath(root.as_fd(), directory)
+                    .map_err(at("can't open the folder", &path.join(directory.as_path())))?;
+                let clone = clone_tree(target.as_fd())
+                    .map_err(at("can't bind the folder", &path.join(directory.as_path())))?;
+                if !writable {
+                    self.restrict(clone.as_fd(), READ_ONLY, false)
+                        .map_err(at("can't make read-only:", &path.join(directory.as_path())))?;
+                }
+                layers.push((directory, writable, clone));
+            }
+        }
+        if !opening.open.iter().any(RelPath::is_root) {
+            self.restrict(root.as_fd(), READ_ONLY, false).map_err(at("can't make read-only:", path))?;
+        }
+        layers.sort_by(|left, right| left.0.cmp(right.0));
+        for (directory, _, clone) in layers {
+            let target = open_beneath(root.as_fd(), directory)
+                .map_err(at("can't open the folder", &path.join(directory.as_path())))?;
+            move_onto(clone.as_fd(), target.as_fd())
+                .map_err(at("can't mount over", &path.join(directory.as_path())))?;
+        }
+        for hidden in &workspace.hidden {
+            self.hide(&path.join(hidden.as_path()))?;
+        }
+        self.hide(&workspace.state)?;
+        Ok(opening)
+    }
+
+    /// One overlay. Its layers are named by descriptor: no path has to be escaped for the option string, and
+    /// none can grow past its one page.
+    fn overlay(&self, overlay: &Overlay) -> Result<()> {
+        let open = |path: &Path| {
+            rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+                .map_err(at("can't open", path))
+        };
+        let mut lowers = Vec::new();
+        for lower in &overlay.lowers {
+            let fd = match self.idmap {
+                None => open(lower)?,
+                Some(userns) => {
+                    let tree = rustix::mount::open_tree(
+                        rustix::fs::CWD,
+                        lower.as_path(),
+                        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC,
+                    )
+                    .map_err(at("can't bind", lower))?;
+                    let attributes =
+                        MountAttributes { set: READ_ONLY, recursive: false, idmap: Some(userns) };
+                    sys::mount_setattr(tree.as_fd(), attributes)
+                        .map_err(at("can't map the owner of", lower))?;
+                    tree
+                }
+            };
+            lowers.push(fd);
+        }
+        let (upper, work) = (open(&overlay.upper)?, open(&overlay.work)?);
+        let list = lowers.iter().map(|fd| descriptor(fd.as_fd())).collect::<Vec<_>>().join(":");
+        // `volatile`: nothing in the upper layer has to survive a crash of the machine, so nothing is synced.
+        let xattr = if overlay.user_xattr { ",userxattr" } else { "" };
+        let options = format!(
+            "lowerdir={list},upperdir={},workdir={},redirect_dir=off,metacopy=off,index=off,volatile{xattr}",
+            descriptor(upper.as_fd()),
+            descriptor(work.as_fd()),
+        );
+        let options =
+            CString::new(options).map_err(|_| at("can't name the layers of", &overlay.at)(Errno::INVAL))?;
+        self.make_target(&overlay.at, true)?;
+        let target = self.resolve(&overlay.at).map_err(at("can't find", &overlay.at))?;
+        rustix::mount::mount(
+            "agency",
+            descriptor(target.as_fd()).as_str(),
+            "overlay",
+            MountFlags::NOSUID | MountFlags::NODEV,
+            Some(options.as_c_str()),
+        )
+        .map_err(at("can't mount the overlay at", &overlay.at))
+    }
+
+    // -- small steps ----------------------------------------------------------------------------------
+
+    fn restrict(&self, mount: BorrowedFd<'_>, set: u64, recursive: bool) -> io::Result<()> {
+        sys::mount_setattr(mount, MountAttributes { set, recursive, idmap: None })
+    }
+
+    fn clone_own(&self, relative: &Path, shown: &Path) -> Result<OwnedFd> {
+        rustix::mount::open_tree(
+            &self.root,
+            relative,
+            OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC,
+        )
+        .map_err(at("can't bind", shown))
+    }
+
+    fn resolve(&self, path: &Path) -> std::result::Result<OwnedFd, Errno> {
+        rustix::fs::openat2(
+            &self.root,
+            relative(path),
+            OFlags::PATH | OFlags::CLOEXEC,
+            Mode::empty(),
+            ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS,
+        )
+    }
+
+    fn attach_inside(&self, tree: BorrowedFd<'_>, path: &Path) -> Result<()> {
+        let target = self.resolve(path).map_err(at("can't find", path))?;
+        move_onto(tree, target.as_fd()).map_err(at("can't mount over", path))
+    }
+
+    /// Makes sure there is something at `path` to mount over.
+    fn make_target(&self, path: &Path, folder: bool) -> Result<()> {
+        if self.resolve(path).is_ok() {
+            return Ok(());
+        }
+        self.make_parents(path)?;
+        if folder {
+            return self.make_folder(relative(path), 0o755);
+        }
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::EXCL | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.root, relative(path), flags, Mode::from_raw_mode(0o644))
+            .map(drop)
+            .map_err(at("can't make", path))
+    }
+
+    fn make_parents(&self, path: &Path) -> Result<()> {
+        let parents: Vec<_> =
+            relative(path).ancestors().skip(1).filter(|parent| *parent != Path::new("")).collect();
+        for parent in parents.into_iter().rev() {
+            self.make_folder(parent, 0o755)?;
+        }
+        Ok(())
+    }
+
+    fn make_folder(&self, path: &Path, mode: u32) -> Result<()> {
+        match rustix::fs::mkdirat(&self.root, path, Mode::from_raw_mode(mode)) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(error) => Err(at("can't make the folder", path)(error)),
+        }
+    }
+}
+
+/// The directories of a mounted workspace, seen without following links.
+struct Tree<'a>(BorrowedFd<'a>);
+
+impl Tree<'_> {
+    fn kind(&self, path: &RelPath) -> Option<rustix::fs::FileType> {
+        let (parent, name) = (path.parent()?, path.name());
+        let parent = open_beneath(self.0, &parent).ok()?;
+        let stat = rustix::fs::statat(&parent, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some(rustix::fs::FileType::from_raw_mode(stat.st_mode))
+    }
+}
+
+impl Directories for Tree<'_> {
+    fn is_directory(&self, path: &RelPath) -> bool {
+        path.is_root() || self.kind(path).is_some_and(|kind| kind.is_dir())
+    }
+
+    fn is_other(&self, path: &RelPath) -> bool {
+        self.kind(path).is_some_and(|kind| !kind.is_dir())
+    }
+
+    fn children(&self, path: &RelPath) -> Vec<Vec<u8>> {
+        let read = || -> rustix::io::Result<Vec<Vec<u8>>> {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let folder = open_beneath_with(self.0, path, flags)?;
+            let mut names = Vec::new();
+            for entry in rustix::fs::Dir::read_from(&folder)? {
+                let entry = entry?;
+                let name = entry.file_name().to_bytes();
+                if name != b"." && name != b".." && entry.file_type().is_dir() {
+                    names.push(name.to_vec());
+                }
+            }
+            Ok(names)
+        };
+        read().unwrap_or_default()
+    }
+}
+
+/// Opens a directory of the workspace; a symbolic link anywhere on the way is an error, not a way out.
+fn open_beneath(root: BorrowedFd<'_>, path: &RelPath) -> rustix::io::Result<OwnedFd> {
+    open_beneath_with(root, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC)
+}
+
+fn open_beneath_with(root: BorrowedFd<'_>, path: &RelPath, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let path = if path.is_root() { Path::new(".") } else { path.as_path() };
+    rustix::fs::openat2(root, path, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
+}
+
+fn make_beneath(root: BorrowedFd<'_>, path: &RelPath, (uid, gid): (u32, u32)) -> rustix::io::Result<()> {
+    let parent = open_beneath(root, &path.parent().unwrap_or_default())?;
+    let name = OsStr::from_bytes(path.name());
+    match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o755)) {
+        Ok(()) => {}
+        Err(Errno::EXIST) => return Ok(()),
+        Err(error) => return Err(error),
+    }
+    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+    rustix::fs::chownat(&parent, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
+}
+
+fn mount_new(
+    kind: &str,
+    options: &[(&str, Option<&str>)],
+    flags: FsMountFlags,
+    attributes: u64,
+) -> io::Result<OwnedFd> {
+    let context = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (key, value) in options {
+        match value {
+            Some(value) => rustix::mount::fsconfig_set_string(&context, *key, *value)?,
+            None => rustix::mount::fsconfig_set_flag(&context, *key)?,
+        }
+    }
+    rustix::mount::fsconfig_create(&context)?;
+    let attributes = MountAttrFlags::from_bits_retain(attributes as u32);
+    Ok(rustix::mount::fsmount(&context, flags, attributes)?)
+}
+
+fn attach(tree: BorrowedFd<'_>, path: &Path) -> Result<()> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    rustix::mount::move_mount(tree, "", rustix::fs::CWD, path, flags).map_err(at("can't mount over", path))
+}
+
+fn move_onto(tree: BorrowedFd<'_>, target: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    rustix::mount::move_mount(tree, "", target, "", flags)
+}
+
+fn clone_tree(target: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+    rustix::mount::open_tree(target, "", flags)
+}
+
+fn is_directory(fd: BorrowedFd<'_>) -> rustix::io::Result<bool> {
+    Ok(rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode).is_dir())
+}
+
+fn descriptor(fd: BorrowedFd<'_>) -> String {
+    use std::os::fd::AsRawFd;
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
+fn relative(path: &Path) -> &Path {
+    path.strip_prefix("/").unwrap_or(path)
+}

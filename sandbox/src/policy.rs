@@ -1,0 +1,129 @@
+//! What a sandbox is asked to hold.
+//!
+//! A policy says what, never how: it names no mount, no system call and no cgroup. A level compiles it to
+//! whatever the kernel offers, and the attestation says, control by control, what came of it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::control::{Control, ControlSet};
+use crate::scope::Scope;
+
+/// Everything that may be asked of a sandbox.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// What of the workspace may change.
+    pub scope: Scope,
+    /// Host paths that are readable although they would not be by default.
+    pub read: Vec<PathBuf>,
+    /// Paths, of the host or of the workspace, that are out of sight.
+    pub hide: Vec<PathBuf>,
+    /// Host folders that are writable for real, outside any overlay.
+    pub folders: Vec<Folder>,
+    pub network: Network,
+    pub limits: Limits,
+    pub deadlines: Deadlines,
+    /// The whole environment of the command.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Controls that are switched off on purpose. The attestation says so.
+    pub without: ControlSet,
+}
+
+/// A host folder bound into the sandbox writable: what is written there is on the host at once.
+#[derive(Debug, Clone)]
+pub struct Folder {
+    pub source: PathBuf,
+    /// Where the agent sees it.
+    pub target: PathBuf,
+    /// Paths below it that stay read-only. A bind alone would be escaped by renaming a parent, so every
+    /// directory between the folder and a protected path is pinned.
+    pub protect: Vec<crate::path::RelPath>,
+}
+
+/// What the agent may reach.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Network {
+    /// Its own loopback, and nothing else.
+    None,
+    /// Everything this host can reach.
+    Full,
+    /// These hosts, through a proxy that checks each connection.
+    Hosts(Vec<String>),
+}
+
+/// How much the agent may use. `None` is "not limited".
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of memory, all processes together.
+    pub memory: Option<u64>,
+    /// Processes and threads at once.
+    pub processes: Option<u64>,
+    /// Bytes of the largest file.
+    pub file_size: Option<u64>,
+    /// Bytes in HOME, /tmp, /var/tmp and /dev/shm together.
+    pub tmp_size: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { memory: None, processes: Some(4096), file_size: Some(8 << 30), tmp_size: 2 << 30 }
+    }
+}
+
+/// When the agent is stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deadlines {
+    /// After so long, whatever it does.
+    pub wall: Option<Duration>,
+    /// After so long without output and without a change to a file.
+    pub stall: Option<Duration>,
+    /// Between the polite signal and the one that can't be ignored.
+    pub grace: Duration,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self { wall: None, stall: None, grace: Duration::from_secs(5) }
+    }
+}
+
+impl Policy {
+    /// A policy under which nothing but scratch is writable and nothing is reachable.
+    pub fn closed() -> Self {
+        Self {
+            scope: Scope::default(),
+            read: Vec::new(),
+            hide: Vec::new(),
+            folders: Vec::new(),
+            network: Network::None,
+            limits: Limits::default(),
+            deadlines: Deadlines::default(),
+            environment: Vec::new(),
+            without: ControlSet::empty(),
+        }
+    }
+
+    /// Whether this control is asked for.
+    pub fn wants(&self, control: Control) -> bool {
+        let meaningful = match control {
+            Control::Memory => self.limits.memory.is_some(),
+            Control::Processes => self.limits.processes.is_some(),
+            Control::FileSize => self.limits.file_size.is_some(),
+            _ => true,
+        };
+        meaningful && !self.without.contains(control)
+    }
+}
+
+/// How strongly a policy is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Namespaces, mounts, an overlay, Landlock and seccomp.
+    Process,
+    /// Landlock and seccomp over a private clone, where namespaces are forbidden.
+    Landlock,
+    /// A container of an image.
+    Container,
+}

@@ -1,0 +1,192 @@
+//! The system calls that no crate wraps safely, and the only unsafe code of the project.
+//!
+//! Each function here is safe to call: it checks, or its types guarantee, what its unsafe block relies on,
+//! and the comment on the block says which invariant that is. Nothing here decides anything.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use nix::unistd::Pid;
+
+/// Which side of a fork this is.
+#[derive(Debug)]
+pub(crate) enum Fork {
+    Parent(Pid),
+    Child,
+}
+
+/// Which side of a clone into new namespaces this is.
+#[derive(Debug)]
+pub(crate) enum Clone {
+    Parent { pid: Pid, pidfd: OwnedFd },
+    Child,
+}
+
+/// `struct clone_args` up to the field the kernel learned in 5.7.
+#[repr(C)]
+#[derive(Default)]
+struct CloneArgs {
+    flags: u64,
+    pidfd: u64,
+    child_tid: u64,
+    parent_tid: u64,
+    exit_signal: u64,
+    stack: u64,
+    stack_size: u64,
+    tls: u64,
+    set_tid: u64,
+    set_tid_size: u64,
+    cgroup: u64,
+}
+
+/// A child in new namespaces, with a pidfd that can't name another process, and, if `cgroup` is given, born
+/// inside that cgroup (v2) so that no moment of its life goes uncounted.
+///
+/// The child runs on a copy of this process. It may allocate and call anything only if no other thread held
+/// a lock at the moment of the copy; hence the refusal when there are other threads.
+pub(crate) fn clone_into(
+    namespaces: nix::sched::CloneFlags,
+    cgroup: Option<BorrowedFd<'_>>,
+) -> io::Result<Clone> {
+    refuse_threads()?;
+    const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+    let mut pidfd: libc::c_int = -1;
+    let mut args = CloneArgs {
+        flags: namespaces.bits() as u32 as u64 | libc::CLONE_PIDFD as u64,
+        pidfd: &raw mut pidfd as u64,
+        exit_signal: libc::SIGCHLD as u64,
+        ..CloneArgs::default()
+    };
+    if let Some(cgroup) = cgroup {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = cgroup.as_raw_fd() as u64;
+    }
+    // SAFETY: `args` is a valid clone_args of the size given and outlives the call; `pidfd` is writable. With
+    // no CLONE_VM and no stack this is a fork: the child gets its own copy of this single-threaded process.
+    let result = unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<CloneArgs>()) };
+    match result {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Clone::Child),
+        pid => {
+            // SAFETY: the kernel stored a fresh descriptor in `pidfd` because CLONE_PIDFD was set, and nobody
+            // else knows it.
+            let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+            Ok(Clone::Parent { pid: Pid::from_raw(pid as i32), pidfd })
+        }
+    }
+}
+
+/// A plain fork of a single-threaded process.
+pub(crate) fn fork() -> io::Result<Fork> {
+    refuse_threads()?;
+    // SAFETY: there is no other thread, so the child may do whatever this process may.
+    match unsafe { nix::unistd::fork() }? {
+        nix::unistd::ForkResult::Parent { child } => Ok(Fork::Parent(child)),
+        nix::unistd::ForkResult::Child => Ok(Fork::Child),
+    }
+}
+
+/// Counts this process's threads by the link count of its task directory (one for each, and two).
+fn refuse_threads() -> io::Result<()> {
+    match rustix::fs::stat(c"/proc/self/task")?.st_nlink {
+        3 => Ok(()),
+        _ => Err(io::Error::other("a process with several threads can't start a sandbox")),
+    }
+}
+
+/// What to change on a mount; see mount_setattr(2).
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct MountAttributes<'a> {
+    pub(crate) set: u64,
+    pub(crate) recursive: bool,
+    pub(crate) idmap: Option<BorrowedFd<'a>>,
+}
+
+#[repr(C)]
+struct MountAttr {
+    attr_set: u64,
+    attr_clr: u64,
+    propagation: u64,
+    userns_fd: u64,
+}
+
+pub(crate) fn mount_setattr(mount: BorrowedFd<'_>, attributes: MountAttributes<'_>) -> io::Result<()> {
+    let mut attr = MountAttr { attr_set: attributes.set, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    if let Some(userns) = attributes.idmap {
+        attr.attr_set |= libc::MOUNT_ATTR_IDMAP;
+        attr.userns_fd = userns.as_raw_fd() as u64;
+    }
+    let flags = libc::AT_EMPTY_PATH | if attributes.recursive { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: the path is a NUL-terminated literal, and `attr` is a valid mount_attr of the size given.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            &raw mut attr,
+            size_of::<MountAttr>(),
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The Landlock ABI of the running kernel; `None` where Landlock is absent or switched off.
+pub(crate) fn landlock_abi() -> Option<u32> {
+    const LANDLOCK_CREATE_RULESET_VERSION: u32 = 1;
+    // SAFETY: with the version flag the kernel reads no memory and creates nothing; it answers a number.
+    let abi = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            std::ptr::null::<u8>(),
+            0usize,
+            LANDLOCK_CREATE_RULESET_VERSION,
+        )
+    };
+    u32::try_from(abi).ok().filter(|abi| *abi > 0)
+}
+
+/// Brings `lo` up in the current network namespace: a namespace of one's own starts with it down, and the
+/// tests an agent runs talk to themselves.
+pub(crate) fn loopback_up() -> io::Result<()> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+    let socket =
+        rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    // SAFETY: ifreq is plain data for which all zeroes is a valid value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    request.ifr_name[0] = b'l' as libc::c_char;
+    request.ifr_name[1] = b'o' as libc::c_char;
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: SIOCSIFFLAGS reads one ifreq, which `request` is, with a NUL-terminated name.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Marks every descriptor from `first` on close-on-exec, known to us or not.
+pub(crate) fn close_on_exec_from(first: u32) -> io::Result<()> {
+    const CLOSE_RANGE_CLOEXEC: u32 = 4;
+    // SAFETY: close_range takes plain numbers; with CLOEXEC it closes nothing now, so no owner is surprised.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, CLOSE_RANGE_CLOEXEC) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Ends this process now, without running destructors or flushing what the parent will flush too.
+pub(crate) fn exit_now(code: i32) -> ! {
+    // SAFETY: _exit never returns and touches no memory of ours.
+    unsafe { libc::_exit(code) }
+}
+
+/// Every signal back to its default, none blocked: what a caller or the language's runtime ignored or
+/// blocked (SIGPIPE, for one) is not passed on to a program.
+pub(crate) fn reset_signals() {
+    for signal in 1..=libc::SIGRTMAX() {
+        // SAFETY: SIG_DFL is not a function of ours. KILL and STOP, and the two the C library keeps for
+        // itself, answer an error that changes nothing.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    let none = nix::sys::signal::SigSet::empty();
+    let _ = nix::sys::signal::sigprocmask(nix::sys::signal::SigmaskHow::SIG_SETMASK, Some(&none), None);
+}

@@ -1,0 +1,178 @@
+//! The file system an agent sees, as a plan.
+//!
+//! A fresh, empty tree is filled from the top: the operating system's folders read-only, a private HOME with
+//! the toolchains in it, private temporary folders, a few devices, and the workspace at its usual path. What
+//! is not put there is not there; hiding is only needed for paths inside something visible. The plan is pure;
+//! [`crate::mounts`] carries it out.
+
+use std::path::PathBuf;
+
+use crate::control::Control;
+use crate::host::{Host, System};
+use crate::policy::Policy;
+
+/// One step of the plan. Targets are absolute paths as the agent sees them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    Link {
+        at: PathBuf,
+        to: PathBuf,
+    },
+    File {
+        at: PathBuf,
+        contents: String,
+    },
+    /// An empty writable folder of the agent's own. All of them share one size.
+    Private {
+        at: PathBuf,
+        mode: u32,
+    },
+    /// Something of the host, with everything mounted below it.
+    Bind {
+        source: PathBuf,
+        at: PathBuf,
+        access: Access,
+    },
+    Device {
+        name: &'static str,
+    },
+    Proc,
+    Terminals,
+    Workspace,
+    /// Nothing readable is left at this path.
+    Hide {
+        at: PathBuf,
+    },
+    /// The path below a writable bind can be neither written nor moved away.
+    Pin {
+        at: PathBuf,
+        access: Access,
+    },
+}
+
+/// What a bind allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    /// Read, with the owner of the workspace's files seen as the agent.
+    ReadAsOwner,
+    Write,
+}
+
+const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
+
+/// Folders that are private: with what mode, and what they cost a policy that does without.
+const TEMPORARY: &[(&str, u32)] = &[("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/dev/shm", 0o1777)];
+
+/// Top-level folders that are only bound when nothing is to be hidden.
+const HIDDEN_BY_ABSENCE: &[&str] = &["/run", "/var", "/srv", "/mnt", "/media", "/home", "/root", "/boot"];
+
+/// The plan for a policy on a host. `inside` is the agent's user and group as it sees them.
+pub(crate) fn plan(policy: &Policy, host: &Host, inside: (u32, u32)) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let read = if policy.wants(Control::ReadOnlyHost) { Access::Read } else { Access::Write };
+    for system in &host.system {
+        steps.push(match system {
+            System::Folder(path) => Step::Bind { source: path.clone(), at: path.clone(), access: read },
+            System::Link(path, target) => Step::Link { at: path.clone(), to: target.clone() },
+        });
+    }
+    // Programs ask how many processors there are; nothing else of /sys is anyone's business.
+    let processors = PathBuf::from("/sys/devices/system/cpu");
+    steps.push(Step::Bind { source: processors.clone(), at: processors, access: Access::Read });
+
+    let hides = policy.wants(Control::HiddenPaths);
+    if !hides {
+        for path in HIDDEN_BY_ABSENCE.iter().map(PathBuf::from).filter(|path| path.is_dir()) {
+            steps.push(Step::Bind { source: path.clone(), at: path, access: read });
+        }
+    } else {
+        steps.push(Step::Link { at: "/var/run".into(), to: "/run".into() });
+    }
+
+    if policy.wants(Control::MinimalDev) {
+        steps.extend(DEVICES.iter().map(|name| Step::Device { name }));
+        for (at, to) in [
+            ("/dev/fd", "/proc/self/fd"),
+            ("/dev/stdin", "/proc/self/fd/0"),
+            ("/dev/stdout", "/proc/self/fd/1"),
+            ("/dev/stderr", "/proc/self/fd/2"),
+            ("/dev/ptmx", "pts/ptmx"),
+        ] {
+            steps.push(Step::Link { at: at.into(), to: to.into() });
+        }
+        steps.push(Step::Terminals);
+    } else {
+        steps.push(Step::Bind { source: "/dev".into(), at: "/dev".into(), access: Access::Write });
+    }
+    steps.push(Step::Proc);
+
+    for (path, mode) in TEMPORARY {
+        let path = PathBuf::from(path);
+        if policy.wants(Control::PrivateTmp) {
+            steps.push(Step::Private { at: path, mode: *mode });
+        } else if hides || !path.starts_with("/var") {
+            steps.push(Step::Bind { source: path.clone(), at: path, access: Access::Write });
+        }
+    }
+    if policy.wants(Control::PrivateHome) {
+        steps.push(Step::Private { at: host.home.clone(), mode: 0o700 });
+        steps.extend(host.toolchains.iter().map(|path| Step::Bind {
+            source: path.clone(),
+            at: path.clone(),
+            access: Access::Read,
+        }));
+    } else {
+        steps.push(Step::Bind { source: host.home.clone(), at: host.home.clone(), access: read });
+    }
+    for (path, contents) in accounts(host, inside) {
+        steps.push(Step::File { at: path.into(), contents });
+    }
+
+    steps.extend(policy.read.iter().map(|path| Step::Bind {
+        source: path.clone(),
+        at: path.clone(),
+        access: Access::ReadAsOwner,
+    }));
+    for folder in &policy.folders {
+        steps.push(Step::Bind {
+            source: folder.source.clone(),
+            at: folder.target.clone(),
+            access: Access::Write,
+        });
+        for path in &folder.protect {
+            // Renaming a directory carries a mount inside it along and leaves the name free to be rebuilt; a
+            // directory that is itself a mount point can't be renamed. So each one above is made one.
+            let mut above: Vec<_> = path.ancestors().filter(|path| !path.is_root()).collect();
+            above.reverse();
+            for pinned in above {
+                steps.push(Step::Pin { at: folder.target.join(pinned.as_path()), access: Access::Write });
+            }
+            steps.push(Step::Pin { at: folder.target.join(path.as_path()), access: Access::Read });
+        }
+    }
+    steps.push(Step::Workspace);
+
+    if hides {
+        let visible = |path: &&PathBuf| !path.starts_with(&host.home) || policy.wants(Control::PrivateHome);
+        steps.extend(host.secrets.iter().filter(visible).map(|path| Step::Hide { at: path.clone() }));
+        steps.extend(policy.hide.iter().map(|path| Step::Hide { at: path.clone() }));
+    }
+    steps
+}
+
+/// An account list with the agent in it, so that programs that ask for a name get one, and no one else's.
+fn accounts(host: &Host, (uid, gid): (u32, u32)) -> [(&'static str, String); 2] {
+    let home = host.home.display();
+    [
+        (
+            "/etc/passwd",
+            format!(
+                "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n\
+                 agent:x:{uid}:{gid}:agent:{home}:/bin/sh\n\
+                 nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+            ),
+        ),
+        ("/etc/group", format!("root:x:0:\ntty:x:5:\nagent:x:{gid}:\nnogroup:x:65534:\n")),
+    ]
+}

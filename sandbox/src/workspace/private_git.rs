@@ -1,0 +1,158 @@
+//! The repository an agent has to itself.
+//!
+//! The real `.git` is a lower layer like everything else: commits, branches and settings an agent makes stay
+//! in its upper layer and are thrown away. Only the configuration is replaced, because the real one may hold
+//! credentials (a token in a remote's address, an authorization header) and settings that make no sense
+//! inside.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+
+/// What replaces the configuration of the repository in a workspace.
+#[derive(Debug, Clone)]
+pub struct PrivateGit {
+    /// The common directory, as the agent sees it.
+    common: PathBuf,
+    config: String,
+}
+
+impl PrivateGit {
+    /// For the repository whose common directory is this one.
+    pub fn of(common: &Path) -> Self {
+        let real = fs::read(common.join("config")).unwrap_or_default();
+        Self { common: common.to_owned(), config: sanitize(&String::from_utf8_lossy(&real)) }
+    }
+
+    pub(crate) fn write(&self, resolve: &dyn Fn(&Path) -> rustix::io::Result<OwnedFd>) -> io::Result<()> {
+        let folder = resolve(&self.common)?;
+        self.replace(folder.as_fd())
+    }
+
+    fn replace(&self, folder: BorrowedFd<'_>) -> io::Result<()> {
+        // Truncating keeps the owner the file has inside; a new file would be ours.
+        let file = rustix::fs::openat2(
+            folder,
+            "config",
+            OFlags::WRONLY | OFlags::TRUNC | OFlags::CLOEXEC,
+            Mode::empty(),
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
+        );
+        let file = match file {
+            Ok(file) => file,
+            Err(rustix::io::Errno::NOENT) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        let mut rest = self.config.as_bytes();
+        while !rest.is_empty() {
+            let written = rustix::io::write(&file, rest)?;
+            rest = &rest[written..];
+        }
+        // Settings of a single worktree would come back through this file.
+        match rustix::fs::unlinkat(folder, "config.worktree", rustix::fs::AtFlags::empty()) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Settings that describe the repository or its owner, and can neither run a program nor carry a secret.
+const KEPT: &[(&str, &[&str])] = &[
+    (
+        "core",
+        &[
+            "repositoryformatversion",
+            "filemode",
+            "bare",
+            "symlinks",
+            "ignorecase",
+            "precomposeunicode",
+            "autocrlf",
+            "eol",
+            "safecrlf",
+            "longpaths",
+            "sparsecheckout",
+            "sparsecheckoutcone",
+            "abbrev",
+            "logallrefupdates",
+        ],
+    ),
+    ("extensions", &["objectformat", "refstorage", "worktreeconfig", "compatobjectformat"]),
+    ("user", &["name", "email"]),
+    ("branch", &["remote", "merge", "rebase"]),
+    ("remote", &["fetch"]),
+    ("init", &["defaultbranch"]),
+    ("pull", &["rebase", "ff"]),
+    ("index", &["version", "skiphash", "sparse"]),
+    ("feature", &["manyfiles"]),
+];
+
+/// What the agent's git needs: stat data that survives another user and another device, and no work behind
+/// its back.
+const ADDED: &str =
+    "[core]\n\tcheckStat = minimal\n\tfsmonitor = false\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n";
+
+/// The settings of a configuration that may be shown, and our own.
+fn sanitize(real: &str) -> String {
+    let mut out = String::new();
+    let mut section: Option<(String, &[&str])> = None;
+    let mut continues = false;
+    for line in real.lines() {
+        let was_continuation = std::mem::replace(&mut continues, line.ends_with('\\'));
+        let text = line.trim();
+        if was_continuation || text.is_empty() || text.starts_with(['#', ';']) {
+            continue;
+        }
+        if let Some(header) = text.strip_prefix('[') {
+            let name: String =
+                header.chars().take_while(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
+            let kept = KEPT.iter().find(|(kept, _)| *kept == name).map(|(_, keys)| *keys);
+            // A header with a setting behind it on the same line is rare enough to be dropped.
+            section = kept.filter(|_| text.ends_with(']')).map(|keys| (text.to_owned(), keys));
+            if let Some((header, _)) = &section {
+                out.push_str(header);
+                out.push('\n');
+            }
+            continue;
+        }
+        let Some((_, keys)) = &section else { continue };
+        let key = text.split('=').next().unwrap_or_default().trim().to_lowercase();
+        if keys.contains(&key.as_str()) && !continues {
+            out.push('\t');
+            out.push_str(text);
+            out.push('\n');
+        }
+    }
+    out.push_str(ADDED);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_and_programs_do_not_come_along() {
+        let real = "[core]\n\tbare = false\n\thooksPath = /tmp/h\n\tsshCommand = evil\n\tfsmonitor = /evil\n\
+                    [http \"https://x\"]\n\textraheader = AUTHORIZATION: basic c2VjcmV0\n\
+                    [remote \"origin\"]\n\turl = https://me:token@host/x\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n\
+                    [include]\n\tpath = /evil\n[credential]\n\thelper = store\n[extensions]\n\tobjectFormat = sha256\n\
+                    [user]\n\tname = A \\\n  continued = evil\n\temail = a@b\n";
+        let shown = sanitize(real);
+        for secret in ["token", "c2VjcmV0", "evil", "hooksPath", "/tmp/h", "store"] {
+            assert!(!shown.contains(secret), "{secret} in {shown}");
+        }
+        for kept in [
+            "bare = false",
+            "objectFormat = sha256",
+            "refs/remotes/origin",
+            "email = a@b",
+            "checkStat = minimal",
+        ] {
+            assert!(shown.contains(kept), "{kept} not in {shown}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Where runs keep their files, and how what a crash left is removed.
+//!
+//! Inside a repository the state lies in `<git-common-dir>/agency`: not in the work tree, where `git clean`
+//! would delete it and an overlay would contain itself. Elsewhere it lies in the user's state folder. Each
+//! run has a folder there and holds a lock on it for as long as it lives; a folder without a holder is what
+//! a killed run left, and the next one removes it.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::erase;
+
+const LOCK: &str = "lock";
+
+/// The state folder of a workspace.
+#[derive(Debug, Clone)]
+pub struct State {
+    path: PathBuf,
+}
+
+impl State {
+    /// In the repository with this common directory.
+    pub fn in_repository(common: &Path) -> io::Result<Self> {
+        let path = common.join("agency");
+        if !path.is_dir() {
+            DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
+            // Root working on somebody's repository leaves nothing there they could not remove.
+            let owner = fs::metadata(common)?;
+            if rustix::process::geteuid().is_root() {
+                std::os::unix::fs::chown(&path, Some(owner.uid()), Some(owner.gid()))?;
+            }
+        }
+        Ok(Self { path })
+    }
+
+    /// For a folder that is in no repository. `base` is the user's state folder.
+    pub fn for_folder(base: &Path, folder: &Path) -> io::Result<Self> {
+        let name: String = folder
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+            .collect();
+        let path = base.join("agency/folders").join(format!("{name}-{:016x}", fingerprint(folder)));
+        DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
+        Ok(Self { path })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Starts a run: its folder, held until the [`Run`] is dropped.
+    pub fn start_run(&self) -> io::Result<Run> {
+        let runs = self.path.join("runs");
+        match DirBuilder::new().mode(0o700).create(&runs) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => sweep(&runs),
+            other => other?,
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        // Nanoseconds and the process id: no two runs of one boot share both.
+        let path = runs.join(format!("{:x}-{:x}", now.as_nanos(), std::process::id()));
+        DirBuilder::new().mode(0o700).create(&path)?;
+        let lock = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path.join(LOCK))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Run { path, _lock: lock })
+    }
+}
+
+/// Removes what killed runs left. A folder whose lock is not there yet is being made by somebody.
+fn sweep(runs: &Path) {
+    let Ok(entries) = fs::read_dir(runs) else { return };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let Ok(lock) = File::open(path.join(LOCK)) else { continue };
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            // Best effort: whatever resists is tried again by the next run.
+            let _ = erase::tree(&path);
+        }
+    }
+}
+
+/// The folder of one run. It is removed with the run.
+#[derive(Debug)]
+pub struct Run {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Run {
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes a folder in it.
+    pub fn folder(&self, name: &str, mode: u32) -> io::Result<PathBuf> {
+        let path = self.path.join(name);
+        DirBuilder::new().mode(mode).create(&path)?;
+        Ok(path)
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let _ = erase::tree(&self.path);
+    }
+}
+
+/// FNV-1a: short, stable, and only there to tell folders of one name apart.
+fn fingerprint(path: &Path) -> u64 {
+    use std::os::unix::ffi::OsStrExt;
+    path.as_os_str().as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_was_killed_is_swept_and_one_that_lives_is_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let state = State::for_folder(folder.path(), Path::new("/some/folder")).expect("state");
+        let living = state.start_run().expect("a run");
+        let dead = state.path().join("runs/dead");
+        fs::create_dir_all(dead.join("upper/x")).expect("folders");
+        fs::write(dead.join(LOCK), "").expect("a lock");
+        let third = state.start_run().expect("a run");
+        assert!(living.path().exists() && third.path().exists());
+        assert!(!dead.exists());
+        let path = third.path().to_owned();
+        drop(third);
+        assert!(!path.exists());
+    }
+}
