@@ -29,6 +29,9 @@ const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc:
 const WRITABLE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 const DEVICE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
 
+/// Where files of our own lie in the new root until they are bound to their places.
+const DRAWER: &str = ".drawer";
+
 /// What could not be mounted, and where.
 #[derive(Debug, thiserror::Error)]
 #[error("{what} {}", path.display())]
@@ -95,6 +98,7 @@ impl<'a> NewRoot<'a> {
         let mut opening = Opening::default();
         for step in steps {
             match step {
+                Step::Folder { at: path } => self.make_target(path, true)?,
                 Step::Link { at: path, to } => self.link(path, to)?,
                 Step::File { at: path, contents } => self.file(path, contents)?,
                 Step::Private { at: path, mode } => self.private(path, *mode)?,
@@ -113,6 +117,7 @@ impl<'a> NewRoot<'a> {
     /// Makes the root itself read-only and moves into it; nothing of the old one stays reachable.
     pub(crate) fn enter(self) -> Result<()> {
         let staging = self.staging;
+        self.empty_drawer();
         if self.policy.wants(Control::ReadOnlyHost) {
             self.restrict(self.root.as_fd(), READ_ONLY, false)
                 .map_err(at("can't make read-only:", staging))?;
@@ -133,9 +138,8 @@ impl<'a> NewRoot<'a> {
 
     /// A small file over one of the host's.
     fn file(&self, path: &Path, contents: &str) -> Result<()> {
-        let name = path.file_name().unwrap_or_default();
-        let hidden = Path::new(".files").join(name);
-        self.make_folder(Path::new(".files"), 0o755)?;
+        let hidden = Path::new(DRAWER).join(path.file_name().unwrap_or_default());
+        self.make_folder(Path::new(DRAWER), 0o755)?;
         let file = rustix::fs::openat(
             &self.root,
             &hidden,
@@ -253,7 +257,8 @@ impl<'a> NewRoot<'a> {
     }
 
     fn cover(&self, folder: bool, path: &Path) -> Result<OwnedFd> {
-        let name = Path::new(if folder { ".hidden-folder" } else { ".hidden-file" });
+        let name = &Path::new(DRAWER).join(if folder { "hidden-folder" } else { "hidden-file" });
+        self.make_folder(Path::new(DRAWER), 0o755)?;
         if folder {
             self.make_folder(name, 0)?;
         } else {
@@ -261,6 +266,15 @@ impl<'a> NewRoot<'a> {
             rustix::fs::openat(&self.root, name, flags, Mode::empty()).map_err(at("can't hide", path))?;
         }
         self.clone_own(name, path)
+    }
+
+    /// Takes what was only made to be bound elsewhere out of the root; it lives on in its mounts.
+    fn empty_drawer(&self) {
+        for name in ["passwd", "group", "hidden-file"] {
+            let _ = rustix::fs::unlinkat(&self.root, Path::new(DRAWER).join(name), AtFlags::empty());
+        }
+        let _ = rustix::fs::unlinkat(&self.root, Path::new(DRAWER).join("hidden-folder"), AtFlags::REMOVEDIR);
+        let _ = rustix::fs::unlinkat(&self.root, DRAWER, AtFlags::REMOVEDIR);
     }
 
     fn pin(&self, path: &Path, access: Access) -> Result<()> {
@@ -354,7 +368,7 @@ impl<'a> NewRoot<'a> {
         // `volatile`: nothing in the upper layer has to survive a crash of the machine, so nothing is synced.
         let xattr = if overlay.user_xattr { ",userxattr" } else { "" };
         let options = format!(
-            "lowerdir={list},upperdir={},workdir={},redirect_dir=off,metacopy=off,index=off,volatile{xattr}",
+            "lowerdir={list},upperdir={},workdir={},redirect_dir=nofollow,metacopy=off,index=off,volatile{xattr}",
             descriptor(upper.as_fd()),
             descriptor(work.as_fd()),
         );

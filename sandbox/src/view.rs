@@ -14,6 +14,8 @@ use crate::policy::Policy;
 /// One step of the plan. Targets are absolute paths as the agent sees them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
+    /// Empty, and the agent can't change that.
+    Folder { at: PathBuf },
     Link {
         at: PathBuf,
         to: PathBuf,
@@ -87,6 +89,7 @@ pub(crate) fn plan(policy: &Policy, host: &Host, inside: (u32, u32)) -> Vec<Step
             steps.push(Step::Bind { source: path.clone(), at: path, access: read });
         }
     } else {
+        steps.push(Step::Folder { at: "/run".into() });
         steps.push(Step::Link { at: "/var/run".into(), to: "/run".into() });
     }
 
