@@ -88,7 +88,7 @@ impl Attack {
     }
 
     /// Without a sandbox it takes root to succeed.
-    pub(crate) const fn as_root(mut self) -> Self {
+    pub(crate) const fn needs_root(mut self) -> Self {
         self.root = true;
         self
     }

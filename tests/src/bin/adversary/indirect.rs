@@ -32,9 +32,9 @@ pub(crate) const ATTACKS: &[Attack] = &[
     attack(GROUP, "sendfile-into", &["path"], BASIC, sendfile_into),
     attack(GROUP, "copy-file-range-into", &["source", "path"], BASIC, copy_file_range_into),
     attack(GROUP, "splice-into", &["path"], BASIC, splice_into),
-    attack(GROUP, "open-by-handle", &["path"], HANDLES, open_by_handle).as_root(),
+    attack(GROUP, "open-by-handle", &["path"], HANDLES, open_by_handle).needs_root(),
     attack(GROUP, "open-root-by-handle", &["anchor"], HANDLES, open_root_by_handle)
-        .as_root()
+        .needs_root()
         .denied_by(&[nix::errno::Errno::ESTALE]),
 ];
 

@@ -23,7 +23,7 @@ const NOT_BUILT: &str = "kernels are often built without it";
 
 pub(crate) const ATTACKS: &[Attack] = &[
     attack(GROUP, "io-uring", &[], "io_uring", io_uring),
-    attack(GROUP, "bpf", &[], CALLS, bpf).as_root(),
+    attack(GROUP, "bpf", &[], CALLS, bpf).needs_root(),
     attack(GROUP, "keyctl", &[], CALLS, keyctl),
     attack(GROUP, "add-key", &[], CALLS, add_key),
     attack(GROUP, "userfaultfd", &[], CALLS, userfaultfd),
@@ -32,8 +32,8 @@ pub(crate) const ATTACKS: &[Attack] = &[
     attack(GROUP, "i386-syscall", &["[unshare]"], ABIS, i386_syscall),
     attack(GROUP, "x32-syscall", &[], ABIS, x32_syscall).never_natively(NOT_BUILT),
     attack(GROUP, "socket-family", &["family"], SOCKETS, socket_family),
-    attack(GROUP, "raw-socket", &[], SOCKETS, raw_socket).as_root(),
-    attack(GROUP, "packet-socket", &[], SOCKETS, packet_socket).as_root(),
+    attack(GROUP, "raw-socket", &[], SOCKETS, raw_socket).needs_root(),
+    attack(GROUP, "packet-socket", &[], SOCKETS, packet_socket).needs_root(),
     attack(GROUP, "netlink", &["protocol"], SOCKETS, netlink),
     attack(GROUP, "vsock", &[], SOCKETS, vsock),
     attack(GROUP, "alg-socket", &[], SOCKETS, alg_socket).never_natively(NOT_BUILT),
@@ -43,27 +43,27 @@ pub(crate) const ATTACKS: &[Attack] = &[
         .never_natively("it would drop a crash kernel that the machine has loaded"),
     attack(GROUP, "init-module", &[], MACHINE, init_module)
         .never_natively("it asks the kernel to load a module"),
-    attack(GROUP, "syslog", &[], MACHINE, syslog).as_root(),
-    attack(GROUP, "sysctl-write", &["path"], MACHINE, sysctl_write).as_root(),
+    attack(GROUP, "syslog", &[], MACHINE, syslog).needs_root(),
+    attack(GROUP, "sysctl-write", &["path"], MACHINE, sysctl_write).needs_root(),
     attack(GROUP, "sysrq", &[], MACHINE, sysrq)
         .never_natively("it reaches the machine's own keyboard handler"),
     attack(GROUP, "device-open", &["path"], MACHINE, device_open),
-    attack(GROUP, "hostname-set", &[], MACHINE, hostname_set).as_root(),
+    attack(GROUP, "hostname-set", &[], MACHINE, hostname_set).needs_root(),
     attack(GROUP, "clock-set", &[], MACHINE, clock_set).never_natively("it sets the machine's clock"),
-    attack(GROUP, "cgroup-escape", &["cgroup"], MACHINE, cgroup_escape).as_root(),
+    attack(GROUP, "cgroup-escape", &["cgroup"], MACHINE, cgroup_escape).needs_root(),
     attack(GROUP, "quotactl", &[], MACHINE, quotactl),
-    attack(GROUP, "acct", &["path"], MACHINE, acct).as_root(),
+    attack(GROUP, "acct", &["path"], MACHINE, acct).needs_root(),
     attack(GROUP, "swapon", &["path"], MACHINE, swapon)
         .never_natively("the whole machine would swap to it for a moment"),
     attack(GROUP, "iopl", &[], MACHINE, iopl).never_natively(NOT_BUILT),
     attack(GROUP, "modify-ldt", &[], MACHINE, modify_ldt),
     attack(GROUP, "landlock-noop", &["path"], SELF, landlock_noop),
     attack(GROUP, "seccomp-off", &[], SELF, seccomp_off),
-    attack(GROUP, "capset-raise", &[], SELF, capset_raise).as_root(),
+    attack(GROUP, "capset-raise", &[], SELF, capset_raise).needs_root(),
     attack(GROUP, "prctl-dumpable", &[], SELF, prctl_dumpable),
     // EINVAL: the namespace has no such user.
-    attack(GROUP, "setuid0", &[], SELF, setuid0).as_root().denied_by(&[Errno::EINVAL]),
-    attack(GROUP, "setgroups", &[], SELF, setgroups).as_root().denied_by(&[Errno::EINVAL]),
+    attack(GROUP, "setuid0", &[], SELF, setuid0).needs_root().denied_by(&[Errno::EINVAL]),
+    attack(GROUP, "setgroups", &[], SELF, setgroups).needs_root().denied_by(&[Errno::EINVAL]),
 ];
 
 fn io_uring(_: &Args) -> Attempt {

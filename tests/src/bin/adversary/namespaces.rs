@@ -22,23 +22,23 @@ pub(crate) const ATTACKS: &[Attack] = &[
     attack(GROUP, "userns-clone", &[], NESTED, userns_clone),
     attack(GROUP, "userns-clone3", &[], NESTED, userns_clone3),
     attack(GROUP, "userns-mount", &["dir"], NESTED, userns_mount),
-    attack(GROUP, "mount", &["dir"], NESTED, mount_tmpfs).as_root(),
-    attack(GROUP, "mount-proc", &["dir"], NESTED, mount_proc).as_root(),
-    attack(GROUP, "bind-mount-over", &["source", "path"], NESTED, bind_mount_over).as_root(),
+    attack(GROUP, "mount", &["dir"], NESTED, mount_tmpfs).needs_root(),
+    attack(GROUP, "mount-proc", &["dir"], NESTED, mount_proc).needs_root(),
+    attack(GROUP, "bind-mount-over", &["source", "path"], NESTED, bind_mount_over).needs_root(),
     // A mount that came with the namespace is locked, and EINVAL is how the kernel says so.
-    attack(GROUP, "remount-rw", &["path"], NESTED, remount_rw).as_root().denied_by(&[Errno::EINVAL]),
+    attack(GROUP, "remount-rw", &["path"], NESTED, remount_rw).needs_root().denied_by(&[Errno::EINVAL]),
     attack(GROUP, "mount-setattr-rw", &["path"], NESTED, mount_setattr_rw)
-        .as_root()
+        .needs_root()
         .denied_by(&[Errno::EINVAL]),
-    attack(GROUP, "umount", &["path"], NESTED, umount).as_root().denied_by(&[Errno::EINVAL]),
-    attack(GROUP, "pivot", &["dir"], NESTED, pivot).as_root(),
-    attack(GROUP, "chroot", &["dir"], NESTED, change_root).as_root(),
-    attack(GROUP, "setns", &["path"], NESTED, setns).as_root(),
-    attack(GROUP, "setns-pid", &["pid"], NESTED, setns_pid).as_root(),
-    attack(GROUP, "fsopen", &[], NESTED, fsopen).as_root(),
-    attack(GROUP, "fsmount", &["dir"], NESTED, fsmount).as_root(),
-    attack(GROUP, "open-tree", &["path"], NESTED, open_tree).as_root(),
-    attack(GROUP, "move-mount", &["from", "to"], NESTED, move_mount).as_root(),
+    attack(GROUP, "umount", &["path"], NESTED, umount).needs_root().denied_by(&[Errno::EINVAL]),
+    attack(GROUP, "pivot", &["dir"], NESTED, pivot).needs_root(),
+    attack(GROUP, "chroot", &["dir"], NESTED, change_root).needs_root(),
+    attack(GROUP, "setns", &["path"], NESTED, setns).needs_root(),
+    attack(GROUP, "setns-pid", &["pid"], NESTED, setns_pid).needs_root(),
+    attack(GROUP, "fsopen", &[], NESTED, fsopen).needs_root(),
+    attack(GROUP, "fsmount", &["dir"], NESTED, fsmount).needs_root(),
+    attack(GROUP, "open-tree", &["path"], NESTED, open_tree).needs_root(),
+    attack(GROUP, "move-mount", &["from", "to"], NESTED, move_mount).needs_root(),
 ];
 
 fn userns(_: &Args) -> Attempt {

@@ -27,7 +27,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     attack(GROUP, "udp6", &["host", "port", "[expect-echo]"], NONE, udp),
     attack(GROUP, "dns", &["server", "port", "name"], NONE, dns),
     attack(GROUP, "resolve", &["name"], NONE, resolve),
-    attack(GROUP, "icmp", &["host"], NONE, icmp).as_root(),
+    attack(GROUP, "icmp", &["host"], NONE, icmp).needs_root(),
     attack(GROUP, "listen-visible", &["port", "millis"], NONE, listen_visible),
     attack(GROUP, "loopback-inside", &[], "a server and its client inside must work", loopback_inside),
     attack(

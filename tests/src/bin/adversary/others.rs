@@ -23,7 +23,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     attack(GROUP, "ptrace-attach", &["pid"], REACH, ptrace_attach),
     attack(GROUP, "vm-write", &["pid"], REACH, vm_write),
     attack(GROUP, "pidfd-getfd", &["pid"], REACH, pidfd_getfd),
-    attack(GROUP, "process-madvise", &["pid"], REACH, process_madvise).as_root(),
+    attack(GROUP, "process-madvise", &["pid"], REACH, process_madvise).needs_root(),
     attack(GROUP, "renice", &["pid"], REACH, renice),
     attack(GROUP, "prlimit", &["pid"], REACH, prlimit),
     attack(GROUP, "proc-environ", &["pid"], PROC, proc_environ),

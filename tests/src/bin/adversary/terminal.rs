@@ -14,8 +14,8 @@ const TIOCSTI: &str = "TIOCSTI";
 
 pub(crate) const ATTACKS: &[Attack] = &[
     // EIO is how a kernel answers that has the call switched off.
-    attack(GROUP, "tiocsti", &[], TIOCSTI, tiocsti).as_root().denied_by(&[Errno::EIO]),
-    attack(GROUP, "tiocsti-highbits", &[], TIOCSTI, tiocsti_highbits).as_root().denied_by(&[Errno::EIO]),
+    attack(GROUP, "tiocsti", &[], TIOCSTI, tiocsti).needs_root().denied_by(&[Errno::EIO]),
+    attack(GROUP, "tiocsti-highbits", &[], TIOCSTI, tiocsti_highbits).needs_root().denied_by(&[Errno::EIO]),
     attack(GROUP, "tioclinux", &[], TIOCSTI, tioclinux)
         .never_natively("it needs a virtual console; pseudo-terminals do not know the call"),
     attack(GROUP, "terminal-resize", &[], TIOCSTI, terminal_resize),

@@ -153,7 +153,7 @@ fn lock_tree(path: &Path, locked: &mut u32) -> Result<(), Failure> {
             lock_tree(&entry.step("list")?.path(), locked)?;
         }
     }
-    fs::set_permissions(path, fs::Permissions::from_mode(0)).step("chmod 000")?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o000)).step("chmod 000")?;
     *locked += 1;
     Ok(())
 }
