@@ -1,6 +1,7 @@
 //! The adversary as a test sees it: where the program is, and what its report says.
 
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output};
@@ -116,11 +117,22 @@ fn built(name: &str, variables: &[&str]) -> PathBuf {
     })
 }
 
-/// A copy of the adversary in `folder`, for sandboxes and users who do not see where it was built.
-pub fn install(folder: &Path) -> std::io::Result<PathBuf> {
+/// A copy of the adversary in `folder`, for sandboxes that do not see where it was built.
+pub fn install(folder: &Path) -> io::Result<PathBuf> {
     let path = folder.join("adversary");
-    std::fs::copy(binary(), &path)?;
+    copy_program(&binary(), &path)?;
     Ok(path)
+}
+
+/// Copies a program that is about to be run. Another process does it: were the copy open for writing in this
+/// one, a thread that forks at that moment would pass the descriptor on, and to run it would fail with "text
+/// file busy".
+pub fn copy_program(from: &Path, to: &Path) -> io::Result<()> {
+    let output = Command::new("cp").arg("--").arg(from).arg(to).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()))
 }
 
 /// An attack without a sandbox.

@@ -10,6 +10,8 @@ use std::process::Command;
 use nix::unistd::{Gid, Uid};
 use tempfile::TempDir;
 
+use crate::adversary::copy_program;
+
 /// Numbers that no distribution gives to people or services.
 const UIDS: std::ops::Range<u32> = 61_000..61_900;
 
@@ -75,7 +77,7 @@ impl TestUser {
         let name = program.file_name().ok_or_else(|| io::Error::other("a program has a name"))?;
         let folder = self.folder("bin")?;
         let path = folder.join(name);
-        fs::copy(program, &path)?;
+        copy_program(program, &path)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
         self.give(&path)?;
         Ok(path)
