@@ -1,1 +1,7 @@
+//! What the end-to-end and escape tests share: a program that attacks, and the means to see what it reached.
 
+pub mod adversary;
+pub mod listeners;
+pub mod processes;
+pub mod tree;
+pub mod user;
