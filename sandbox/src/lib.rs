@@ -1,2 +1,4 @@
+pub mod git;
+pub mod harvest;
 pub mod path;
 pub mod scope;
