@@ -43,7 +43,14 @@ impl OwnGit {
         git.check_version()?;
         // Before there is a repository, git must stand somewhere that surely is none.
         let mut init = git.bare_command();
-        init.current_dir("/").args(["init", "--quiet", "--bare", "--template=", "--initial-branch=main", "--"]);
+        init.current_dir("/").args([
+            "init",
+            "--quiet",
+            "--bare",
+            "--template=",
+            "--initial-branch=main",
+            "--",
+        ]);
         init.arg(directory).env_remove("GIT_DIR");
         Running::start(init, "init")?.finish()?;
         Ok(git)

@@ -11,8 +11,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::Stat;
 use rustix::io::Errno;
 
-use super::tree::{self, Kind};
 use super::Entry;
+use super::tree::{self, Kind};
 use crate::path::RelPath;
 
 /// The lower layers of an overlay, top first.
@@ -122,7 +122,9 @@ impl Directory {
                 // Whatever is hidden below a directory or a deleted name stays hidden.
                 _ if !merged.is_empty() => break,
                 Kind::Whiteout => return Ok(Lower::Nothing),
-                Kind::File if !opened.plain && stat.st_size == 0 && self.marks(opened, name, false)?.whiteout => {
+                Kind::File
+                    if !opened.plain && stat.st_size == 0 && self.marks(opened, name, false)?.whiteout =>
+                {
                     return Ok(Lower::Nothing);
                 }
                 _ => return Ok(Lower::Leaf { layer: opened.layer, stat }),
@@ -149,7 +151,11 @@ impl Directory {
     }
 
     fn held(&self, layer: usize) -> Result<BorrowedFd<'_>, Errno> {
-        self.open.iter().find(|opened| opened.layer == layer).map(|opened| opened.held.as_fd()).ok_or(Errno::NOENT)
+        self.open
+            .iter()
+            .find(|opened| opened.layer == layer)
+            .map(|opened| opened.held.as_fd())
+            .ok_or(Errno::NOENT)
     }
 
     pub(crate) fn open(&self, name: &[u8], layer: usize) -> Result<(File, Stat), Errno> {

@@ -15,7 +15,9 @@ pub(crate) fn is_dot_git(name: &[u8]) -> bool {
     name.split(|byte| *byte == b'\\').any(|part| {
         let folded = fold(part);
         folded == ".git"
-            || folded.strip_prefix("git~").is_some_and(|rest| rest.len() == 1 && rest.as_bytes()[0].is_ascii_digit())
+            || folded
+                .strip_prefix("git~")
+                .is_some_and(|rest| rest.len() == 1 && rest.as_bytes()[0].is_ascii_digit())
     })
 }
 
@@ -55,8 +57,20 @@ mod tests {
     #[test]
     fn every_spelling_of_dot_git_is_known() {
         for name in [
-            ".git", ".GIT", ".gIt", ".g\u{200c}it", "\u{feff}.git", ".git\u{200d}", "git~1", "GIT~1", ".git ",
-            ".git...", ".git . ", ".git::$INDEX_ALLOCATION", "a\\.git", ".git\\config",
+            ".git",
+            ".GIT",
+            ".gIt",
+            ".g\u{200c}it",
+            "\u{feff}.git",
+            ".git\u{200d}",
+            "git~1",
+            "GIT~1",
+            ".git ",
+            ".git...",
+            ".git . ",
+            ".git::$INDEX_ALLOCATION",
+            "a\\.git",
+            ".git\\config",
         ] {
             assert!(is_dot_git(name.as_bytes()), "{name:?}");
         }

@@ -24,7 +24,9 @@ pub(super) fn find(changes: &[Change], upper: BorrowedFd<'_>, base: &Base) -> Ve
     let added_sizes: HashSet<u64> = changes.iter().filter_map(added_size).collect();
     let deleted: Vec<_> = changes
         .iter()
-        .filter_map(|change| deleted_size(change).filter(|size| added_sizes.contains(size)).map(|size| (size, &change.path)))
+        .filter_map(|change| {
+            deleted_size(change).filter(|size| added_sizes.contains(size)).map(|size| (size, &change.path))
+        })
         .collect();
     let deleted_sizes: HashSet<u64> = deleted.iter().map(|(size, _)| *size).collect();
 
@@ -45,7 +47,9 @@ pub(super) fn find(changes: &[Change], upper: BorrowedFd<'_>, base: &Base) -> Ve
         else {
             continue;
         };
-        let Some(sources) = gone.get_mut(&(size, digest)).filter(|sources| !sources.is_empty()) else { continue };
+        let Some(sources) = gone.get_mut(&(size, digest)).filter(|sources| !sources.is_empty()) else {
+            continue;
+        };
         // Of several equal files, the one that kept its name is the likeliest. Only a few are asked: the agent
         // may have made a million equal ones.
         let same_name = sources.iter().take(64).position(|source| source.name() == change.path.name());

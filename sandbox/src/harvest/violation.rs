@@ -21,9 +21,14 @@ pub enum Reason {
     /// No write glob matches.
     OutOfScope,
     /// A deny glob matches.
-    Denied { glob: String },
+    Denied {
+        glob: String,
+    },
     /// A file that a later, trusted run obeys, and no glob names it.
-    ControlFile { name: &'static str, reader: &'static str },
+    ControlFile {
+        name: &'static str,
+        reader: &'static str,
+    },
     /// At or below a path the agent was not to see.
     Hidden,
     Device,
@@ -41,21 +46,36 @@ pub enum Reason {
     /// `.git`, or a name some file system takes for it, anywhere but at the top.
     NestedGit,
     /// One file is larger than the limit.
-    TooLarge { size: u64, limit: u64 },
+    TooLarge {
+        size: u64,
+        limit: u64,
+    },
     /// All changed files together are larger than the limit.
-    TooMuch { limit: u64 },
+    TooMuch {
+        limit: u64,
+    },
     /// More changes than the limit; the rest was not looked at.
-    TooMany { limit: usize },
+    TooMany {
+        limit: usize,
+    },
     /// A path no tool can be handed.
-    TooLong { limit: usize },
+    TooLong {
+        limit: usize,
+    },
     /// The content, or the target of a link, contains a value that was passed to the agent.
-    Secret { name: String },
+    Secret {
+        name: String,
+    },
     /// A name below this directory does. The name itself is not repeated here.
-    SecretInName { name: String },
+    SecretInName {
+        name: String,
+    },
     /// Redirected or partial copies: the mount was told to make none, so somebody forged one.
     Overlay,
     /// It could not be looked at, so nothing can be said about it.
-    Unreadable { error: String },
+    Unreadable {
+        error: String,
+    },
 }
 
 fn escaped<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {

@@ -375,7 +375,13 @@ struct Compared {
     same: bool,
 }
 
-fn compare(here: &Here, path: &RelPath, lower: &Lower, file: &File, stat: &Stat) -> std::io::Result<Compared> {
+fn compare(
+    here: &Here,
+    path: &RelPath,
+    lower: &Lower,
+    file: &File,
+    stat: &Stat,
+) -> std::io::Result<Compared> {
     let mut compared = Compared { before: None, base_mode: 0, base_capability: false, same: false };
     let Lower::Leaf { layer, stat: base } = lower else { return Ok(compared) };
     compared.before = here.lower.entry(path.name(), *layer, base)?;
