@@ -91,7 +91,7 @@ impl Identity {
         let (modified, size) = match directory {
             // A directory's own change when what is in it does; that is looked at by itself.
             true => ((0, 0), 0),
-            false => ((stat.st_mtime as i64, stat.st_mtime_nsec as i64), tree::size(stat)),
+            false => ((stat.st_mtime, stat.st_mtime_nsec as i64), tree::size(stat)),
         };
         Self { inode: stat.st_ino, directory, modified, size }
     }

@@ -22,6 +22,7 @@ pub mod control;
 mod journal;
 mod names;
 pub mod patch;
+mod plan;
 mod recover;
 mod rename;
 mod secret;
