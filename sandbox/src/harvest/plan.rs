@@ -36,13 +36,19 @@ pub(super) struct Plan<'a> {
     directories: BTreeSet<RelPath>,
     /// Every path that is to go, also below a directory that goes as a whole.
     deleted: HashSet<&'a RelPath>,
+    started: Mark,
 }
 
 impl<'a> Plan<'a> {
     /// Compares every path with what the agent started from.
     pub(super) fn check(work: &Apply<'a>) -> Result<Self, ApplyError> {
         let deleted = work.changes.iter().filter(|change| change.after.is_none()).map(|change| &change.path);
-        let mut plan = Self { steps: Vec::new(), directories: BTreeSet::new(), deleted: deleted.collect() };
+        let mut plan = Self {
+            steps: Vec::new(),
+            directories: BTreeSet::new(),
+            deleted: deleted.collect(),
+            started: work.started,
+        };
         let mut conflicts = Vec::new();
         for change in work.changes {
             if let Err(reason) = plan.check_one(work, change) {
@@ -138,7 +144,8 @@ impl<'a> Plan<'a> {
         Err(ConflictReason::ParentReplaced)
     }
 
-    /// Whether a directory holds nothing but directories and what the work deletes.
+    /// Whether a directory holds nothing but directories and what the work deletes, as it was at the start.
+    /// Moving the directory does not change the change times in it.
     fn holds_only_deleted(
         &self,
         parent: BorrowedFd<'_>,
@@ -156,7 +163,7 @@ impl<'a> Plan<'a> {
                     continue;
                 }
                 let below = inner.components().skip(1).fold(path.clone(), |path, name| path.join(name));
-                if !self.deleted.contains(&below) {
+                if !self.deleted.contains(&below) || Mark::of(&stat) >= self.started {
                     return Ok(false);
                 }
             }
