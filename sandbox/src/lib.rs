@@ -7,7 +7,7 @@
 //! ([`attest`]); if anything that was asked for is missing, it does not start.
 //!
 //! When every process is dead, what the command changed is judged, path by path and byte by byte, against
-//! the exact scope (`harvest`). The operating system's directories make an agent fail early; the harvest
+//! the exact scope ([`harvest`]). The operating system's directories make an agent fail early; the harvest
 //! decides.
 //!
 //! Read in this order: [`policy`], [`scope`], `opening`, `view`, `mounts`, `init`, `agent`, [`attest`],
@@ -22,6 +22,8 @@ pub mod control;
 pub mod doctor;
 pub mod erase;
 mod flow;
+pub mod git;
+pub mod harvest;
 pub mod host;
 mod identity;
 mod init;

@@ -1,0 +1,224 @@
+//! Git in an environment entirely our own.
+//!
+//! Git obeys what it finds: configuration of the repository it stands in, of the user and of the machine,
+//! attributes that name programs, hooks, replaced objects. Any of it may have been written by an agent. So
+//! git runs here with an empty environment, in a bare repository that we made and nobody else wrote to,
+//! with its working directory there and never in an agent's tree. Only the unsandboxed parent spawns it.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use crate::path::escape;
+
+/// The oldest git that has what we use (`merge-tree --write-tree`).
+pub const OLDEST_GIT: (u32, u32) = (2, 38);
+
+/// A bare repository, and the git that works in it.
+#[derive(Debug, Clone)]
+pub struct OwnGit {
+    program: PathBuf,
+    directory: PathBuf,
+    alternates: Vec<PathBuf>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum GitError {
+    #[error("{} can't be started", program.display())]
+    Start { program: PathBuf, source: io::Error },
+    #[error("{} is git {found}; at least {}.{} is needed", program.display(), OLDEST_GIT.0, OLDEST_GIT.1)]
+    TooOld { program: PathBuf, found: String },
+    #[error("git {command} ended with {status}: {message}")]
+    Failed { command: String, status: ExitStatus, message: String },
+    #[error("talking to git {command} failed")]
+    Pipe { command: String, source: io::Error },
+}
+
+impl OwnGit {
+    /// Makes the repository in a directory of ours that is empty or does not exist yet. `program` is a path,
+    /// or a name that is looked up in PATH.
+    pub fn create(program: &Path, directory: &Path) -> Result<Self, GitError> {
+        let git = Self::open(program, directory);
+        git.check_version()?;
+        // Before there is a repository, git must stand somewhere that surely is none.
+        let mut init = git.bare_command();
+        init.current_dir("/").args([
+            "init",
+            "--quiet",
+            "--bare",
+            "--template=",
+            "--initial-branch=main",
+            "--",
+        ]);
+        init.arg(directory).env_remove("GIT_DIR");
+        Running::start(init, "init")?.finish()?;
+        Ok(git)
+    }
+
+    /// A repository that [`OwnGit::create`] made before.
+    pub fn open(program: &Path, directory: &Path) -> Self {
+        Self { program: program.to_owned(), directory: directory.to_owned(), alternates: Vec::new() }
+    }
+
+    /// Also reads objects from here. Objects are data: their hashes are checked, and nothing in them is
+    /// obeyed.
+    pub fn with_objects(mut self, objects: &Path) -> Self {
+        self.alternates.push(objects.to_owned());
+        self
+    }
+
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// A git command, ready to be given input and output.
+    pub fn command<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
+        let mut command = self.bare_command();
+        command.current_dir(&self.directory).args(arguments);
+        command
+    }
+
+    /// Runs a command without input and returns what it wrote.
+    pub fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Result<Vec<u8>, GitError> {
+        let arguments: Vec<OsString> = arguments.into_iter().map(|part| part.as_ref().to_owned()).collect();
+        let name = arguments.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let mut output = Vec::new();
+        let running = Running::start(self.command(&arguments), &name)?;
+        running.read_into(&mut output)?.finish()?;
+        Ok(output)
+    }
+
+    fn bare_command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.env_clear();
+        if let Some(path) = std::env::var_os("PATH") {
+            command.env("PATH", path);
+        }
+        command
+            .env("HOME", "/nonexistent")
+            .env("XDG_CONFIG_HOME", "/nonexistent")
+            .env("LC_ALL", "C")
+            .env("GIT_DIR", &self.directory)
+            .env("GIT_OBJECT_DIRECTORY", self.directory.join("objects"))
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_ATTR_NOSYSTEM", "1")
+            .env("GIT_NO_REPLACE_OBJECTS", "1")
+            .env("GIT_NO_LAZY_FETCH", "1")
+            .env("GIT_OPTIONAL_LOCKS", "0")
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env("GIT_PAGER", "cat")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        if !self.alternates.is_empty() {
+            command.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates(&self.alternates));
+        }
+        command
+    }
+
+    fn check_version(&self) -> Result<(), GitError> {
+        let mut command = self.bare_command();
+        command.current_dir("/").arg("version");
+        let mut output = Vec::new();
+        Running::start(command, "version")?.read_into(&mut output)?.finish()?;
+        let text = String::from_utf8_lossy(&output);
+        let found = text.trim().strip_prefix("git version ").unwrap_or(text.trim());
+        let mut numbers = found.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+        let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        if version < OLDEST_GIT {
+            return Err(GitError::TooOld { program: self.program.clone(), found: escape(found.as_bytes()) });
+        }
+        Ok(())
+    }
+}
+
+/// Git splits the list at colons, and reads a quoted part like a C string.
+fn alternates(paths: &[PathBuf]) -> OsString {
+    let mut list = OsString::new();
+    for (index, path) in paths.iter().enumerate() {
+        if index > 0 {
+            list.push(":");
+        }
+        list.push(quote(path.as_os_str().as_encoded_bytes()));
+    }
+    list
+}
+
+/// Bytes as git's C-style quoted string, in ASCII.
+pub(crate) fn quote(bytes: &[u8]) -> String {
+    let mut quoted = String::with_capacity(bytes.len() + 2);
+    quoted.push('"');
+    for &byte in bytes {
+        match byte {
+            b'"' | b'\\' => quoted.extend(['\\', char::from(byte)]),
+            b' '..=b'~' => quoted.push(char::from(byte)),
+            _ => quoted.push_str(&format!("\\{byte:03o}")),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// A started git. When it fails, its own message says why, also if all we saw was a closed pipe.
+#[derive(Debug)]
+pub(crate) struct Running {
+    name: String,
+    child: Child,
+    broken: Option<io::Error>,
+}
+
+impl Running {
+    pub(crate) fn start(mut command: Command, name: &str) -> Result<Self, GitError> {
+        let program = PathBuf::from(command.get_program());
+        let child = command.spawn().map_err(|source| GitError::Start { program, source })?;
+        Ok(Self { name: name.to_owned(), child, broken: None })
+    }
+
+    /// Feeds git its input. An error of `feed` itself ends the input early and is returned.
+    pub(crate) fn feed<E: From<io::Error>>(
+        mut self,
+        feed: impl FnOnce(&mut dyn Write) -> Result<(), E>,
+    ) -> (Self, Result<(), E>) {
+        let fed = match self.child.stdin.take() {
+            Some(stdin) => {
+                let mut input = io::BufWriter::with_capacity(128 * 1024, stdin);
+                feed(&mut input).and_then(|()| Ok(input.flush()?))
+            }
+            None => Ok(()),
+        };
+        (self, fed)
+    }
+
+    pub(crate) fn read_into(mut self, output: &mut dyn Write) -> Result<Self, GitError> {
+        if let Some(mut stdout) = self.child.stdout.take() {
+            self.broken = io::copy(&mut stdout, output).err();
+        }
+        Ok(self)
+    }
+
+    /// Waits for the end. What git says on its error output is little, so it is read last.
+    pub(crate) fn finish(mut self) -> Result<(), GitError> {
+        let mut message = Vec::new();
+        if let Some(stderr) = self.child.stderr.take() {
+            // A message cut short is still a message.
+            let _ = stderr.take(64 * 1024).read_to_end(&mut message);
+        }
+        drop(self.child.stdin.take());
+        drop(self.child.stdout.take());
+        let command = self.name;
+        let status = match self.child.wait() {
+            Ok(status) => status,
+            Err(source) => return Err(GitError::Pipe { command, source }),
+        };
+        if let Some(source) = self.broken {
+            return Err(GitError::Pipe { command, source });
+        }
+        if !status.success() {
+            let message = escape(message.trim_ascii());
+            return Err(GitError::Failed { command, status, message });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,173 @@
+//! What the agent started from: a stack of directories, the topmost first.
+//!
+//! The lowest is a plain tree. One above it is a difference in overlayfs's own format: a name it marks as
+//! deleted hides the ones below, and so does an opaque directory. Looking something up here gives what the
+//! agent saw before it changed anything.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::Stat;
+use rustix::io::Errno;
+
+use super::Entry;
+use super::tree::{self, Kind};
+use crate::path::RelPath;
+
+/// The lower layers of an overlay, top first.
+#[derive(Debug)]
+pub struct Base {
+    layers: Vec<OwnedFd>,
+}
+
+/// What the base has under one name.
+#[derive(Debug, Clone)]
+pub(crate) enum Lower {
+    Nothing,
+    /// A file, link or special file, and the layer it comes from.
+    Leaf {
+        layer: usize,
+        stat: Stat,
+    },
+    /// A directory, and the layers whose contents are seen in it.
+    Directory(Vec<usize>),
+}
+
+impl Base {
+    /// The layers of the stack, topmost first, each an open directory.
+    pub fn new(layers: Vec<OwnedFd>) -> Self {
+        Self { layers }
+    }
+
+    /// The file or link at a path; `None` when there is nothing, or something git does not know, such as a
+    /// directory.
+    pub fn lookup(&self, path: &RelPath) -> std::io::Result<Option<Entry>> {
+        let Some(parent) = path.parent() else { return Ok(None) };
+        let Some(directory) = self.directory(&parent)? else { return Ok(None) };
+        match directory.child(path.name())? {
+            Lower::Leaf { layer, stat } => Ok(directory.entry(path.name(), layer, &stat)?),
+            Lower::Nothing | Lower::Directory(_) => Ok(None),
+        }
+    }
+
+    /// A regular file of the base, to be read.
+    pub fn open(&self, path: &RelPath) -> std::io::Result<File> {
+        let missing = || std::io::Error::from(std::io::ErrorKind::NotFound);
+        let parent = path.parent().ok_or_else(missing)?;
+        let directory = self.directory(&parent)?.ok_or_else(missing)?;
+        match directory.child(path.name())? {
+            Lower::Leaf { layer, .. } => Ok(directory.open(path.name(), layer)?.0),
+            Lower::Nothing | Lower::Directory(_) => Err(missing()),
+        }
+    }
+
+    pub(crate) fn all(&self) -> Vec<usize> {
+        (0..self.layers.len()).collect()
+    }
+
+    fn directory(&self, path: &RelPath) -> Result<Option<Directory>, Errno> {
+        let mut here = self.at(&RelPath::root(), &self.all())?;
+        let mut prefix = RelPath::root();
+        for name in path.components() {
+            prefix = prefix.join(name);
+            match here.child(name)? {
+                Lower::Directory(layers) => here = self.at(&prefix, &layers)?,
+                Lower::Nothing | Lower::Leaf { .. } => return Ok(None),
+            }
+        }
+        Ok(Some(here))
+    }
+
+    /// The directory at a path, made of the layers that [`Directory::child`] named.
+    pub(crate) fn at(&self, path: &RelPath, layers: &[usize]) -> Result<Directory, Errno> {
+        let lowest = self.layers.len().saturating_sub(1);
+        let mut open = Vec::with_capacity(layers.len());
+        for &layer in layers {
+            let held = tree::open_directory(self.layers[layer].as_fd(), path)?;
+            open.push(Opened { layer, held, plain: layer == lowest });
+        }
+        Ok(Directory { open })
+    }
+}
+
+/// One directory of the base, as the stack shows it.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    open: Vec<Opened>,
+}
+
+#[derive(Debug)]
+struct Opened {
+    layer: usize,
+    held: OwnedFd,
+    /// The lowest layer has nothing to hide, so its attributes are not asked for.
+    plain: bool,
+}
+
+impl Directory {
+    /// What the stack shows under a name.
+    pub(crate) fn child(&self, name: &[u8]) -> Result<Lower, Errno> {
+        let mut merged = Vec::new();
+        for opened in &self.open {
+            let directory = opened.held.as_fd();
+            let Some(stat) = tree::look(directory, name)? else { continue };
+            match tree::kind(&stat) {
+                Kind::Directory => {
+                    merged.push(opened.layer);
+                    if !opened.plain && self.marks(opened, name, true)?.opaque {
+                        break;
+                    }
+                }
+                // Whatever is hidden below a directory or a deleted name stays hidden.
+                _ if !merged.is_empty() => break,
+                Kind::Whiteout => return Ok(Lower::Nothing),
+                Kind::File
+                    if !opened.plain && stat.st_size == 0 && self.marks(opened, name, false)?.whiteout =>
+                {
+                    return Ok(Lower::Nothing);
+                }
+                _ => return Ok(Lower::Leaf { layer: opened.layer, stat }),
+            }
+        }
+        Ok(if merged.is_empty() { Lower::Nothing } else { Lower::Directory(merged) })
+    }
+
+    fn marks(&self, opened: &Opened, name: &[u8], directory: bool) -> Result<tree::Marks, Errno> {
+        let name = RelPath::root().join(name);
+        match directory {
+            true => tree::marks(tree::open_directory(opened.held.as_fd(), &name)?.as_fd()),
+            false => tree::marks(tree::open_file(opened.held.as_fd(), &name)?.0.as_fd()),
+        }
+    }
+
+    /// Every name any layer has here; some of them may be hidden, which [`Self::child`] says.
+    pub(crate) fn names(&self) -> Result<Vec<Box<[u8]>>, Errno> {
+        let mut seen = HashSet::new();
+        for opened in &self.open {
+            seen.extend(tree::names(opened.held.as_fd(), usize::MAX - 1)?);
+        }
+        Ok(seen.into_iter().collect())
+    }
+
+    fn held(&self, layer: usize) -> Result<BorrowedFd<'_>, Errno> {
+        self.open
+            .iter()
+            .find(|opened| opened.layer == layer)
+            .map(|opened| opened.held.as_fd())
+            .ok_or(Errno::NOENT)
+    }
+
+    pub(crate) fn open(&self, name: &[u8], layer: usize) -> Result<(File, Stat), Errno> {
+        tree::open_file(self.held(layer)?, &RelPath::root().join(name))
+    }
+
+    /// A leaf as git sees it; `None` for a special file, which git does not.
+    pub(crate) fn entry(&self, name: &[u8], layer: usize, stat: &Stat) -> Result<Option<Entry>, Errno> {
+        Ok(match tree::kind(stat) {
+            Kind::File => Some(Entry::File { executable: tree::is_executable(stat), size: tree::size(stat) }),
+            Kind::Symlink => Some(Entry::Symlink { target: tree::read_link(self.held(layer)?, name)? }),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,193 @@
+//! What an agent did, read from the upper layer of its overlay once every process of the attempt is dead.
+//!
+//! The upper layer was written by somebody who may mean harm: its names are arbitrary bytes, its directories
+//! may be locked, deep or countless, and where a file is expected there may be a pipe that never answers. So
+//! it is walked by descriptor ([`tree`]), compared with the [`Base`] by content, and every difference is
+//! judged before anybody acts on it ([`walk`]). What comes out is git's view of the work: files, their
+//! executable bit, and links. A file that was only touched, a new empty directory, a changed owner are no
+//! difference.
+//!
+//! ```text
+//! upper + base  --harvest-->  changes, renames, violations, warnings
+//!                             changes  --patch-->  a text `git apply` accepts
+//!                             changes  --apply-->  the live folder, all of it or nothing
+//! ```
+//!
+//! A harvest fails closed: whatever can't be read, understood or bounded is a [`Violation`], and with one of
+//! those nothing of the attempt lands. [`Harvest::changes`] holds only what is in scope and harmless.
+
+pub mod apply;
+mod base;
+pub mod control;
+mod journal;
+mod names;
+pub mod patch;
+mod plan;
+mod recover;
+mod rename;
+mod secret;
+mod tree;
+mod violation;
+mod walk;
+
+use std::fmt;
+use std::os::fd::BorrowedFd;
+
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+
+pub use base::Base;
+pub use secret::{SHORTEST_SECRET, Secret};
+pub use violation::{Reason, Violation, Warning};
+
+use crate::path::{RelPath, escape};
+use crate::scope::Scope;
+
+/// What decides which changes are harvested, and which refused.
+#[derive(Clone, Copy)]
+pub struct Rules<'a> {
+    pub scope: &'a Scope,
+    /// Whether a path, which is a directory or not, is scratch: never harvested, and nothing below it looked
+    /// at.
+    pub scratch: &'a dyn Fn(&RelPath, bool) -> bool,
+    /// Paths the agent was not to see: a change at or below one is refused.
+    pub hidden: &'a [RelPath],
+    pub secrets: &'a [Secret],
+    pub limits: Limits,
+}
+
+impl fmt::Debug for Rules<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rules")
+            .field("scope", self.scope)
+            .field("hidden", &self.hidden)
+            .field("secrets", &self.secrets)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How much is looked at. Time and memory of a harvest are bounded by these, not by the agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of one changed file.
+    pub file_size: u64,
+    /// Bytes of all changed files together. Hard links and holes make files large for nothing.
+    pub total_size: u64,
+    /// Changes and violations.
+    pub changes: usize,
+    /// Names seen in the upper layer, changed or not, outside scratch.
+    pub names: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { file_size: 100 << 20, total_size: 4 << 30, changes: 100_000, names: 4_000_000 }
+    }
+}
+
+/// The outcome, each list sorted by path.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Harvest {
+    /// In scope and harmless.
+    pub changes: Vec<Change>,
+    /// Deleted and added paths with the same content, from and to. Both ends are among the changes, and each
+    /// was judged by itself.
+    pub renames: Vec<(RelPath, RelPath)>,
+    pub violations: Vec<Violation>,
+    pub warnings: Vec<Warning>,
+    /// How many scratch paths were passed over; a directory counts once.
+    pub scratch: u64,
+}
+
+impl Harvest {
+    /// Whether the work may go on to be landed.
+    pub fn is_clean(&self) -> bool {
+        self.violations.is_empty()
+    }
+}
+
+/// One path that differs from the base.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    pub path: RelPath,
+    /// `None` when it was not there.
+    pub before: Option<Entry>,
+    /// `None` when it is gone.
+    pub after: Option<Entry>,
+}
+
+/// What git keeps of a path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Entry {
+    File {
+        executable: bool,
+        size: u64,
+    },
+    Symlink {
+        #[serde(serialize_with = "escaped")]
+        target: Vec<u8>,
+    },
+}
+
+fn escaped<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&escape(bytes))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeKind {
+    Added,
+    /// Its content, its executable bit, or the target of a link.
+    Modified,
+    Deleted,
+    /// A file became a link, or a link a file.
+    TypeChanged,
+}
+
+impl Change {
+    pub fn kind(&self) -> ChangeKind {
+        match (&self.before, &self.after) {
+            (None, _) => ChangeKind::Added,
+            (Some(_), None) => ChangeKind::Deleted,
+            (Some(Entry::File { .. }), Some(Entry::File { .. }))
+            | (Some(Entry::Symlink { .. }), Some(Entry::Symlink { .. })) => ChangeKind::Modified,
+            (Some(_), Some(_)) => ChangeKind::TypeChanged,
+        }
+    }
+}
+
+impl Serialize for Change {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Change", 4)?;
+        fields.serialize_field("path", &self.path)?;
+        fields.serialize_field("kind", &self.kind())?;
+        fields.serialize_field("before", &self.before)?;
+        fields.serialize_field("after", &self.after)?;
+        fields.end()
+    }
+}
+
+/// Compares an upper layer with its base. No process of the attempt may be alive any more. Permission bits
+/// are added in the upper layer where the agent had taken ours away; nothing else is changed.
+pub fn harvest(upper: BorrowedFd<'_>, base: &Base, rules: &Rules<'_>) -> Harvest {
+    let mut harvest = walk::walk(upper, base, rules);
+    harvest.changes.sort_by(|one, other| one.path.cmp(&other.path));
+    harvest.violations.sort_by(|one, other| one.path.cmp(&other.path));
+    harvest.renames = rename::find(&harvest.changes, upper, base);
+    harvest.warnings = collisions(&harvest.changes);
+    harvest
+}
+
+/// Only among the changed paths: a base that has such a pair already is not the agent's doing.
+fn collisions(changes: &[Change]) -> Vec<Warning> {
+    let mut keyed: Vec<_> = changes
+        .iter()
+        .filter(|change| change.after.is_some())
+        .map(|change| (names::collision_key(change.path.as_bytes()), &change.path))
+        .collect();
+    keyed.sort();
+    let pairs = keyed.windows(2).filter(|pair| pair[0].0 == pair[1].0);
+    pairs.map(|pair| Warning::Collision { one: pair[0].1.clone(), other: pair[1].1.clone() }).collect()
+}

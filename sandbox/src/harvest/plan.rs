@@ -1,0 +1,332 @@
+//! Deciding what an apply will do, and preparing it.
+//!
+//! [`Plan::check`] compares every path with what the agent started from and changes nothing;
+//! [`Plan::stage`] writes every new content beside the folder, with its final owner and mode, so that all
+//! that is left to do are renames.
+
+use std::collections::{BTreeSet, HashSet};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, Stat, Uid};
+use rustix::io::Errno;
+
+use super::apply::{
+    Apply, ApplyError, Conflict, ConflictReason, Mark, Observer, Step, conflict, passed, slot_name,
+};
+use super::journal::{Action, Identity, Operation, failed};
+use super::tree::{self, CHUNK, Kind};
+use super::{Change, Entry};
+use crate::path::RelPath;
+
+/// One thing to do, decided before anything is done.
+pub(super) struct Planned<'a> {
+    path: &'a RelPath,
+    /// What is there now.
+    live: Option<Stat>,
+    after: Option<&'a Entry>,
+    /// Who will own it, unless it takes over from something live.
+    owner: (u32, u32),
+}
+
+pub(super) struct Plan<'a> {
+    /// Deletions, then everything that is put in place.
+    pub(super) steps: Vec<Planned<'a>>,
+    /// To be made, the outer ones first.
+    directories: BTreeSet<RelPath>,
+    /// Every path that is to go, also below a directory that goes as a whole.
+    deleted: HashSet<&'a RelPath>,
+    started: Mark,
+}
+
+impl<'a> Plan<'a> {
+    /// Compares every path with what the agent started from.
+    pub(super) fn check(work: &Apply<'a>) -> Result<Self, ApplyError> {
+        let deleted = work.changes.iter().filter(|change| change.after.is_none()).map(|change| &change.path);
+        let mut plan = Self {
+            steps: Vec::new(),
+            directories: BTreeSet::new(),
+            deleted: deleted.collect(),
+            started: work.started,
+        };
+        let mut conflicts = Vec::new();
+        for change in work.changes {
+            if let Err(reason) = plan.check_one(work, change) {
+                conflicts.push(Conflict { path: change.path.clone(), reason });
+            }
+        }
+        if !conflicts.is_empty() {
+            return Err(ApplyError::Conflicts(conflicts));
+        }
+        // A directory that gives way to a file goes as a whole, so what is in it needs no step of its own.
+        let displaced: HashSet<RelPath> = plan
+            .steps
+            .iter()
+            .filter(|step| step.displaces_directory())
+            .map(|step| step.path.clone())
+            .collect();
+        plan.steps.retain(|step| {
+            step.after.is_some()
+                || displaced.is_empty()
+                || !step.path.ancestors().any(|above| displaced.contains(&above))
+        });
+        plan.steps.sort_by_key(|step| step.after.is_some());
+        Ok(plan)
+    }
+
+    fn check_one(&mut self, work: &Apply<'a>, change: &'a Change) -> Result<(), ConflictReason> {
+        let (above, missing) = self.nearest_directory(work.live, &change.path)?;
+        let directory = tree::open_directory(work.live, &above).map_err(unreadable)?;
+        let parent = fs::fstat(&directory).map_err(unreadable)?;
+        let live = match missing.is_empty() {
+            true => tree::look(directory.as_fd(), change.path.name()).map_err(unreadable)?,
+            false => None,
+        };
+        match (&change.before, &live) {
+            (None, None) => {
+                // A copy of something that was here: then somebody deleted that, if names here changed at all.
+                // A file the agent moved in from elsewhere is a copy too, of another path.
+                if Mark::of(&parent) >= work.started && is_copied_up(work.upper, change) {
+                    return Err(ConflictReason::Gone);
+                }
+            }
+            (None, Some(stat)) if tree::kind(stat) == Kind::Directory => {
+                if !self.holds_only_deleted(directory.as_fd(), change.path.name(), &change.path)? {
+                    return Err(ConflictReason::DirectoryInUse);
+                }
+            }
+            (None, Some(_)) => return Err(ConflictReason::Appeared),
+            (Some(_), None) => return Err(ConflictReason::Gone),
+            (Some(before), Some(stat)) => {
+                let target = || tree::read_link(directory.as_fd(), change.path.name()).ok();
+                let same = match (before, tree::kind(stat)) {
+                    (Entry::File { executable, size }, Kind::File) => {
+                        *executable == tree::is_executable(stat) && *size == tree::size(stat)
+                    }
+                    (Entry::Symlink { target: was }, Kind::Symlink) => target().as_ref() == Some(was),
+                    _ => false,
+                };
+                if !same || Mark::of(stat) >= work.started {
+                    return Err(ConflictReason::Changed);
+                }
+            }
+        }
+        let owner = (parent.st_uid, parent.st_gid);
+        if change.after.is_some() {
+            self.directories.extend(missing);
+        }
+        self.steps.push(Planned { path: &change.path, live, after: change.after.as_ref(), owner });
+        Ok(())
+    }
+
+    /// The innermost directory above a path that is there and stays, and those that must be made below it.
+    fn nearest_directory(
+        &self,
+        live: BorrowedFd<'_>,
+        path: &RelPath,
+    ) -> Result<(RelPath, Vec<RelPath>), ConflictReason> {
+        let mut missing = Vec::new();
+        for above in path.ancestors() {
+            match tree::open_directory(live, &above) {
+                Ok(_) => return Ok((above, missing)),
+                Err(Errno::NOENT) => missing.push(above),
+                // A file or link that the work deletes makes room for a directory.
+                Err(Errno::NOTDIR | Errno::LOOP) if self.deleted.contains(&above) => missing.push(above),
+                Err(Errno::NOTDIR | Errno::LOOP)
+                    if above.ancestors().any(|further| self.deleted.contains(&further)) =>
+                {
+                    missing.push(above);
+                }
+                Err(Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => return Err(ConflictReason::ParentReplaced),
+                Err(error) => return Err(unreadable(error)),
+            }
+        }
+        Err(ConflictReason::ParentReplaced)
+    }
+
+    /// Whether a directory holds nothing but directories and what the work deletes, as it was at the start.
+    /// Moving the directory does not change the change times in it.
+    fn holds_only_deleted(
+        &self,
+        parent: BorrowedFd<'_>,
+        name: &[u8],
+        path: &RelPath,
+    ) -> Result<bool, ConflictReason> {
+        let mut waiting = vec![RelPath::root().join(name)];
+        while let Some(inner) = waiting.pop() {
+            let directory = tree::open_directory(parent, &inner).map_err(unreadable)?;
+            for name in tree::names(directory.as_fd(), usize::MAX - 1).map_err(unreadable)? {
+                let Some(stat) = tree::look(directory.as_fd(), &name).map_err(unreadable)? else { continue };
+                let inner = inner.join(&name);
+                if tree::kind(&stat) == Kind::Directory {
+                    waiting.push(inner);
+                    continue;
+                }
+                let below = inner.components().skip(1).fold(path.clone(), |path, name| path.join(name));
+                if !self.deleted.contains(&below) || Mark::of(&stat) >= self.started {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Writes every new content into the stage, and gives the operations that will put it in place.
+    pub(super) fn stage(
+        &self,
+        work: &Apply<'_>,
+        stage: BorrowedFd<'_>,
+        observer: Observer<'_>,
+    ) -> Result<Vec<Operation>, ApplyError> {
+        // Syncing one by one is the cheaper way for a few files, and far the dearer for thousands.
+        let one_by_one = self.steps.len() <= 64;
+        let mut puts = Vec::new();
+        let mut operations = Vec::new();
+        for (slot, step) in self.steps.iter().enumerate() {
+            let old = step.live.as_ref().map(Identity::of);
+            let action = match (step.after, old) {
+                (None, Some(old)) => {
+                    let action = Action::Delete { slot, old };
+                    operations.push(Operation { path: step.path.clone(), action });
+                    continue;
+                }
+                (None, None) => continue,
+                (Some(after), old) => {
+                    let new = step
+                        .write(work.upper, stage, &slot_name("new", slot), after, one_by_one)
+                        .map_err(|source| ApplyError::Path { path: step.path.clone(), source })?;
+                    passed(observer, Step::Staged)?;
+                    match old {
+                        None => Action::Add { slot, new },
+                        Some(old) => Action::Replace { slot, new, old },
+                    }
+                }
+            };
+            puts.push(Operation { path: step.path.clone(), action });
+        }
+        match one_by_one {
+            true => fs::fsync(stage),
+            false => fs::syncfs(stage),
+        }
+        .map_err(failed("make the stage durable"))?;
+        let directories = self.directories.iter();
+        operations
+            .extend(directories.map(|path| Operation { path: path.clone(), action: Action::MakeDirectory }));
+        operations.extend(puts);
+        Ok(operations)
+    }
+
+    /// What moved into the stage must be what was checked: a person may have saved a file in between.
+    pub(super) fn verify_displaced(
+        &self,
+        stage: BorrowedFd<'_>,
+        operations: &[Operation],
+    ) -> Result<(), ApplyError> {
+        for operation in operations {
+            let (slot, old) = match operation.action {
+                Action::Delete { slot, old } | Action::Replace { slot, old, .. } => (slot, old),
+                Action::Add { .. } | Action::MakeDirectory => continue,
+            };
+            let in_path =
+                |source: Errno| ApplyError::Path { path: operation.path.clone(), source: source.into() };
+            let mut name = slot_name("old", slot);
+            let mut found = tree::look(stage, name.as_bytes()).map_err(in_path)?;
+            if found.is_none() {
+                name = slot_name("new", slot);
+                found = tree::look(stage, name.as_bytes()).map_err(in_path)?;
+            }
+            let mut same = found.is_some_and(|stat| old.is(&stat));
+            if same && old.is_directory() {
+                same = self.holds_only_deleted(stage, name.as_bytes(), &operation.path).unwrap_or(false);
+            }
+            if !same {
+                return Err(conflict(&operation.path, ConflictReason::Changed));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unreadable(error: Errno) -> ConflictReason {
+    ConflictReason::Unreadable { error: io::Error::from(error).to_string() }
+}
+
+/// Overlayfs marks what it copied up from the lower layer.
+fn is_copied_up(upper: BorrowedFd<'_>, change: &Change) -> bool {
+    matches!(change.after, Some(Entry::File { .. }))
+        && tree::unlock_file(upper, &change.path)
+            .and_then(|(file, _)| tree::marks(file.as_fd()))
+            .is_ok_and(|marks| marks.origin)
+}
+
+impl Planned<'_> {
+    fn displaces_directory(&self) -> bool {
+        self.live.as_ref().is_some_and(|stat| tree::kind(stat) == Kind::Directory)
+    }
+
+    /// One new content in the stage, with its final owner and mode.
+    fn write(
+        &self,
+        upper: BorrowedFd<'_>,
+        stage: BorrowedFd<'_>,
+        name: &str,
+        after: &Entry,
+        durably: bool,
+    ) -> io::Result<Identity> {
+        let leaf = self.live.as_ref().filter(|stat| tree::kind(stat) != Kind::Directory);
+        let owner = leaf.map_or(self.owner, |stat| (stat.st_uid, stat.st_gid));
+        match after {
+            Entry::Symlink { target } => {
+                fs::symlinkat(target.as_slice(), stage, name)?;
+                if rustix::process::geteuid().is_root() {
+                    let (uid, gid) = (Uid::from_raw(owner.0), Gid::from_raw(owner.1));
+                    fs::chownat(stage, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+                }
+            }
+            Entry::File { executable, size } => {
+                let (mut source, _) = tree::unlock_file(upper, self.path)?;
+                let flags =
+                    OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let file = fs::openat(stage, name, flags, Mode::from_raw_mode(0o600))?;
+                let mut file = std::fs::File::from(file);
+                let mut left = *size;
+                let mut buffer =
+                    vec![0; CHUNK.min(usize::try_from(*size).unwrap_or(CHUNK).saturating_add(1))];
+                loop {
+                    let length = tree::fill(&mut source, &mut buffer)?;
+                    left = left.checked_sub(length as u64).ok_or(io::ErrorKind::InvalidData)?;
+                    file.write_all(&buffer[..length])?;
+                    if length < buffer.len() {
+                        break;
+                    }
+                }
+                if left > 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                if rustix::process::geteuid().is_root() {
+                    fs::fchown(&file, Some(Uid::from_raw(owner.0)), Some(Gid::from_raw(owner.1)))?;
+                }
+                let live = leaf.filter(|stat| tree::kind(stat) == Kind::File);
+                fs::fchmod(&file, Mode::from_raw_mode(mode(live, *executable)))?;
+                if durably {
+                    file.sync_all()?;
+                }
+            }
+        }
+        let stat = tree::look(stage, name.as_bytes())?.ok_or(Errno::NOENT)?;
+        Ok(Identity::of(&stat))
+    }
+}
+
+/// Nothing of the agent's mode counts but the executable bit. A file that was there keeps its other bits,
+/// except those that would give new content another's rights.
+fn mode(live: Option<&Stat>, executable: bool) -> u32 {
+    match (live, executable) {
+        (Some(stat), _) if tree::is_executable(stat) == executable => stat.st_mode & 0o777,
+        // Whoever may read it may execute it, as git does.
+        (Some(stat), true) => stat.st_mode & 0o777 | (stat.st_mode & 0o444) >> 2 | 0o100,
+        (Some(stat), false) => stat.st_mode & 0o666,
+        (None, true) => 0o755,
+        (None, false) => 0o644,
+    }
+}
