@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Sandbox(Sandbox),
+    Sandbox(Box<Sandbox>),
     Doctor(Doctor),
 }
 

@@ -19,7 +19,7 @@ use message::Failure;
 fn main() -> ExitCode {
     let result = match Arguments::try_parse() {
         Ok(arguments) => match arguments.command {
-            Command::Sandbox(command) => sandbox::run(command),
+            Command::Sandbox(command) => sandbox::run(&command),
             Command::Doctor(command) => doctor::run(&command),
         },
         Err(error) => message::usage(error),

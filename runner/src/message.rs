@@ -13,14 +13,20 @@ pub(crate) struct Failure {
 /// Exit codes that several commands share.
 pub(crate) const USAGE: u8 = 2;
 pub(crate) const UNAVAILABLE: u8 = 3;
+/// `agency sandbox` itself failed, which must not look like the command's own code.
+pub(crate) const OWN_FAILURE: u8 = 125;
 
 impl Failure {
     pub(crate) fn new(code: u8, error: &(dyn std::error::Error + 'static)) -> Self {
         Self { code, message: chain(error), hint: None }
     }
 
+    pub(crate) fn new_message(code: u8, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), hint: None }
+    }
+
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { code: USAGE, message: message.into(), hint: None }
+        Self::new_message(USAGE, message)
     }
 
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
@@ -51,6 +57,11 @@ pub(crate) fn complain(message: &str, hint: Option<&str>) {
     if let Some(hint) = hint {
         let _ = writeln!(out, "  hint: {hint}");
     }
+}
+
+/// Something a person should know although all went well.
+pub(crate) fn notice(message: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "agency: {message}");
 }
 
 /// Help and version go to standard output and are no failure; anything else is one clear line.

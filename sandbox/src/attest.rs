@@ -247,7 +247,7 @@ impl Process {
             ),
             Control::Capabilities => {
                 let sets = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
-                let held = sets.iter().find(|set| self.status(set).trim_start_matches('0') != "");
+                let held = sets.iter().find(|set| !self.status(set).trim_start_matches('0').is_empty());
                 let how =
                     held.map_or("all five sets empty".into(), |set| format!("{set} {}", self.status(set)));
                 (held.is_none().into(), how)

@@ -106,7 +106,7 @@ pub fn findings() -> Vec<Finding> {
                 (false, true) => "version 1".into(),
                 (false, false) => "none".into(),
             },
-            hint: (!unified && !(memory && root))
+            hint: (!(unified || memory && root))
                 .then(|| "memory limits will be watched, not enforced".to_owned()),
         },
     ]

@@ -49,12 +49,12 @@ impl Glob {
         if pattern.is_empty() || pattern == "." {
             return Err(GlobError::Empty { glob: glob() });
         }
-        if pattern.starts_with('!') {
-            return Err(GlobError::Negated { glob: glob() });
-        }
         // An extended glob is valid syntax with another meaning in globset: it would match nothing, silently.
         if pattern.as_bytes().windows(2).any(|pair| pair[1] == b'(' && b"!@+*?".contains(&pair[0])) {
             return Err(GlobError::Extended { glob: glob() });
+        }
+        if pattern.starts_with('!') {
+            return Err(GlobError::Negated { glob: glob() });
         }
         RelPath::parse(pattern.as_bytes()).map_err(|reason| GlobError::Path { glob: glob(), reason })?;
         // `{a,../b}` hides its dots from the check above.

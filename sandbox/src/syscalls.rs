@@ -111,7 +111,7 @@ const NEW_NAMESPACE: &[i32] = &[
 ];
 
 /// Terminal requests that type into the terminal on somebody's behalf.
-const TYPING: &[u64] = &[libc::TIOCSTI as u64, libc::TIOCLINUX as u64];
+const TYPING: &[u64] = &[libc::TIOCSTI, libc::TIOCLINUX];
 
 /// Puts the filters in place, for this process and all it starts.
 pub(crate) fn restrict() -> Result<(), seccompiler::Error> {

@@ -15,7 +15,9 @@ use crate::policy::Policy;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Empty, and the agent can't change that.
-    Folder { at: PathBuf },
+    Folder {
+        at: PathBuf,
+    },
     Link {
         at: PathBuf,
         to: PathBuf,

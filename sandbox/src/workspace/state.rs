@@ -56,6 +56,13 @@ impl State {
         &self.path
     }
 
+    /// A folder in it, made if it is missing.
+    pub fn folder(&self, name: &str) -> io::Result<PathBuf> {
+        let path = self.path.join(name);
+        DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
+        Ok(path)
+    }
+
     /// Starts a run: its folder, held until the [`Run`] is dropped.
     pub fn start_run(&self) -> io::Result<Run> {
         let runs = self.path.join("runs");

@@ -1,0 +1,123 @@
+//! From what was typed to a policy. Whatever is wrong with it is said before anything is touched.
+
+use std::path::{Path, PathBuf};
+
+use agency_sandbox::control::Control;
+use agency_sandbox::host::{self, Host};
+use agency_sandbox::policy::{Deadlines, Limits, Network, Policy};
+use agency_sandbox::scope::{Glob, Scope};
+use agency_sandbox::workspace::folder::Folder;
+
+use crate::arguments::{Isolation, Sandbox};
+use crate::message::{Failure, UNAVAILABLE, USAGE};
+
+pub(super) fn level(isolation: Isolation) -> Result<(), Failure> {
+    let name = match isolation {
+        Isolation::Process => return Ok(()),
+        Isolation::Landlock => "landlock",
+        Isolation::Container => "container",
+    };
+    Err(Failure::new_message(UNAVAILABLE, format!("isolation `{name}` is not available yet"))
+        .with_hint("use --isolation process"))
+}
+
+pub(super) fn policy(
+    command: &Sandbox,
+    folder: &Folder,
+    host: &Host,
+    current: &Path,
+) -> Result<Policy, Failure> {
+    for name in &command.env {
+        let shown = name.to_string_lossy();
+        if name.is_empty() || shown.contains('=') {
+            return Err(Failure::usage(format!("--env {shown}: name a variable, without a value")));
+        }
+        if std::env::var_os(name).is_none() {
+            return Err(Failure::usage(format!("--env {shown}: the variable {shown} is not set")));
+        }
+    }
+    if command.without.contains(&Control::MountNamespace) {
+        return Err(Failure::usage("--without mount-namespace: the workspace itself is made of mounts"));
+    }
+    Ok(Policy {
+        scope: scope(command, folder)?,
+        read: existing("--read", &command.read, current)?,
+        hide: existing("--hide", &command.hide, current)?,
+        folders: Vec::new(),
+        network: network(&command.net)?,
+        limits: Limits {
+            memory: command.memory,
+            processes: Some(command.processes),
+            file_size: Some(command.file_size),
+            tmp_size: command.tmp_size,
+        },
+        deadlines: Deadlines { wall: command.timeout, stall: command.stall, ..Deadlines::default() },
+        environment: if command.without.contains(&Control::Environment) {
+            std::env::vars_os().collect()
+        } else {
+            host::environment(host, std::env::vars_os(), &command.env)
+        },
+        without: command.without.iter().copied().collect(),
+    })
+}
+
+/// Globs are relative to where the person is; the scope is relative to the workspace.
+fn scope(command: &Sandbox, folder: &Folder) -> Result<Scope, Failure> {
+    let here = folder.root.join(folder.start.as_path());
+    let parse = |globs: &[String]| -> Result<Vec<Glob>, Failure> {
+        let parsed = globs.iter().map(|text| {
+            let glob = Glob::parse(text)?.below(&folder.start)?;
+            // The name of a folder means what is in it.
+            let is_folder = here.join(text).symlink_metadata().is_ok_and(|meta| meta.is_dir());
+            if is_folder {
+                Glob::parse(&format!("{}/**", glob.as_str().trim_end_matches("/**")))
+            } else {
+                Ok(glob)
+            }
+        });
+        parsed.collect::<Result<_, _>>().map_err(|error| Failure::new(USAGE, &error))
+    };
+    Ok(Scope { write: parse(&command.write)?, deny: parse(&command.deny)? })
+}
+
+fn existing(flag: &str, paths: &[PathBuf], current: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let one = |path: &PathBuf| {
+        current.join(path).canonicalize().map_err(|error| {
+            let reason = match error.kind() {
+                std::io::ErrorKind::NotFound => "there is no such path".to_owned(),
+                _ => error.to_string(),
+            };
+            Failure::usage(format!("{flag} {}: {reason}", path.display()))
+        })
+    };
+    paths.iter().map(one).collect()
+}
+
+fn network(text: &str) -> Result<Network, Failure> {
+    match text {
+        "none" => Ok(Network::None),
+        "full" => Ok(Network::Full),
+        "" => Err(Failure::usage("--net: say none, full, or a list of HOST:PORT")),
+        list => Ok(Network::Hosts(list.split(',').map(str::to_owned).collect())),
+    }
+}
+
+/// A patch that can't be written is noticed before the work is done, not after.
+pub(super) fn result(command: &Sandbox, current: &Path) -> Result<(), Failure> {
+    let Some(file) = &command.patch else { return Ok(()) };
+    let path = current.join(file);
+    let parent = path.parent().unwrap_or(current);
+    if path.is_dir() {
+        return Err(Failure::usage(format!("--patch {}: it is a folder", file.display())));
+    }
+    if !parent.is_dir() {
+        return Err(Failure::usage(format!("--patch {}: there is no folder to write it in", file.display())));
+    }
+    Ok(())
+}
+
+/// Where runs outside repositories keep their state.
+pub(super) fn user_state(host: &Host) -> PathBuf {
+    let named = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    named.unwrap_or_else(|| host.home.join(".local/state"))
+}

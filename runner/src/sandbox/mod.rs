@@ -1,0 +1,69 @@
+//! `agency sandbox`: one command, held to a scope.
+//!
+//! What is asked becomes a policy ([`asked`]); the command runs under it; what it changed is judged and
+//! applied, written as a patch or thrown away ([`result`]); and what happened is told ([`report`]).
+
+mod asked;
+mod report;
+mod result;
+
+use std::os::fd::AsFd;
+
+use agency_sandbox::harvest::apply::Mark;
+use agency_sandbox::host::Host;
+use agency_sandbox::launch::{self, LaunchError, Request};
+use agency_sandbox::workspace::folder::Folder;
+
+use crate::arguments::Sandbox;
+use crate::message::{Failure, OWN_FAILURE, UNAVAILABLE, USAGE};
+use result::Work;
+
+pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
+    asked::level(command.isolation)?;
+    let current = std::env::current_dir().map_err(|error| Failure::new(USAGE, &error))?;
+    let folder = Folder::around(&current).map_err(|error| Failure::new(USAGE, &error))?;
+    let host = Host::observe(&|name| std::env::var_os(name));
+    let policy = asked::policy(command, &folder, &host, &current)?;
+    asked::result(command, &current)?;
+
+    let state = folder.state(&asked::user_state(&host)).map_err(own_failure)?;
+    let live = result::open_folder(&folder.root)?;
+    result::recover(&state, live.as_fd())?;
+    let run = state.start_run().map_err(own_failure)?;
+    let ignored = folder.ignored();
+    let workspace = folder.workspace(&run, &ignored, &state).map_err(own_failure)?;
+    let started = if command.apply { Some(Mark::now(live.as_fd()).map_err(own_failure)?) } else { None };
+
+    let (input, output, error) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    let shown = if command.json { error.as_fd() } else { output.as_fd() };
+    let outcome = launch::run(&Request {
+        policy: &policy,
+        host: &host,
+        workspace: &workspace,
+        run: &run,
+        command: &command.command,
+        start: &folder.start,
+        terminal: command.tty,
+        streams: [input.as_fd(), shown, error.as_fd()],
+    })
+    .map_err(refused)?;
+
+    let work =
+        Work { command, policy: &policy, workspace: &workspace, run: &run, state: &state, live };
+    let judged = work.judge(&ignored)?;
+    let result = work.settle(&outcome, &judged, started)?;
+    report::tell(command, &outcome, &judged, &result)
+}
+
+fn own_failure<E: std::error::Error + 'static>(error: E) -> Failure {
+    Failure::new(OWN_FAILURE, &error)
+}
+
+fn refused(error: LaunchError) -> Failure {
+    match &error {
+        LaunchError::Unavailable { hint, .. } => Failure::new(UNAVAILABLE, &error).with_hint(hint.clone()),
+        LaunchError::NotHeld { .. } => Failure::new(UNAVAILABLE, &error)
+            .with_hint("nothing was started; `agency doctor` tells what this host offers"),
+        LaunchError::Internal { .. } => own_failure(error),
+    }
+}

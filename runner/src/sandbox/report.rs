@@ -1,0 +1,139 @@
+//! What happened, for people and for programs.
+
+use std::io::{self, Write};
+
+use agency_sandbox::harvest::{ChangeKind, Harvest};
+use agency_sandbox::launch::Outcome;
+use agency_sandbox::supervise::{End, Stopped};
+use serde_json::{Value, json};
+
+use super::result::Settled;
+use crate::arguments::Sandbox;
+use crate::message::Failure;
+
+/// The format of the JSON report.
+const VERSION: u32 = 1;
+
+/// How many lines a list gets before it is cut.
+const SHOWN: usize = 20;
+
+/// Says what happened, and returns the exit code.
+pub(super) fn tell(
+    command: &Sandbox,
+    outcome: &Outcome,
+    judged: &Harvest,
+    settled: &Settled,
+) -> Result<u8, Failure> {
+    let (code, by) = code(outcome, *settled);
+    let told = if command.json {
+        let report = json!({
+            "version": VERSION,
+            "command": command.command.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>(),
+            "end": end(outcome.end),
+            "exit": { "code": code, "by": by },
+            "elapsed_ms": outcome.elapsed.as_millis() as u64,
+            "attestation": outcome.attestation,
+            "harvest": judged,
+            "result": settled,
+        });
+        writeln!(io::stdout().lock(), "{report:#}")
+    } else {
+        say(&mut io::stderr().lock(), outcome, judged, *settled)
+    };
+    told.map_err(super::own_failure)?;
+    Ok(code)
+}
+
+/// Whose code it is: the command's own, or ours.
+fn code(outcome: &Outcome, settled: Settled) -> (u8, &'static str) {
+    if settled == Settled::Refused {
+        return (20, "agency");
+    }
+    match outcome.end {
+        End::Exited(code) => (code as u8, "command"),
+        End::Signaled(signal) => (128u8.wrapping_add(signal as u8), "command"),
+        End::Stopped(Stopped::Interrupted(_)) => (130, "agency"),
+        End::Stopped(Stopped::Wall | Stopped::Stall | Stopped::Memory) => (124, "agency"),
+        End::NotStarted(NO_SUCH_FILE) => (127, "agency"),
+        End::NotStarted(_) => (126, "agency"),
+    }
+}
+
+const NO_SUCH_FILE: i32 = 2;
+
+fn end(end: End) -> Value {
+    match end {
+        End::Exited(code) => json!({ "kind": "exited", "code": code }),
+        End::Signaled(signal) => json!({ "kind": "signaled", "signal": signal }),
+        End::Stopped(Stopped::Interrupted(signal)) => {
+            json!({ "kind": "stopped", "why": "interrupted", "signal": signal })
+        }
+        End::Stopped(why) => json!({ "kind": "stopped", "why": why }),
+        End::NotStarted(error) => json!({ "kind": "not-started", "error": error }),
+    }
+}
+
+/// Silence when there is nothing to say: a command that changed nothing looks as it does without us.
+fn say(out: &mut impl Write, outcome: &Outcome, judged: &Harvest, settled: Settled) -> io::Result<()> {
+    match outcome.end {
+        End::NotStarted(error) => {
+            let reason = io::Error::from_raw_os_error(error);
+            writeln!(out, "agency: the command can't be started: {reason}")?;
+            writeln!(
+                out,
+                "  hint: only the operating system, toolchains and this folder are visible inside; `--read PATH` shows more"
+            )?;
+        }
+        End::Stopped(why) => {
+            let why = match why {
+                Stopped::Wall => "it ran for longer than --timeout allows",
+                Stopped::Stall => "it showed no sign of life for as long as --stall allows",
+                Stopped::Memory => "it used more memory than --memory allows",
+                Stopped::Interrupted(_) => "interrupted",
+            };
+            writeln!(out, "agency: stopped: {why}")?;
+        }
+        End::Exited(_) | End::Signaled(_) => {}
+    }
+    if !judged.violations.is_empty() {
+        writeln!(out, "agency: refused, nothing was applied:")?;
+        list(out, judged.violations.iter().map(|violation| format!("  {violation}")))?;
+    }
+    if judged.changes.is_empty() {
+        return Ok(());
+    }
+    let count = judged.changes.len();
+    let files = if count == 1 { "1 file".to_owned() } else { format!("{count} files") };
+    let fate = match settled {
+        Settled::Applied => "applied",
+        Settled::Patched => "written as a patch",
+        Settled::Discarded => "thrown away; --apply or --patch FILE keeps them",
+        Settled::Refused => "in scope, and thrown away with the rest",
+        Settled::Unfinished => "thrown away: the command had not ended",
+    };
+    writeln!(out, "agency: {files} changed, {fate}:")?;
+    list(
+        out,
+        judged.changes.iter().map(|change| {
+            let sign = match change.kind() {
+                ChangeKind::Added => '+',
+                ChangeKind::Modified => '~',
+                ChangeKind::Deleted => '-',
+                ChangeKind::TypeChanged => '!',
+            };
+            format!("  {sign} {}", change.path)
+        }),
+    )?;
+    list(out, judged.warnings.iter().map(|warning| format!("  note: {warning}")))
+}
+
+fn list(out: &mut impl Write, lines: impl ExactSizeIterator<Item = String>) -> io::Result<()> {
+    let left = lines.len().saturating_sub(SHOWN);
+    for line in lines.take(SHOWN) {
+        writeln!(out, "{line}")?;
+    }
+    if left > 0 {
+        writeln!(out, "  … and {left} more (--json lists all)")?;
+    }
+    Ok(())
+}

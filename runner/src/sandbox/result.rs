@@ -1,0 +1,195 @@
+//! What becomes of the changes.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use agency_sandbox::control::Control;
+use agency_sandbox::git::OwnGit;
+use agency_sandbox::harvest::apply::{self, Apply, Mark, Recovery};
+use agency_sandbox::harvest::{self, Base, Harvest, Limits, Rules, Secret, patch};
+use agency_sandbox::launch::Outcome;
+use agency_sandbox::path::RelPath;
+use agency_sandbox::policy::Policy;
+use agency_sandbox::scope::Scope;
+use agency_sandbox::supervise::End;
+use agency_sandbox::workspace::Workspace;
+use agency_sandbox::workspace::ignored::Ignored;
+use agency_sandbox::workspace::state::{Run, State};
+
+use crate::arguments::Sandbox;
+use crate::message::{self, Failure, OWN_FAILURE};
+
+/// What became of the changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Settled {
+    /// Thrown away, as asked.
+    Discarded,
+    Applied,
+    Patched,
+    /// Thrown away, because something was out of scope.
+    Refused,
+    /// Thrown away, because the command was stopped before it had ended.
+    Unfinished,
+}
+
+/// A run that is over, and what is needed to deal with what it left.
+#[derive(Debug)]
+pub(super) struct Work<'a> {
+    pub(super) command: &'a Sandbox,
+    pub(super) policy: &'a Policy,
+    pub(super) workspace: &'a Workspace,
+    pub(super) run: &'a Run,
+    pub(super) state: &'a State,
+    pub(super) live: OwnedFd,
+}
+
+impl Work<'_> {
+    /// Every change, judged by the exact scope.
+    pub(super) fn judge(&self, ignored: &Ignored) -> Result<Harvest, Failure> {
+        let upper = self.upper()?;
+        let hidden: Vec<RelPath> = self
+            .policy
+            .hide
+            .iter()
+            .filter_map(|path| path.strip_prefix(&self.workspace.path).ok())
+            .filter_map(|path| RelPath::parse(path.as_os_str().as_bytes()).ok())
+            .chain(self.workspace.hidden.iter().cloned())
+            .collect();
+        let secrets: Vec<Secret> = self
+            .command
+            .env
+            .iter()
+            .filter_map(|name| {
+                let value = std::env::var_os(name)?.as_bytes().to_vec();
+                Some(Secret { name: name.to_string_lossy().into_owned(), value })
+            })
+            .collect();
+        let everything = Scope::parse(&["**"], &[]).map_err(super::own_failure)?;
+        let judges = self.policy.wants(Control::Harvest);
+        let mut harvest = harvest::harvest(
+            upper.as_fd(),
+            &self.base()?,
+            &Rules {
+                scope: if judges { &self.policy.scope } else { &everything },
+                scratch: &|path, is_directory| ignored.is_scratch(path, is_directory),
+                hidden: &hidden,
+                secrets: &secrets,
+                limits: Limits::default(),
+            },
+        );
+        if !judges {
+            harvest.violations.clear();
+        }
+        Ok(harvest)
+    }
+
+    /// Applies, writes or throws away.
+    pub(super) fn settle(
+        &self,
+        outcome: &Outcome,
+        judged: &Harvest,
+        started: Option<Mark>,
+    ) -> Result<Settled, Failure> {
+        if !judged.is_clean() {
+            return Ok(Settled::Refused);
+        }
+        let wanted = self.command.apply || self.command.patch.is_some();
+        if !wanted {
+            return Ok(Settled::Discarded);
+        }
+        if !matches!(outcome.end, End::Exited(_)) {
+            return Ok(Settled::Unfinished);
+        }
+        match (&self.command.patch, started) {
+            (Some(file), _) => self.write_patch(file, judged).map(|()| Settled::Patched),
+            (None, Some(started)) => self.apply(judged, started).map(|()| Settled::Applied),
+            (None, None) => Ok(Settled::Discarded),
+        }
+    }
+
+    fn apply(&self, judged: &Harvest, started: Mark) -> Result<(), Failure> {
+        let journal = self.state.folder(JOURNAL).map_err(super::own_failure)?;
+        let journal = open_folder(&journal)?;
+        let upper = self.upper()?;
+        let work = Apply {
+            changes: &judged.changes,
+            upper: upper.as_fd(),
+            live: self.live.as_fd(),
+            started,
+            journal: journal.as_fd(),
+        };
+        apply::apply(&work).map_err(super::own_failure)
+    }
+
+    /// Written beside its place and renamed: a patch is there whole or not at all.
+    fn write_patch(&self, file: &Path, judged: &Harvest) -> Result<(), Failure> {
+        let failed = |error: std::io::Error| {
+            Failure::new_message(OWN_FAILURE, format!("can't write {}: {error}", file.display()))
+        };
+        let git =
+            OwnGit::create(Path::new("git"), &self.run.path().join("git")).map_err(super::own_failure)?;
+        let mut beside = file.as_os_str().to_owned();
+        beside.push(format!(".agency-{}", std::process::id()));
+        let mut out = BufWriter::new(File::create(&beside).map_err(failed)?);
+        let upper = self.upper()?;
+        patch::write(&git, &judged.changes, upper.as_fd(), &self.base()?, &mut out)
+            .map_err(super::own_failure)?;
+        out.flush().map_err(failed)?;
+        out.get_ref().sync_all().map_err(failed)?;
+        std::fs::rename(&beside, file).map_err(failed)
+    }
+
+    fn upper(&self) -> Result<OwnedFd, Failure> {
+        self.workspace.overlays.first().map_or_else(
+            || Err(Failure::new_message(OWN_FAILURE, "the workspace has no layer")),
+            |overlay| open_folder(&overlay.upper),
+        )
+    }
+
+    fn base(&self) -> Result<Base, Failure> {
+        let lowers =
+            self.workspace.overlays.first().map(|overlay| overlay.lowers.as_slice()).unwrap_or_default();
+        Ok(Base::new(lowers.iter().map(|lower| open_folder(lower)).collect::<Result<_, _>>()?))
+    }
+}
+
+/// Where an apply that a crash interrupted is found again.
+const JOURNAL: &str = "apply";
+
+/// Finishes or undoes an apply that a crash interrupted.
+pub(super) fn recover(state: &State, live: BorrowedFd<'_>) -> Result<(), Failure> {
+    let path = state.path().join(JOURNAL);
+    if !path.is_dir() {
+        return Ok(());
+    }
+    let journal = open_folder(&path)?;
+    match apply::recover(journal.as_fd(), live).map_err(super::own_failure)? {
+        Recovery::Nothing => {}
+        Recovery::Finished => {
+            message::notice("finished applying the changes of an earlier run that was interrupted")
+        }
+        Recovery::RolledBack { kept } if kept.is_empty() => {
+            message::notice(
+                "took back the changes of an earlier run that was interrupted while applying them",
+            );
+        }
+        Recovery::RolledBack { kept } => {
+            let kept = kept.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            message::notice(&format!(
+                "took back the changes of an earlier run that was interrupted, but not {kept}: changed since; the originals are in {}",
+                path.display()
+            ));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn open_folder(path: &Path) -> Result<OwnedFd, Failure> {
+    use rustix::fs::{Mode, OFlags};
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|error| Failure::new_message(OWN_FAILURE, format!("can't open {}: {error}", path.display())))
+}
