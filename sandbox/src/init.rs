@@ -15,7 +15,7 @@ use crate::agent::{self, Failure, Start, Streams, failed};
 use crate::channel::{self, Ended, FromSandbox};
 use crate::control::Control;
 use crate::identity::Identity;
-use crate::mounts::NewRoot;
+use crate::mounts::{Layers, NewRoot};
 use crate::policy::Network;
 use crate::sys::{self, Fork};
 use crate::view::Step;
@@ -73,8 +73,15 @@ fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<(Pid, Pid), Failure> {
         sys::loopback_up().map_err(failed("can't bring up the loopback interface"))?;
     }
     let idmap = idmap.as_ref().map(AsFd::as_fd);
+    let layers = workspace
+        .overlays
+        .iter()
+        .map(|overlay| Layers::open(overlay, idmap))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(failed(""))?;
     let root = NewRoot::create(staging, start.policy, start.identity.outside(), idmap).map_err(failed(""))?;
-    let opening = root.perform(&steps, workspace).map_err(failed(""))?;
+    root.perform(&steps, workspace, &layers, start.opening).map_err(failed(""))?;
+    drop(layers);
     root.enter().map_err(failed(""))?;
 
     let streams = match pipes {
@@ -89,7 +96,7 @@ fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<(Pid, Pid), Failure> {
     match sys::fork().map_err(failed("can't start the agent's process"))? {
         Fork::Child => {
             let Failure { what, error } =
-                agent::become_agent(&start, &streams, &opening, host_proc.as_fd(), channel.as_fd());
+                agent::become_agent(&start, &streams, host_proc.as_fd(), channel.as_fd());
             let _ = channel::send(channel, &FromSandbox::Failed { what, error }, None);
             sys::exit_now(1)
         }

@@ -113,26 +113,20 @@ const NEW_NAMESPACE: &[i32] = &[
 /// Terminal requests that type into the terminal on somebody's behalf.
 const TYPING: &[u64] = &[libc::TIOCSTI, libc::TIOCLINUX];
 
-/// Puts the filters in place, for this process and all it starts.
+/// Puts the filter in place, for this process and all it starts.
 pub(crate) fn restrict() -> Result<(), seccompiler::Error> {
-    for program in programs()? {
-        seccompiler::apply_filter(&program)?;
-    }
-    Ok(())
+    seccompiler::apply_filter(&program()?)
 }
 
 /// How many filters [`restrict`] puts in place.
-pub(crate) const FILTERS: u64 = 2 + cfg!(target_arch = "x86_64") as u64;
+pub(crate) const FILTERS: u64 = 1;
 
-fn programs() -> Result<Vec<BpfProgram>, seccompiler::Error> {
-    let mut programs = Vec::new();
-    if cfg!(target_arch = "x86_64") {
-        programs.push(refuse_x32());
-    }
-    programs.push(compile(denied()?, libc::EPERM)?);
-    // clone3 hides its flags behind a pointer no filter can follow. C libraries fall back to clone.
-    programs.push(compile(BTreeMap::from([(libc::SYS_clone3, Vec::new())]), libc::ENOSYS)?);
-    Ok(programs)
+/// What the compiler can't express, and what it can: jumps are relative, so one is put before the other. One
+/// program is loaded and translated in half the time of two.
+fn program() -> Result<BpfProgram, seccompiler::Error> {
+    let mut program = answer_enosys();
+    program.extend(compile(denied()?, libc::EPERM)?);
+    Ok(program)
 }
 
 fn denied() -> Result<Rules, seccompiler::Error> {
@@ -189,18 +183,21 @@ fn has_bits(argument: u8, mask: u64, value: u64) -> Result<SeccompRule, seccompi
     Ok(SeccompRule::new(vec![condition(argument, SeccompCmpOp::MaskedEq(mask), value)?])?)
 }
 
-/// `if nr & 0x40000000 { return ENOSYS } else { return ALLOW }`
-fn refuse_x32() -> BpfProgram {
+/// ENOSYS for the x32 numbers, which are those of x86-64 with a bit set, and for clone3, which hides its
+/// flags behind a pointer no filter can follow; C libraries then use clone. Everything else goes on to the
+/// next instruction.
+fn answer_enosys() -> BpfProgram {
     const LOAD_WORD: u16 = 0x20;
     const JUMP_IF_BITS: u16 = 0x45;
+    const JUMP_IF_EQUAL: u16 = 0x15;
     const RETURN: u16 = 0x06;
     const NUMBER: u32 = 0;
     const X32: u32 = 0x4000_0000;
     vec![
         sock_filter { code: LOAD_WORD, jt: 0, jf: 0, k: NUMBER },
-        sock_filter { code: JUMP_IF_BITS, jt: 0, jf: 1, k: X32 },
+        sock_filter { code: JUMP_IF_BITS, jt: 1, jf: 0, k: X32 },
+        sock_filter { code: JUMP_IF_EQUAL, jt: 0, jf: 1, k: libc::SYS_clone3 as u32 },
         sock_filter { code: RETURN, jt: 0, jf: 0, k: libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32 },
-        sock_filter { code: RETURN, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW },
     ]
 }
 
@@ -209,7 +206,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_filters_compile_and_are_as_many_as_attested() {
-        assert_eq!(programs().expect("compile").len() as u64, FILTERS);
+    fn the_filter_compiles_and_fits_the_kernel() {
+        let length = program().expect("compiles").len();
+        assert!(length > DENIED.len() && length < 4096, "{length} instructions");
     }
 }
