@@ -111,11 +111,7 @@ pub(crate) fn become_agent(
     }
 }
 
-fn prepare(
-    start: &Start<'_>,
-    streams: &Streams,
-    host_proc: BorrowedFd<'_>,
-) -> Result<Ready, Failure> {
+fn prepare(start: &Start<'_>, streams: &Streams, host_proc: BorrowedFd<'_>) -> Result<Ready, Failure> {
     let policy = start.policy;
     rustix::process::setsid().map_err(failed("can't start a session"))?;
     connect(streams).map_err(failed("can't connect standard input and output"))?;

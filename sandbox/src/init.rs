@@ -17,7 +17,7 @@ use crate::control::Control;
 use crate::identity::Identity;
 use crate::mounts::{Layers, NewRoot};
 use crate::policy::Network;
-use crate::sys::{self, Fork};
+use crate::sys::{self, Fork, Idler};
 use crate::view::Step;
 use crate::workspace::Workspace;
 
@@ -176,23 +176,10 @@ fn wait_for(agent: Pid, everyone: Pid) -> Ended {
 
 /// A user namespace for idmapped mounts: the owner's files are seen as the agent's.
 pub(crate) fn idmap(owner: (u32, u32), agent: (u32, u32)) -> std::io::Result<OwnedFd> {
-    use nix::sched::CloneFlags;
-    // Namespaces live as long as a process or a descriptor does: a child born into it is enough to open it.
-    match sys::clone_into(CloneFlags::CLONE_NEWUSER, None)? {
-        sys::Clone::Child => loop {
-            nix::unistd::pause();
-        },
-        sys::Clone::Parent { pid, pidfd } => {
-            let open = || -> std::io::Result<OwnedFd> {
-                std::fs::write(format!("/proc/{pid}/uid_map"), format!("{} {} 1", owner.0, agent.0))?;
-                std::fs::write(format!("/proc/{pid}/gid_map"), format!("{} {} 1", owner.1, agent.1))?;
-                let path = format!("/proc/{pid}/ns/user");
-                Ok(rustix::fs::open(path.as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
-            };
-            let namespace = open();
-            rustix::process::pidfd_send_signal(&pidfd, rustix::process::Signal::KILL)?;
-            waitpid(pid, None)?;
-            namespace
-        }
-    }
+    // A namespace lives as long as a process or a descriptor does.
+    let idler = Idler::start(nix::sched::CloneFlags::CLONE_NEWUSER)?;
+    let path = |name: &str| format!("/proc/{}/{name}", idler.pid);
+    std::fs::write(path("uid_map"), format!("{} {} 1", owner.0, agent.0))?;
+    std::fs::write(path("gid_map"), format!("{} {} 1", owner.1, agent.1))?;
+    Ok(rustix::fs::open(path("ns/user").as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
 }

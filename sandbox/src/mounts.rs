@@ -308,9 +308,11 @@ impl<'a> NewRoot<'a> {
         for (directories, writable) in [(&opening.open, true), (&opening.close, false)] {
             for directory in directories.iter().filter(|directory| !directory.is_root()) {
                 let shown = path.join(directory.as_path());
-                let door = clone_tree(open(directory)?.as_fd()).map_err(at("can't bind the folder", &shown))?;
+                let door =
+                    clone_tree(open(directory)?.as_fd()).map_err(at("can't bind the folder", &shown))?;
                 if !writable {
-                    self.restrict(door.as_fd(), READ_ONLY, false).map_err(at("can't make read-only:", &shown))?;
+                    self.restrict(door.as_fd(), READ_ONLY, false)
+                        .map_err(at("can't make read-only:", &shown))?;
                 }
                 doors.push((directory, door));
             }
@@ -516,7 +518,8 @@ impl Layers {
             None => open(lower),
             Some(userns) => {
                 let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-                let tree = rustix::mount::open_tree(rustix::fs::CWD, lower, flags).map_err(at("can't bind", lower))?;
+                let tree = rustix::mount::open_tree(rustix::fs::CWD, lower, flags)
+                    .map_err(at("can't bind", lower))?;
                 let attributes = MountAttributes { set: READ_ONLY, recursive: false, idmap: Some(userns) };
                 sys::mount_setattr(tree.as_fd(), attributes).map_err(at("can't map the owner of", lower))?;
                 Ok(tree)
