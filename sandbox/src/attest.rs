@@ -306,7 +306,7 @@ impl Process {
                 (small.into(), format!("RLIMIT_FSIZE {limit}"))
             }
             Control::TmpSize => {
-                let options = self.mount_at(Path::new("/tmp")).map_or("", |mount| &mount.options);
+                let options = self.mount_of(Path::new("/tmp")).map_or("", |mount| &mount.options);
                 let size = options.split(',').find(|option| option.starts_with("size="));
                 (size.is_some().into(), format!("tmpfs {}", size.unwrap_or("without size")))
             }
@@ -337,6 +337,11 @@ impl Process {
         self.mounts.iter().rev().find(|mount| mount.point == path)
     }
 
+    /// The mount a path lies on.
+    fn mount_of(&self, path: &Path) -> Option<&Mount> {
+        path.ancestors().find_map(|above| self.mount_at(above))
+    }
+
     /// Whether something of ours lies over the path, or nothing visible is there at all.
     fn covered(&self, path: &Path) -> bool {
         match self.mount_at(path) {
@@ -346,7 +351,7 @@ impl Process {
     }
 
     fn private(&self, paths: &[&Path]) -> (Held, String) {
-        let open = paths.iter().find(|path| self.mount_at(path).is_none_or(|mount| mount.kind != "tmpfs"));
+        let open = paths.iter().find(|path| self.mount_of(path).is_none_or(|mount| mount.kind != "tmpfs"));
         match open {
             Some(path) => (Held::No, format!("{} is not private", path.display())),
             None => (Held::Yes, "tmpfs".into()),
@@ -361,8 +366,7 @@ impl Process {
             mount.read_only
                 || point.starts_with(asked.workspace)
                 || point.starts_with("/dev")
-                || ["/tmp", "/var/tmp"].iter().any(|path| point == Path::new(path))
-                || point == asked.home
+                || (point == Path::new("/") && mount.kind == "tmpfs")
                 || policy.folders.iter().any(|folder| point.starts_with(&folder.target))
                 || asked.overlays.iter().any(|overlay| *point == overlay.at)
         };

@@ -112,15 +112,12 @@ impl<'a> NewRoot<'a> {
         Ok(())
     }
 
-    /// Makes the root itself read-only and moves into it; nothing of the old one stays reachable.
+    /// Moves into the new root; nothing of the old one stays reachable. The root itself is memory of the
+    /// sandbox's own: it needs no protection from the agent, only a size.
     pub(crate) fn enter(self) -> Result<()> {
         let staging = self.staging;
         // What was only made to be bound elsewhere lives on in its mounts; its names go.
         self.hide_drawer()?;
-        if self.policy.wants(Control::ReadOnlyHost) {
-            self.restrict(self.root.as_fd(), READ_ONLY, false)
-                .map_err(at("can't make read-only:", staging))?;
-        }
         rustix::process::fchdir(&self.root).map_err(at("can't enter", staging))?;
         // With the same folder for both, the old root ends up mounted over the new one, and one unmount
         // removes it.
@@ -172,9 +169,7 @@ impl<'a> NewRoot<'a> {
         .map_err(at("can't give the agent", path))?;
         // The umask took bits away when the folder was made.
         rustix::fs::chmodat(&self.root, relative(path), Mode::from_raw_mode(mode), AtFlags::empty())
-            .map_err(at("can't set the mode of", path))?;
-        let tree = self.clone_own(relative(path), path)?;
-        self.attach_inside(tree.as_fd(), path)
+            .map_err(at("can't set the mode of", path))
     }
 
     fn bind(&self, source: &Path, path: &Path, access: Access) -> Result<()> {

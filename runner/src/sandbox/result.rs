@@ -170,7 +170,7 @@ pub(super) fn recover(state: &State, live: BorrowedFd<'_>) -> Result<(), Failure
     match apply::recover(journal.as_fd(), live).map_err(super::own_failure)? {
         Recovery::Nothing => {}
         Recovery::Finished => {
-            message::notice("finished applying the changes of an earlier run that was interrupted")
+            message::notice("finished applying the changes of an earlier run that was interrupted");
         }
         Recovery::RolledBack { kept } if kept.is_empty() => {
             message::notice(
