@@ -73,6 +73,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) workspace: &'a Path,
     pub(crate) overlays: &'a [Overlay],
+    pub(crate) stores: &'a [Overlay],
     pub(crate) opening: &'a Opening,
     pub(crate) home: &'a Path,
     pub(crate) hidden: Vec<PathBuf>,
@@ -392,6 +393,7 @@ impl Process {
                 && mount.point.starts_with(asked.workspace)
                 && !mount.read_only
                 && !opened.contains(&mount.point)
+                && !asked.stores.iter().any(|store| store.at == mount.point)
         });
         let is_closed = |path: &RelPath| self.mount_at(&below(path)).is_some_and(|mount| mount.read_only);
         let held = overlay.is_some()

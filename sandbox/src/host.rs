@@ -54,7 +54,8 @@ const SYSTEM_SECRETS: &[&str] = &[
 ];
 
 /// Variables that are passed without being named: they say how to talk and where tools are, never a secret.
-const PASSED: &[&str] = &["PATH", "USER", "LOGNAME", "LANG", "LANGUAGE", "TERM", "COLORTERM", "NO_COLOR", "TZ"];
+const PASSED: &[&str] =
+    &["PATH", "USER", "LOGNAME", "LANG", "LANGUAGE", "TERM", "COLORTERM", "NO_COLOR", "TZ"];
 
 /// Facts about the host.
 #[derive(Debug, Clone)]
