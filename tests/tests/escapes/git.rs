@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::as_both;
-use crate::files::{Arguments, held};
+use crate::files::{Arguments, HOST, held, shown_without};
 use crate::ground::{Actor, Ground};
 
 /// What every planted command would make, were it ever run.
@@ -85,12 +85,10 @@ fn a_branch_of_the_real_repository_cannot_be_deleted(actor: Actor) {
 }
 
 fn a_branch_of_the_real_repository_cannot_be_moved(actor: Actor) {
-    let id = "0123456789012345678901234567890123456789";
     let arguments: Arguments = |ground| {
         [gitdir(ground), vec!["refs/heads/main".into(), "0123456789012345678901234567890123456789".into()]]
             .concat()
     };
-    assert_eq!(id.len(), 40);
     real(actor, "ref-move", arguments);
 }
 
@@ -104,7 +102,7 @@ fn commits_and_branches_made_inside_stay_inside(actor: Actor) {
     let before = ground.fingerprint();
     let script = "set -e; export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b; \
                   echo x >src/main.rs; git commit --quiet --all --message=inside; git branch other; \
-                  git checkout --quiet other; git branch --delete --force main; git tag t; \
+                  git checkout --quiet other; git branch --quiet --delete --force main; git tag t; \
                   git config core.hooksPath /evil; git reflog expire --expire=now --all; git gc --quiet --prune=now; \
                   git log --oneline | wc -l";
     let ended = ground.sandbox().write("src/**").shell(script);
@@ -130,8 +128,7 @@ fn the_repository_of_a_linked_worktree_stays_as_it_is(actor: Actor) {
     run().attack("ref-delete", [common.as_os_str(), "refs/heads/main".as_ref()]).assert_succeeded();
     run().attack("head-move", [common.join("worktrees/tree").as_os_str(), "refs/heads/main".as_ref()]);
     // The file that says where the repository is, too.
-    let ended = run().attack("gitfile-elsewhere", [tree.as_os_str(), "/elsewhere".as_ref()]);
-    assert_ne!(ended.json()["result"], "applied", "{:#}", ended.json());
+    run().attack("gitfile-elsewhere", [tree.as_os_str(), "/elsewhere".as_ref()]).assert_succeeded();
     before.assert_unchanged();
     assert_nothing_ran();
 }
@@ -144,7 +141,14 @@ fn a_repository_outside_cannot_be_changed(actor: Actor) {
     }
     held(actor, "alternates-plant", |ground| vec![ground.outside("git"), "/elsewhere".into()]);
     held(actor, "ref-delete", |ground| vec![ground.outside("git"), "refs/heads/main".into()]);
-    held(actor, "ref-move", |ground| vec![ground.outside("git"), "refs/heads/main".into(), "4567".into()]);
+    // Out of sight, this one makes itself the folders it wants in its own private home.
+    let moved: Arguments = |ground| vec![ground.outside("git"), "refs/heads/main".into(), "4567".into()];
+    shown_without(actor, HOST, "ref-move", moved);
+    let ground = Ground::new(actor);
+    let before = ground.fingerprint();
+    ground.sandbox().attack("ref-move", moved(&ground));
+    ground.sandbox().read(ground.outside_folder()).attack("ref-move", moved(&ground)).assert_denied();
+    before.assert_unchanged();
     held(actor, "head-move", |ground| vec![ground.outside("git"), "refs/heads/main".into()]);
 }
 
@@ -201,17 +205,17 @@ fn planted_attributes_are_refused(actor: Actor) {
 }
 
 /// `git init` where there was no repository: the workspace is a plain folder.
-fn a_repository_where_there_was_none_is_refused(actor: Actor) {
+fn a_repository_where_there_was_none_does_not_land(actor: Actor) {
     let ground = Ground::without_repository(actor);
     let run = || ground.sandbox().write("**").apply();
     assert_eq!(run().shell("true").code(), Some(0));
     let contents = |folder: PathBuf| agency_tests::tree::Tree::of(&folder).expect("read");
     let before = contents(ground.repo());
-    let ended = run().attack("git-init", ["."]);
-    ended.assert_succeeded();
-    assert_eq!(ended.json()["result"], "refused", "{:#}", ended.json()["harvest"]);
-    let ended = run().attack("gitfile-elsewhere", [".", "/elsewhere"]);
-    assert_eq!(ended.json()["result"], "refused", "{:#}", ended.json()["harvest"]);
+    // The one at the top is the agent's own, as in a repository: it is never part of the work.
+    run().attack("git-init", ["."]).assert_succeeded();
+    run().attack("gitfile-elsewhere", [".", "/elsewhere"]).assert_succeeded();
+    let ended = run().attack("git-init", ["src"]);
+    ended.assert_refused("src/.git", "nested_git");
     let changes = before.diff(&contents(ground.repo()));
     assert!(changes.is_empty(), "{changes:?}");
     assert_nothing_ran();
@@ -224,27 +228,27 @@ fn a_hostile_configuration_of_the_repository_runs_nothing(actor: Actor) {
     ground.native("hook-plant", gitdir(&ground)).assert_succeeded();
     ground.native("info-attributes-plant", gitdir(&ground)).assert_succeeded();
     ground.native("attributes-plant", [ground.repo().into()]).assert_succeeded();
+    // A place of this test's own for what would be run to show itself.
+    let ran = ground.home().join("ran");
+    for name in [".git/config", ".git/hooks/post-checkout", ".git/hooks/pre-commit"] {
+        let path = ground.repo().join(name);
+        let text = fs::read_to_string(&path).expect("read").replace(RAN, ran.to_str().expect("text"));
+        fs::write(&path, text).expect("written");
+    }
     // It would run if anybody asked git in the ordinary way.
     let output = ground.command("git").args(["status"]).output().expect("git starts");
-    assert!(Path::new(RAN).exists(), "{output:?}");
-    fs::remove_file(RAN).expect("removed");
+    assert!(ran.exists(), "{output:?}");
+    fs::remove_file(&ran).expect("removed");
 
-    let change = "echo changed >src/main.rs";
-    ground.sandbox().write("src/**").apply().shell(change).assert_applied();
-    assert_nothing_ran();
+    ground.sandbox().write("src/**").apply().shell("echo changed >src/main.rs").assert_applied();
     let patch = ground.home().join("work.patch");
-    let ended = ground
-        .sandbox()
-        .write("src/**")
-        .option("--patch", &patch)
-        .flag("--json")
-        .shell("echo again >src/main.rs");
+    let run = ground.sandbox().write("src/**").option("--patch", &patch).flag("--json");
+    let ended = run.shell("echo again >src/main.rs");
     assert_eq!(ended.json()["result"], "patched", "{}", ended.stderr());
     assert!(fs::read_to_string(patch).expect("read").contains("+again"));
-    assert_nothing_ran();
+    assert!(!ran.exists(), "the repository's configuration was obeyed");
     // Inside, too, the configuration is another.
-    let ended =
-        ground.sandbox().shell("git status --short >/dev/null; ls /tmp; git config --get core.fsmonitor");
+    let ended = ground.sandbox().shell("git status --short >/dev/null; ls ~/ran; git config --get core.fsmonitor");
     assert_eq!(ended.output.stdout, b"false\n", "{}", ended.stderr());
 }
 
@@ -267,6 +271,6 @@ as_both! {
     a_file_that_says_where_a_repository_is_is_refused,
     names_that_some_filesystem_takes_for_a_repository_are_refused,
     planted_attributes_are_refused,
-    a_repository_where_there_was_none_is_refused,
+    a_repository_where_there_was_none_does_not_land,
     a_hostile_configuration_of_the_repository_runs_nothing,
 }
