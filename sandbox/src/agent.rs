@@ -30,6 +30,7 @@ use crate::syscalls;
 pub(crate) struct Start<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) identity: &'a Identity,
+    pub(crate) opening: &'a Opening,
     /// The workspace's root, and the folder in it to start in.
     pub(crate) workspace: &'a Path,
     pub(crate) folder: PathBuf,
@@ -91,11 +92,10 @@ pub(crate) enum Streams {
 pub(crate) fn become_agent(
     start: &Start<'_>,
     streams: &Streams,
-    opening: &Opening,
     host_proc: BorrowedFd<'_>,
     channel: BorrowedFd<'_>,
 ) -> Failure {
-    match prepare(start, streams, opening, host_proc) {
+    match prepare(start, streams, host_proc) {
         Err(failure) => failure,
         Ok(ready) => {
             if let Err(error) = channel::send(channel, &FromSandbox::Ready(ready), None) {
@@ -111,12 +111,7 @@ pub(crate) fn become_agent(
     }
 }
 
-fn prepare(
-    start: &Start<'_>,
-    streams: &Streams,
-    opening: &Opening,
-    host_proc: BorrowedFd<'_>,
-) -> Result<Ready, Failure> {
+fn prepare(start: &Start<'_>, streams: &Streams, host_proc: BorrowedFd<'_>) -> Result<Ready, Failure> {
     let policy = start.policy;
     rustix::process::setsid().map_err(failed("can't start a session"))?;
     connect(streams).map_err(failed("can't connect standard input and output"))?;
@@ -141,7 +136,7 @@ fn prepare(
     }
     let mut landlock_held = false;
     if policy.wants(Control::Landlock) {
-        restrict_access(start, opening)?;
+        restrict_access(start)?;
         landlock_held = access::holds();
     }
     // Marked rather than closed: this process still needs its channel.
@@ -151,8 +146,7 @@ fn prepare(
     if policy.wants(Control::Seccomp) {
         syscalls::restrict().map_err(failed("can't filter system calls"))?;
     }
-    let show = |paths: &[crate::path::RelPath]| paths.iter().map(ToString::to_string).collect();
-    Ok(Ready { pid, opened: show(&opening.open), closed: show(&opening.close), landlock_held })
+    Ok(Ready { pid, landlock_held })
 }
 
 fn connect(streams: &Streams) -> io::Result<()> {
@@ -231,10 +225,10 @@ fn drop_capabilities() -> rustix::io::Result<()> {
     )
 }
 
-fn restrict_access(start: &Start<'_>, opening: &Opening) -> Result<(), Failure> {
+fn restrict_access(start: &Start<'_>) -> Result<(), Failure> {
     let mut writable: Vec<PathBuf> = ["/tmp", "/var/tmp", "/dev/shm", "/dev/pts"].map(PathBuf::from).into();
     writable.push(start.home.to_owned());
-    writable.extend(opening.open.iter().map(|path| start.workspace.join(path.as_path())));
+    writable.extend(start.opening.open.iter().map(|path| start.workspace.join(path.as_path())));
     writable.extend(start.policy.folders.iter().map(|folder| folder.target.clone()));
     if !start.policy.wants(Control::ReadOnlyHost) {
         writable.push("/".into());

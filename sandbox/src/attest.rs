@@ -15,6 +15,8 @@ use crate::access;
 use crate::cgroup::Cgroup;
 use crate::channel::Ready;
 use crate::control::Control;
+use crate::opening::Opening;
+use crate::path::RelPath;
 use crate::policy::{Level, Network, Policy};
 use crate::syscalls;
 use crate::workspace::Overlay;
@@ -71,6 +73,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) workspace: &'a Path,
     pub(crate) overlays: &'a [Overlay],
+    pub(crate) opening: &'a Opening,
     pub(crate) home: &'a Path,
     pub(crate) hidden: Vec<PathBuf>,
     pub(crate) cgroup: Option<&'a Cgroup>,
@@ -144,7 +147,7 @@ const NAMESPACES: &[(&str, Control)] = &[
 
 impl Process {
     fn read(pid: i32) -> io::Result<Self> {
-        let file = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}"));
+        let file = |name: &str| read_proc(&format!("/proc/{pid}/{name}"));
         let status = file("status")?
             .lines()
             .filter_map(|line| line.split_once(':'))
@@ -161,7 +164,7 @@ impl Process {
         let mut descriptors = Vec::new();
         for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
             let entry = entry?;
-            let info = fs::read_to_string(entry.path()).unwrap_or_default();
+            let info = read_proc(&entry.path().to_string_lossy()).unwrap_or_default();
             let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap_or("0").trim();
             // Octal, as open(2) takes them. What is closed when the program starts does not count.
             let passed = i64::from_str_radix(flags, 8).unwrap_or(0) & i64::from(libc::O_CLOEXEC) == 0;
@@ -205,7 +208,7 @@ impl Process {
                 (self.foreign.contains(&name).into(), self.namespace(name))
             }
             Control::ReadOnlyHost => self.read_only_host(asked),
-            Control::Scope => self.scope(asked, ready),
+            Control::Scope => self.scope(asked),
             Control::PrivateHome => self.private(&[asked.home]),
             Control::PrivateTmp => self.private(&["/tmp", "/var/tmp", "/dev/shm"].map(Path::new)),
             Control::PrivateProc => {
@@ -360,11 +363,12 @@ impl Process {
     }
 
     /// The writable directories of the workspace must be exactly the opened ones.
-    fn scope(&self, asked: &Asked<'_>, ready: &Ready) -> (Held, String) {
-        let below = |shown: &String| {
-            if shown == "." { asked.workspace.to_owned() } else { asked.workspace.join(shown) }
+    fn scope(&self, asked: &Asked<'_>) -> (Held, String) {
+        let below = |path: &RelPath| match path.is_root() {
+            true => asked.workspace.to_owned(),
+            false => asked.workspace.join(path.as_path()),
         };
-        let opened: Vec<PathBuf> = ready.opened.iter().map(below).collect();
+        let opened: Vec<PathBuf> = asked.opening.open.iter().map(below).collect();
         let overlay = self.mount_at(asked.workspace).filter(|mount| mount.kind == "overlay");
         let stray = self.mounts.iter().find(|mount| {
             mount.kind == "overlay"
@@ -372,16 +376,23 @@ impl Process {
                 && !mount.read_only
                 && !opened.contains(&mount.point)
         });
-        let unclosed = ready
-            .closed
-            .iter()
-            .map(below)
-            .find(|path| self.mount_at(path).is_none_or(|mount| !mount.read_only));
-        let held =
-            overlay.is_some() && stray.is_none() && unclosed.is_none() && asked.policy.wants(Control::Scope);
-        let list = if ready.opened.is_empty() { "nothing".to_owned() } else { ready.opened.join(", ") };
+        let is_closed = |path: &RelPath| self.mount_at(&below(path)).is_some_and(|mount| mount.read_only);
+        let held = overlay.is_some()
+            && stray.is_none()
+            && asked.opening.close.iter().all(is_closed)
+            && asked.policy.wants(Control::Scope);
+        let list: Vec<String> = asked.opening.open.iter().map(RelPath::to_string).collect();
+        let list = if list.is_empty() { "nothing".to_owned() } else { list.join(", ") };
         (held.into(), format!("overlay, writable: {list}; single files are judged at harvest"))
     }
+}
+
+/// A file of /proc, with a buffer most of them fit into: growing one costs more calls than the reading.
+fn read_proc(path: &str) -> io::Result<String> {
+    use std::io::Read;
+    let mut bytes = Vec::with_capacity(16 * 1024);
+    fs::File::open(path)?.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 impl Mount {

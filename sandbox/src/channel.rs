@@ -33,9 +33,6 @@ pub(crate) enum FromSandbox {
 pub(crate) struct Ready {
     /// The agent's process, as the host numbers it.
     pub(crate) pid: i32,
-    /// Directories of the workspace that were opened, and closed again.
-    pub(crate) opened: Vec<String>,
-    pub(crate) closed: Vec<String>,
     /// What came of trying something only Landlock forbids.
     pub(crate) landlock_held: bool,
 }
@@ -49,7 +46,7 @@ pub(crate) enum Ended {
 /// From the supervisor to the sandbox: go on.
 pub(crate) const GO: &[u8] = b"go";
 
-const LARGEST: usize = 256 * 1024;
+const LARGEST: usize = 16 * 1024;
 
 /// Both ends.
 pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {

@@ -106,7 +106,7 @@ mod tests {
             deep = rustix::fs::openat(&deep, "d", OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
                 .expect("opens");
         }
-        fs::set_permissions(tree_path.join("a/b"), fs::Permissions::from_mode(0)).expect("locks");
+        fs::set_permissions(tree_path.join("a/b"), fs::Permissions::from_mode(0o000)).expect("locks");
         tree(&tree_path).expect("is removed");
         assert!(!tree_path.exists());
         assert_eq!(fs::read_to_string(outside.join("keep")).expect("reads"), "kept");

@@ -15,9 +15,9 @@ use crate::agent::{self, Failure, Start, Streams, failed};
 use crate::channel::{self, Ended, FromSandbox};
 use crate::control::Control;
 use crate::identity::Identity;
-use crate::mounts::NewRoot;
+use crate::mounts::{Layers, NewRoot};
 use crate::policy::Network;
-use crate::sys::{self, Fork};
+use crate::sys::{self, Fork, Idler};
 use crate::view::Step;
 use crate::workspace::Workspace;
 
@@ -73,8 +73,15 @@ fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<(Pid, Pid), Failure> {
         sys::loopback_up().map_err(failed("can't bring up the loopback interface"))?;
     }
     let idmap = idmap.as_ref().map(AsFd::as_fd);
+    let layers = workspace
+        .overlays
+        .iter()
+        .map(|overlay| Layers::open(overlay, idmap))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(failed(""))?;
     let root = NewRoot::create(staging, start.policy, start.identity.outside(), idmap).map_err(failed(""))?;
-    let opening = root.perform(&steps, workspace).map_err(failed(""))?;
+    root.perform(&steps, workspace, &layers, start.opening).map_err(failed(""))?;
+    drop(layers);
     root.enter().map_err(failed(""))?;
 
     let streams = match pipes {
@@ -89,7 +96,7 @@ fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<(Pid, Pid), Failure> {
     match sys::fork().map_err(failed("can't start the agent's process"))? {
         Fork::Child => {
             let Failure { what, error } =
-                agent::become_agent(&start, &streams, &opening, host_proc.as_fd(), channel.as_fd());
+                agent::become_agent(&start, &streams, host_proc.as_fd(), channel.as_fd());
             let _ = channel::send(channel, &FromSandbox::Failed { what, error }, None);
             sys::exit_now(1)
         }
@@ -169,23 +176,10 @@ fn wait_for(agent: Pid, everyone: Pid) -> Ended {
 
 /// A user namespace for idmapped mounts: the owner's files are seen as the agent's.
 pub(crate) fn idmap(owner: (u32, u32), agent: (u32, u32)) -> std::io::Result<OwnedFd> {
-    use nix::sched::CloneFlags;
-    // Namespaces live as long as a process or a descriptor does: a child born into it is enough to open it.
-    match sys::clone_into(CloneFlags::CLONE_NEWUSER, None)? {
-        sys::Clone::Child => loop {
-            nix::unistd::pause();
-        },
-        sys::Clone::Parent { pid, pidfd } => {
-            let open = || -> std::io::Result<OwnedFd> {
-                std::fs::write(format!("/proc/{pid}/uid_map"), format!("{} {} 1", owner.0, agent.0))?;
-                std::fs::write(format!("/proc/{pid}/gid_map"), format!("{} {} 1", owner.1, agent.1))?;
-                let path = format!("/proc/{pid}/ns/user");
-                Ok(rustix::fs::open(path.as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
-            };
-            let namespace = open();
-            rustix::process::pidfd_send_signal(&pidfd, rustix::process::Signal::KILL)?;
-            waitpid(pid, None)?;
-            namespace
-        }
-    }
+    // A namespace lives as long as a process or a descriptor does.
+    let idler = Idler::start(nix::sched::CloneFlags::CLONE_NEWUSER)?;
+    let path = |name: &str| format!("/proc/{}/{name}", idler.pid);
+    std::fs::write(path("uid_map"), format!("{} {} 1", owner.0, agent.0))?;
+    std::fs::write(path("gid_map"), format!("{} {} 1", owner.1, agent.1))?;
+    Ok(rustix::fs::open(path("ns/user").as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
 }

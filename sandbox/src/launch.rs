@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 use nix::sched::CloneFlags;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::fs::OFlags;
 use rustix::net::SendFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -23,10 +24,12 @@ use crate::cgroup::{self, Cgroup};
 use crate::channel::{self, FromSandbox, GO, Ready};
 use crate::control::Control;
 use crate::flow::Flow;
+use crate::harvest::Base;
 use crate::host::Host;
 use crate::identity::Identity;
 use crate::init::{self, Birth};
 use crate::janitor::Janitor;
+use crate::opening::Opening;
 use crate::path::RelPath;
 use crate::policy::{Network, Policy};
 use crate::supervise::{self, Conversation, End, Watch};
@@ -113,7 +116,7 @@ pub fn run(request: &Request<'_>) -> Result<Outcome, LaunchError> {
         .transpose()
         .map_err(internal("can't start the process that cleans up"))?;
     hand_over(request.workspace, &identity).map_err(internal("can't give the agent its layer"))?;
-    let staging = request.run.folder("root", 0o700).map_err(internal("can't write the run's folder"))?;
+    let opening = opening(policy, request.workspace).map_err(internal("can't look at the workspace"))?;
     let signals = watch_signals().map_err(internal("can't watch for signals"))?;
     let (ours, theirs) = channel::pair().map_err(internal("can't talk to the sandbox"))?;
     let pipes = Pipes::make(request.terminal).map_err(internal("can't make pipes"))?;
@@ -138,6 +141,7 @@ pub fn run(request: &Request<'_>) -> Result<Outcome, LaunchError> {
             let start = Start {
                 policy,
                 identity: &identity,
+                opening: &opening,
                 workspace: &request.workspace.path,
                 folder: request.workspace.path.join(request.start.as_path()),
                 home: &request.host.home,
@@ -147,7 +151,7 @@ pub fn run(request: &Request<'_>) -> Result<Outcome, LaunchError> {
                 start,
                 workspace: request.workspace,
                 steps,
-                staging: &staging,
+                staging: request.run.path(),
                 idmap,
                 pipes: pipes.theirs,
                 wait: must_enter,
@@ -169,6 +173,7 @@ pub fn run(request: &Request<'_>) -> Result<Outcome, LaunchError> {
         policy,
         workspace: &request.workspace.path,
         overlays: &request.workspace.overlays,
+        opening: &opening,
         home: &request.host.home,
         hidden,
         cgroup: cgroup.as_ref(),
@@ -269,6 +274,22 @@ fn identify(policy: &Policy, host: &Host) -> Result<Identity, LaunchError> {
             hint: "leave the control user-namespace on, or run as root".into(),
         }),
     }
+}
+
+/// Which directories are opened, decided on the lower layers alone.
+fn opening(policy: &Policy, workspace: &Workspace) -> io::Result<Opening> {
+    if !policy.wants(Control::Scope) {
+        return Ok(Opening { open: vec![RelPath::root()], ..Opening::default() });
+    }
+    Ok(Opening::plan(&policy.scope, &workspace.scratch, &base(workspace)?))
+}
+
+/// The lower layers of the workspace itself.
+fn base(workspace: &Workspace) -> io::Result<Base> {
+    let lowers = workspace.overlays.first().map(|overlay| overlay.lowers.as_slice()).unwrap_or_default();
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let open = |lower: &PathBuf| rustix::fs::open(lower, flags, rustix::fs::Mode::empty());
+    Ok(Base::new(lowers.iter().map(open).collect::<Result<_, _>>()?))
 }
 
 /// The upper layer's own folder is what the agent sees as the workspace: it must be the agent's, with the

@@ -4,10 +4,9 @@
 //! at which a read-only path is writable. Targets are resolved inside the new root (`RESOLVE_IN_ROOT`): a
 //! symbolic link on the way can't lead a mount out of it.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, ResolveFlags, Uid};
@@ -18,12 +17,13 @@ use rustix::mount::{
 };
 
 use crate::control::Control;
-use crate::opening::{Directories, Opening};
+use crate::harvest::Base;
+use crate::opening::Opening;
 use crate::path::RelPath;
 use crate::policy::Policy;
 use crate::sys::{self, MountAttributes};
 use crate::view::{Access, Step};
-use crate::workspace::{Overlay, Workspace};
+use crate::workspace::{Added, Overlay, Workspace};
 
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 const WRITABLE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
@@ -94,8 +94,13 @@ impl<'a> NewRoot<'a> {
         Ok(Self { root, policy, owner, idmap, staging })
     }
 
-    pub(crate) fn perform(&self, steps: &[Step], workspace: &Workspace) -> Result<Opening> {
-        let mut opening = Opening::default();
+    pub(crate) fn perform(
+        &self,
+        steps: &[Step],
+        workspace: &Workspace,
+        layers: &[Layers],
+        opening: &Opening,
+    ) -> Result<()> {
         for step in steps {
             match step {
                 Step::Folder { at: path } => self.make_target(path, true)?,
@@ -106,18 +111,19 @@ impl<'a> NewRoot<'a> {
                 Step::Device { name } => self.device(name)?,
                 Step::Proc => self.proc()?,
                 Step::Terminals => self.terminals()?,
-                Step::Workspace => opening = self.workspace(workspace)?,
+                Step::Workspace => self.workspace(workspace, layers, opening)?,
                 Step::Hide { at: path } => self.hide(path)?,
                 Step::Pin { at: path, access } => self.pin(path, *access)?,
             }
         }
-        Ok(opening)
+        Ok(())
     }
 
     /// Makes the root itself read-only and moves into it; nothing of the old one stays reachable.
     pub(crate) fn enter(self) -> Result<()> {
         let staging = self.staging;
-        self.empty_drawer();
+        // What was only made to be bound elsewhere lives on in its mounts; its names go.
+        self.hide_drawer()?;
         if self.policy.wants(Control::ReadOnlyHost) {
             self.restrict(self.root.as_fd(), READ_ONLY, false)
                 .map_err(at("can't make read-only:", staging))?;
@@ -268,13 +274,13 @@ impl<'a> NewRoot<'a> {
         self.clone_own(name, path)
     }
 
-    /// Takes what was only made to be bound elsewhere out of the root; it lives on in its mounts.
-    fn empty_drawer(&self) {
-        for name in ["passwd", "group", "hidden-file"] {
-            let _ = rustix::fs::unlinkat(&self.root, Path::new(DRAWER).join(name), AtFlags::empty());
+    /// Covers the drawer: its layers are in use, so its names can't just be removed.
+    fn hide_drawer(&self) -> Result<()> {
+        let path = Path::new("/").join(DRAWER);
+        match self.resolve(&path) {
+            Ok(_) => self.hide(&path),
+            Err(_) => Ok(()),
         }
-        let _ = rustix::fs::unlinkat(&self.root, Path::new(DRAWER).join("hidden-folder"), AtFlags::REMOVEDIR);
-        let _ = rustix::fs::unlinkat(&self.root, DRAWER, AtFlags::REMOVEDIR);
     }
 
     fn pin(&self, path: &Path, access: Access) -> Result<()> {
@@ -286,94 +292,71 @@ impl<'a> NewRoot<'a> {
     }
 
     /// The workspace: the overlay as a whole read-only, the opened directories writable on top of it.
-    fn workspace(&self, workspace: &Workspace) -> Result<Opening> {
+    fn workspace(&self, workspace: &Workspace, layers: &[Layers], opening: &Opening) -> Result<()> {
         let path = &workspace.path;
-        for overlay in &workspace.overlays {
-            self.overlay(overlay)?;
+        for (number, (overlay, layers)) in workspace.overlays.iter().zip(layers).enumerate() {
+            let made = opening.make.iter().filter(|_| number == 0);
+            self.overlay(overlay, layers, number, made)?;
         }
         let root = self.resolve(path).map_err(at("can't enter the workspace at", path))?;
-        let tree = Tree(root.as_fd());
-        workspace.prepare(&|path| self.resolve(path)).map_err(at("can't prepare the workspace at", path))?;
-
-        let opening = if self.policy.wants(Control::Scope) {
-            Opening::plan(&self.policy.scope, &workspace.scratch, &tree)
-        } else {
-            Opening { open: vec![RelPath::root()], ..Opening::default() }
+        let open = |directory: &RelPath| {
+            let shown = path.join(directory.as_path());
+            open_beneath(root.as_fd(), directory).map_err(at("can't open the folder", &shown))
         };
-        for directory in &opening.make {
-            make_beneath(root.as_fd(), directory, self.owner)
-                .map_err(at("can't make the scope's folder", &path.join(directory.as_path())))?;
-        }
         // Clones are taken while the overlay is still writable; each keeps its own attributes.
-        let mut layers: Vec<(&RelPath, bool, OwnedFd)> = Vec::new();
+        let mut doors: Vec<(&RelPath, OwnedFd)> = Vec::new();
         for (directories, writable) in [(&opening.open, true), (&opening.close, false)] {
             for directory in directories.iter().filter(|directory| !directory.is_root()) {
-                let target = open_beneath(root.as_fd(), directory)
-                    .map_err(at("can't open the folder", &path.join(directory.as_path())))?;
-                let clone = clone_tree(target.as_fd())
-                    .map_err(at("can't bind the folder", &path.join(directory.as_path())))?;
+                let shown = path.join(directory.as_path());
+                let door =
+                    clone_tree(open(directory)?.as_fd()).map_err(at("can't bind the folder", &shown))?;
                 if !writable {
-                    self.restrict(clone.as_fd(), READ_ONLY, false)
-                        .map_err(at("can't make read-only:", &path.join(directory.as_path())))?;
+                    self.restrict(door.as_fd(), READ_ONLY, false)
+                        .map_err(at("can't make read-only:", &shown))?;
                 }
-                layers.push((directory, writable, clone));
+                doors.push((directory, door));
             }
         }
         if !opening.open.iter().any(RelPath::is_root) {
             self.restrict(root.as_fd(), READ_ONLY, false).map_err(at("can't make read-only:", path))?;
         }
-        layers.sort_by(|left, right| left.0.cmp(right.0));
-        for (directory, _, clone) in layers {
-            let target = open_beneath(root.as_fd(), directory)
-                .map_err(at("can't open the folder", &path.join(directory.as_path())))?;
-            move_onto(clone.as_fd(), target.as_fd())
+        // Parents first: a mount made earlier would disappear under its parent's.
+        doors.sort_by(|left, right| left.0.cmp(right.0));
+        for (directory, door) in doors {
+            let target = open(directory)?;
+            move_onto(door.as_fd(), target.as_fd())
                 .map_err(at("can't mount over", &path.join(directory.as_path())))?;
         }
         for hidden in &workspace.hidden {
             self.hide(&path.join(hidden.as_path()))?;
         }
-        self.hide(&workspace.state)?;
-        Ok(opening)
+        self.hide(&workspace.state)
     }
 
     /// One overlay. Its layers are named by descriptor: no path has to be escaped for the option string, and
     /// none can grow past its one page.
-    fn overlay(&self, overlay: &Overlay) -> Result<()> {
-        let open = |path: &Path| {
-            rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-                .map_err(at("can't open", path))
-        };
-        let mut lowers = Vec::new();
-        for lower in &overlay.lowers {
-            let fd = match self.idmap {
-                None => open(lower)?,
-                Some(userns) => {
-                    let tree = rustix::mount::open_tree(
-                        rustix::fs::CWD,
-                        lower.as_path(),
-                        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC,
-                    )
-                    .map_err(at("can't bind", lower))?;
-                    let attributes =
-                        MountAttributes { set: READ_ONLY, recursive: false, idmap: Some(userns) };
-                    sys::mount_setattr(tree.as_fd(), attributes)
-                        .map_err(at("can't map the owner of", lower))?;
-                    tree
-                }
-            };
-            lowers.push(fd);
+    fn overlay<'b>(
+        &self,
+        overlay: &Overlay,
+        layers: &Layers,
+        number: usize,
+        made: impl Iterator<Item = &'b RelPath>,
+    ) -> Result<()> {
+        let mut lowers: Vec<String> = layers.lowers.iter().map(|fd| descriptor(fd.as_fd())).collect();
+        let added = self.add(overlay, layers, number, made)?;
+        if let Some(added) = &added {
+            lowers.insert(0, descriptor(added.as_fd()));
         }
-        let (upper, work) = (open(&overlay.upper)?, open(&overlay.work)?);
-        let list = lowers.iter().map(|fd| descriptor(fd.as_fd())).collect::<Vec<_>>().join(":");
         // `volatile`: nothing in the upper layer has to survive a crash of the machine, so nothing is synced.
         let xattr = if overlay.user_xattr { ",userxattr" } else { "" };
         let options = format!(
-            "lowerdir={list},upperdir={},workdir={},redirect_dir=nofollow,metacopy=off,index=off,volatile{xattr}",
-            descriptor(upper.as_fd()),
-            descriptor(work.as_fd()),
+            "lowerdir={},upperdir={},workdir={},redirect_dir=nofollow,metacopy=off,index=off,volatile{xattr}",
+            lowers.join(":"),
+            descriptor(layers.upper.as_fd()),
+            descriptor(layers.work.as_fd()),
         );
-        let options =
-            CString::new(options).map_err(|_| at("can't name the layers of", &overlay.at)(Errno::INVAL))?;
+        let failed = "can't mount the overlay at";
+        let options = CString::new(options).map_err(|_| at(failed, &overlay.at)(Errno::INVAL))?;
         self.make_target(&overlay.at, true)?;
         let target = self.resolve(&overlay.at).map_err(at("can't find", &overlay.at))?;
         rustix::mount::mount(
@@ -383,7 +366,75 @@ impl<'a> NewRoot<'a> {
             MountFlags::NOSUID | MountFlags::NODEV,
             Some(options.as_c_str()),
         )
-        .map_err(at("can't mount the overlay at", &overlay.at))
+        .map_err(at(failed, &overlay.at))
+    }
+
+    /// The layer in memory that lies over the lower ones: what a workspace adds, and the scope's missing
+    /// directories. Nothing of it touches the disk.
+    fn add<'b>(
+        &self,
+        overlay: &Overlay,
+        layers: &Layers,
+        number: usize,
+        made: impl Iterator<Item = &'b RelPath>,
+    ) -> Result<Option<OwnedFd>> {
+        let made = made.cloned().map(Added::Directory);
+        let all: Vec<Added> = overlay.added.iter().cloned().chain(made).collect();
+        if all.is_empty() {
+            return Ok(None);
+        }
+        let name = Path::new(DRAWER).join(format!("added{number}"));
+        self.make_folder(Path::new(DRAWER), 0o755)?;
+        self.make_folder(&name, 0o755)?;
+        let failed = || at("can't add to the workspace at", &overlay.at);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::openat(&self.root, &name, flags, Mode::empty()).map_err(failed())?;
+        for one in &all {
+            self.add_one(folder.as_fd(), one, layers).map_err(failed())?;
+        }
+        Ok(Some(folder))
+    }
+
+    fn add_one(&self, layer: BorrowedFd<'_>, added: &Added, layers: &Layers) -> rustix::io::Result<()> {
+        let (Added::Directory(path) | Added::File(path, _) | Added::Absence(path)) = added;
+        let mut above: Vec<RelPath> = path.ancestors().filter(|above| !above.is_root()).collect();
+        above.reverse();
+        if let Added::Directory(path) = added {
+            above.push(path.clone());
+        }
+        for directory in &above {
+            // A directory of an upper layer shows its own mode, so it takes the one it covers.
+            let mode = layers.base.directory_mode(directory).unwrap_or(0o755);
+            match rustix::fs::mkdirat(layer, directory.as_path(), Mode::RWXU) {
+                Ok(()) => self.give(layer, directory, mode)?,
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        match added {
+            Added::Directory(_) => Ok(()),
+            Added::File(path, contents) => {
+                let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::EXCL | OFlags::CLOEXEC;
+                let file = rustix::fs::openat(layer, path.as_path(), flags, Mode::RUSR)?;
+                let mut rest = contents.as_slice();
+                while !rest.is_empty() {
+                    rest = &rest[rustix::io::write(&file, rest)?..];
+                }
+                self.give(layer, path, 0o644)
+            }
+            // How overlayfs writes "deleted".
+            Added::Absence(path) => {
+                let kind = rustix::fs::FileType::CharacterDevice;
+                rustix::fs::mknodat(layer, path.as_path(), kind, Mode::empty(), 0)
+            }
+        }
+    }
+
+    /// Makes something in a layer the agent's.
+    fn give(&self, layer: BorrowedFd<'_>, path: &RelPath, mode: u32) -> rustix::io::Result<()> {
+        let (uid, gid) = (Uid::from_raw(self.owner.0), Gid::from_raw(self.owner.1));
+        rustix::fs::chownat(layer, path.as_path(), Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+        rustix::fs::chmodat(layer, path.as_path(), Mode::from_raw_mode(mode), AtFlags::empty())
     }
 
     // -- small steps ----------------------------------------------------------------------------------
@@ -448,65 +499,46 @@ impl<'a> NewRoot<'a> {
     }
 }
 
-/// The directories of a mounted workspace, seen without following links.
-struct Tree<'a>(BorrowedFd<'a>);
-
-impl Tree<'_> {
-    fn kind(&self, path: &RelPath) -> Option<rustix::fs::FileType> {
-        let (parent, name) = (path.parent()?, path.name());
-        let parent = open_beneath(self.0, &parent).ok()?;
-        let stat = rustix::fs::statat(&parent, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        Some(rustix::fs::FileType::from_raw_mode(stat.st_mode))
-    }
+/// The layers of one overlay, opened before the new root covers the way to them.
+pub(crate) struct Layers {
+    lowers: Vec<OwnedFd>,
+    upper: OwnedFd,
+    work: OwnedFd,
+    base: Base,
 }
 
-impl Directories for Tree<'_> {
-    fn is_directory(&self, path: &RelPath) -> bool {
-        path.is_root() || self.kind(path).is_some_and(|kind| kind.is_dir())
-    }
-
-    fn is_other(&self, path: &RelPath) -> bool {
-        self.kind(path).is_some_and(|kind| !kind.is_dir())
-    }
-
-    fn children(&self, path: &RelPath) -> Vec<Vec<u8>> {
-        let read = || -> rustix::io::Result<Vec<Vec<u8>>> {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let folder = open_beneath_with(self.0, path, flags)?;
-            let mut names = Vec::new();
-            for entry in rustix::fs::Dir::read_from(&folder)? {
-                let entry = entry?;
-                let name = entry.file_name().to_bytes();
-                if name != b"." && name != b".." && entry.file_type().is_dir() {
-                    names.push(name.to_vec());
-                }
-            }
-            Ok(names)
+impl Layers {
+    /// With `idmap`, the owner of the lower layers' files is seen as the agent.
+    pub(crate) fn open(overlay: &Overlay, idmap: Option<BorrowedFd<'_>>) -> Result<Self> {
+        let open = |path: &Path| {
+            rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+                .map_err(at("can't open", path))
         };
-        read().unwrap_or_default()
+        let mapped = |lower: &Path| match idmap {
+            None => open(lower),
+            Some(userns) => {
+                let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+                let tree = rustix::mount::open_tree(rustix::fs::CWD, lower, flags)
+                    .map_err(at("can't bind", lower))?;
+                let attributes = MountAttributes { set: READ_ONLY, recursive: false, idmap: Some(userns) };
+                sys::mount_setattr(tree.as_fd(), attributes).map_err(at("can't map the owner of", lower))?;
+                Ok(tree)
+            }
+        };
+        Ok(Self {
+            lowers: overlay.lowers.iter().map(|lower| mapped(lower)).collect::<Result<_>>()?,
+            upper: open(&overlay.upper)?,
+            work: open(&overlay.work)?,
+            base: Base::new(overlay.lowers.iter().map(|lower| open(lower)).collect::<Result<_>>()?),
+        })
     }
 }
 
 /// Opens a directory of the workspace; a symbolic link anywhere on the way is an error, not a way out.
 fn open_beneath(root: BorrowedFd<'_>, path: &RelPath) -> rustix::io::Result<OwnedFd> {
-    open_beneath_with(root, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC)
-}
-
-fn open_beneath_with(root: BorrowedFd<'_>, path: &RelPath, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-    let path = if path.is_root() { Path::new(".") } else { path.as_path() };
-    rustix::fs::openat2(root, path, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
-}
-
-fn make_beneath(root: BorrowedFd<'_>, path: &RelPath, (uid, gid): (u32, u32)) -> rustix::io::Result<()> {
-    let parent = open_beneath(root, &path.parent().unwrap_or_default())?;
-    let name = OsStr::from_bytes(path.name());
-    match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o755)) {
-        Ok(()) => {}
-        Err(Errno::EXIST) => return Ok(()),
-        Err(error) => return Err(error),
-    }
-    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
-    rustix::fs::chownat(&parent, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    rustix::fs::openat2(root, path.as_path(), flags, Mode::empty(), resolve)
 }
 
 fn mount_new(

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::harvest::Base;
 use crate::path::RelPath;
 use crate::scope::{Glob, Scope};
 
@@ -18,6 +19,20 @@ pub(crate) trait Directories {
     fn is_other(&self, path: &RelPath) -> bool;
     /// The names of the directories directly below.
     fn children(&self, path: &RelPath) -> Vec<Vec<u8>>;
+}
+
+impl Directories for Base {
+    fn is_directory(&self, path: &RelPath) -> bool {
+        self.directory_exists(path)
+    }
+
+    fn is_other(&self, path: &RelPath) -> bool {
+        self.leaf_exists(path)
+    }
+
+    fn children(&self, path: &RelPath) -> Vec<Vec<u8>> {
+        self.directories_in(path)
+    }
 }
 
 /// How far a directory is open.

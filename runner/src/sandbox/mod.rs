@@ -48,8 +48,7 @@ pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
     })
     .map_err(refused)?;
 
-    let work =
-        Work { command, policy: &policy, workspace: &workspace, run: &run, state: &state, live };
+    let work = Work { command, policy: &policy, workspace: &workspace, run: &run, state: &state, live };
     let judged = work.judge(&ignored)?;
     let result = work.settle(&outcome, &judged, started)?;
     report::tell(command, &outcome, &judged, &result)

@@ -62,6 +62,45 @@ impl Base {
         }
     }
 
+    /// Whether the stack shows a directory here.
+    pub(crate) fn directory_exists(&self, path: &RelPath) -> bool {
+        path.is_root() || matches!(self.show(path), Ok(Lower::Directory(_)))
+    }
+
+    /// Whether the stack shows something here that is not a directory.
+    pub(crate) fn leaf_exists(&self, path: &RelPath) -> bool {
+        matches!(self.show(path), Ok(Lower::Leaf { .. }))
+    }
+
+    /// The names of the directories the stack shows in this one.
+    pub(crate) fn directories_in(&self, path: &RelPath) -> Vec<Vec<u8>> {
+        let Ok(Some(directory)) = self.directory(path) else { return Vec::new() };
+        let names = directory.names().unwrap_or_default();
+        names
+            .into_iter()
+            .filter(|name| matches!(directory.child(name), Ok(Lower::Directory(_))))
+            .map(Vec::from)
+            .collect()
+    }
+
+    /// The permission bits of a directory the stack shows.
+    pub(crate) fn directory_mode(&self, path: &RelPath) -> Option<u32> {
+        let layer = match self.show(path) {
+            Ok(Lower::Directory(layers)) => *layers.first()?,
+            _ => return None,
+        };
+        let held = tree::open_directory(self.layers[layer].as_fd(), path).ok()?;
+        Some(rustix::fs::fstat(held).ok()?.st_mode & 0o7777)
+    }
+
+    fn show(&self, path: &RelPath) -> Result<Lower, Errno> {
+        let Some(parent) = path.parent() else { return Ok(Lower::Directory(self.all())) };
+        match self.directory(&parent)? {
+            Some(directory) => directory.child(path.name()),
+            None => Ok(Lower::Nothing),
+        }
+    }
+
     pub(crate) fn all(&self) -> Vec<usize> {
         (0..self.layers.len()).collect()
     }

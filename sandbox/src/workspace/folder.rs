@@ -6,13 +6,14 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::path::RelPath;
 use crate::workspace::ignored::Ignored;
 use crate::workspace::state::{Run, State};
-use crate::workspace::{Overlay, PrivateGit, Workspace};
+use crate::workspace::{Overlay, Workspace, private_git};
 
 /// A folder somebody wants a command to run in.
 #[derive(Debug)]
@@ -59,7 +60,6 @@ impl Folder {
             Some((root, repository)) => (root.to_owned(), Some(repository)),
             None => (current.clone(), None),
         };
-        use std::os::unix::ffi::OsStrExt;
         let start = current.strip_prefix(&root).unwrap_or(Path::new(""));
         let start = RelPath::parse(start.as_os_str().as_bytes())
             .map_err(|reason| FolderError::Name { path: current.clone(), reason })?;
@@ -91,21 +91,27 @@ impl Folder {
                 upper: run.folder(&format!("upper{number}"), 0o755)?,
                 work: run.folder(&format!("work{number}"), 0o700)?,
                 at: lower.to_owned(),
+                added: Vec::new(),
                 user_xattr,
             })
         };
         let mut overlays = vec![overlay(0, &self.root).map_err(failed)?];
         let mut scratch = ignored.directories();
-        let mut git = None;
         if let Some(repository) = &self.repository {
-            match repository.common.strip_prefix(&self.root).ok().and_then(|path| {
-                use std::os::unix::ffi::OsStrExt;
-                RelPath::parse(path.as_os_str().as_bytes()).ok()
-            }) {
-                Some(inside) => scratch.push(inside),
-                None => overlays.push(overlay(1, &repository.common).map_err(failed)?),
+            let common = &repository.common;
+            let inside = common.strip_prefix(&self.root).ok();
+            match inside.and_then(|path| RelPath::parse(path.as_os_str().as_bytes()).ok()) {
+                Some(inside) => {
+                    overlays[0].added = private_git::additions(common, &inside);
+                    scratch.push(inside);
+                }
+                // A linked worktree's repository lies elsewhere.
+                None => {
+                    let mut private = overlay(1, common).map_err(failed)?;
+                    private.added = private_git::additions(common, &RelPath::root());
+                    overlays.push(private);
+                }
             }
-            git = Some(PrivateGit::of(&repository.common));
         }
         Ok(Workspace {
             path: self.root.clone(),
@@ -114,7 +120,6 @@ impl Folder {
             hidden: ignored.secrets(),
             state: state.path().to_owned(),
             owner: (owner.uid(), owner.gid()),
-            git,
         })
     }
 }

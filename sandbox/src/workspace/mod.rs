@@ -6,16 +6,12 @@
 
 pub mod folder;
 pub mod ignored;
-mod private_git;
+pub mod private_git;
 pub mod state;
 
-use std::io;
-use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::path::RelPath;
-
-pub use private_git::PrivateGit;
 
 /// One overlay: layers, and where the agent sees them.
 #[derive(Debug, Clone)]
@@ -25,8 +21,19 @@ pub struct Overlay {
     pub upper: PathBuf,
     pub work: PathBuf,
     pub at: PathBuf,
+    /// What we put over the lower layers, in a layer in memory: the agent sees it, the host never does.
+    pub added: Vec<Added>,
     /// Overlays an ordinary user mounts keep their marks in `user.*` attributes.
     pub user_xattr: bool,
+}
+
+/// One thing put over the lower layers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Added {
+    Directory(RelPath),
+    File(RelPath, Vec<u8>),
+    /// Whatever the lower layers have there is gone.
+    Absence(RelPath),
 }
 
 /// Everything a sandbox needs to know of a workspace.
@@ -44,17 +51,4 @@ pub struct Workspace {
     pub state: PathBuf,
     /// User and group the lower layers' files belong to.
     pub owner: (u32, u32),
-    /// The configuration of the private repository, where there is one.
-    pub git: Option<PrivateGit>,
-}
-
-impl Workspace {
-    /// The last touch before the agent comes: done through the mounted overlays, so that it lands in the
-    /// upper layers. `resolve` opens a path as the agent will see it.
-    pub(crate) fn prepare(&self, resolve: &dyn Fn(&Path) -> rustix::io::Result<OwnedFd>) -> io::Result<()> {
-        match &self.git {
-            Some(git) => git.write(resolve),
-            None => Ok(()),
-        }
-    }
 }

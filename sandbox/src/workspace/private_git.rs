@@ -6,57 +6,21 @@
 //! inside.
 
 use std::fs;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use crate::path::RelPath;
+use crate::workspace::Added;
 
-/// What replaces the configuration of the repository in a workspace.
-#[derive(Debug, Clone)]
-pub struct PrivateGit {
-    /// The common directory, as the agent sees it.
-    common: PathBuf,
-    config: String,
-}
-
-impl PrivateGit {
-    /// For the repository whose common directory is this one.
-    pub fn of(common: &Path) -> Self {
-        let real = fs::read(common.join("config")).unwrap_or_default();
-        Self { common: common.to_owned(), config: sanitize(&String::from_utf8_lossy(&real)) }
+/// What is put over a repository's common directory. `inside` is where that lies in its overlay.
+pub fn additions(common: &Path, inside: &RelPath) -> Vec<Added> {
+    let real = fs::read(common.join("config")).unwrap_or_default();
+    let config = sanitize(&String::from_utf8_lossy(&real));
+    let mut added = vec![Added::File(inside.join(b"config"), config.into_bytes())];
+    // Settings of a single worktree would come back through this file.
+    if common.join("config.worktree").symlink_metadata().is_ok() {
+        added.push(Added::Absence(inside.join(b"config.worktree")));
     }
-
-    pub(crate) fn write(&self, resolve: &dyn Fn(&Path) -> rustix::io::Result<OwnedFd>) -> io::Result<()> {
-        let folder = resolve(&self.common)?;
-        self.replace(folder.as_fd())
-    }
-
-    fn replace(&self, folder: BorrowedFd<'_>) -> io::Result<()> {
-        // Truncating keeps the owner the file has inside; a new file would be ours.
-        let file = rustix::fs::openat2(
-            folder,
-            "config",
-            OFlags::WRONLY | OFlags::TRUNC | OFlags::CLOEXEC,
-            Mode::empty(),
-            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
-        );
-        let file = match file {
-            Ok(file) => file,
-            Err(rustix::io::Errno::NOENT) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        };
-        let mut rest = self.config.as_bytes();
-        while !rest.is_empty() {
-            let written = rustix::io::write(&file, rest)?;
-            rest = &rest[written..];
-        }
-        // Settings of a single worktree would come back through this file.
-        match rustix::fs::unlinkat(folder, "config.worktree", rustix::fs::AtFlags::empty()) {
-            Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
+    added
 }
 
 /// Settings that describe the repository or its owner, and can neither run a program nor carry a secret.

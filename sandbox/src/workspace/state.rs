@@ -5,17 +5,15 @@
 //! run has a folder there and holds a lock on it for as long as it lives; a folder without a holder is what
 //! a killed run left, and the next one removes it.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FlockOperation, flock};
 
 use crate::erase;
-
-const LOCK: &str = "lock";
 
 /// The state folder of a workspace.
 #[derive(Debug, Clone)]
@@ -59,34 +57,39 @@ impl State {
     /// A folder in it, made if it is missing.
     pub fn folder(&self, name: &str) -> io::Result<PathBuf> {
         let path = self.path.join(name);
+        if path.is_dir() {
+            return Ok(path);
+        }
         DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
         Ok(path)
     }
 
     /// Starts a run: its folder, held until the [`Run`] is dropped.
     pub fn start_run(&self) -> io::Result<Run> {
-        let runs = self.path.join("runs");
-        match DirBuilder::new().mode(0o700).create(&runs) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => sweep(&runs),
-            other => other?,
+        let runs = self.folder("runs")?;
+        let all = File::open(&runs)?;
+        // A new folder is not held for a moment. Whoever sweeps keeps everybody from making one meanwhile.
+        if flock(&all, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            sweep(&runs);
         }
+        flock(&all, FlockOperation::LockShared)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // Nanoseconds and the process id: no two runs of one boot share both.
         let path = runs.join(format!("{:x}-{:x}", now.as_nanos(), std::process::id()));
         DirBuilder::new().mode(0o700).create(&path)?;
-        let lock = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path.join(LOCK))?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(Run { path, _lock: lock })
+        let held = File::open(&path)?;
+        flock(&held, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Run { path, _held: held })
     }
 }
 
-/// Removes what killed runs left. A folder whose lock is not there yet is being made by somebody.
+/// Removes what killed runs left: the folders nobody holds.
 fn sweep(runs: &Path) {
     let Ok(entries) = fs::read_dir(runs) else { return };
     for entry in entries.flatten() {
         let path = entry.path();
-        let Ok(lock) = File::open(path.join(LOCK)) else { continue };
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        let Ok(folder) = File::open(&path) else { continue };
+        if flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
             // Best effort: whatever resists is tried again by the next run.
             let _ = erase::tree(&path);
         }
@@ -97,7 +100,7 @@ fn sweep(runs: &Path) {
 #[derive(Debug)]
 pub struct Run {
     path: PathBuf,
-    _lock: File,
+    _held: File,
 }
 
 impl Run {
@@ -138,7 +141,6 @@ mod tests {
         let living = state.start_run().expect("a run");
         let dead = state.path().join("runs/dead");
         fs::create_dir_all(dead.join("upper/x")).expect("folders");
-        fs::write(dead.join(LOCK), "").expect("a lock");
         let third = state.start_run().expect("a run");
         assert!(living.path().exists() && third.path().exists());
         assert!(!dead.exists());
