@@ -248,7 +248,8 @@ fn a_hostile_configuration_of_the_repository_runs_nothing(actor: Actor) {
     assert!(fs::read_to_string(patch).expect("read").contains("+again"));
     assert!(!ran.exists(), "the repository's configuration was obeyed");
     // Inside, too, the configuration is another.
-    let ended = ground.sandbox().shell("git status --short >/dev/null; ls ~/ran; git config --get core.fsmonitor");
+    let ended =
+        ground.sandbox().shell("git status --short >/dev/null; ls ~/ran; git config --get core.fsmonitor");
     assert_eq!(ended.output.stdout, b"false\n", "{}", ended.stderr());
 }
 
