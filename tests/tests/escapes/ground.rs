@@ -300,7 +300,11 @@ impl Victim {
         let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
         let limits = of("limits");
         let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap_or_default();
-        format!("state {:?} nice {:?} {files}", fields.first(), fields.get(16))
+        let state = match fields.first() {
+            Some(&("R" | "S" | "D")) => "well",
+            other => other.unwrap_or(&"gone"),
+        };
+        format!("{state}, nice {:?}, {files}", fields.get(16))
     }
 }
 

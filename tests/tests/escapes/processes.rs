@@ -23,6 +23,9 @@ const AFTERLIFE: Duration = Duration::from_secs(1);
 /// Without these nothing but a process group holds an agent's processes together.
 const LOOSE: &[&str] = &["pid-namespace", "private-proc", "read-only-host", "private-home", "landlock"];
 
+/// Out of the process group, which is ended as a whole even without a namespace.
+const AWAY: &[&str] = &["setsid", "--wait"];
+
 fn marked<'a>(ground: &'a Ground, marker: &Marker) -> Sandbox<'a> {
     ground.sandbox().write("src/**").pass(VARIABLE, marker.as_str())
 }
@@ -99,7 +102,7 @@ fn a_daemon_does_not_outlive_its_sandbox(actor: Actor) {
 fn who_holds_the_output_open_does_not_hold_the_run_open(actor: Actor) {
     let (ground, marker) = (Ground::new(actor), Marker::new());
     let started = Instant::now();
-    let loose = marked(&ground, &marker).without(&actor.off(LOOSE)).attack("hold-stdout", ["3"]);
+    let loose = marked(&ground, &marker).without(&actor.off(LOOSE)).prefix(AWAY).attack("hold-stdout", ["3"]);
     let waited = started.elapsed();
     end_all(&marker);
     loose.assert_succeeded();
@@ -116,7 +119,7 @@ fn who_holds_the_output_open_does_not_hold_the_run_open(actor: Actor) {
 fn nothing_is_written_after_the_end(actor: Actor) {
     let (ground, marker) = (Ground::new(actor), Marker::new());
     let late = ground.outside_folder().join("late");
-    let loose = marked(&ground, &marker).without(&actor.off(LOOSE));
+    let loose = marked(&ground, &marker).without(&actor.off(LOOSE)).prefix(AWAY);
     loose.attack("late-write", [late.as_os_str(), "50".as_ref()]).assert_succeeded();
     let written = wait_until(DEADLINE, || late.exists());
     end_all(&marker);
@@ -248,16 +251,21 @@ fn a_flood_of_output_passes_without_being_kept(actor: Actor) {
         assert!(read > bytes, "{read}");
         assert!(most < 24 << 10, "the supervisor grew to {most} KiB");
     }
-    // Nobody reads at all: it waits, and its deadline ends it.
-    let run = ground.sandbox().option("--timeout", "500ms");
+    // Nobody reads at all: it is ended at its deadline all the same, and what it said is still to be had.
+    let marker = Marker::new();
+    let run = ground.sandbox().option("--timeout", "500ms").pass(VARIABLE, marker.as_str());
     let mut command = run.direct(ground.bin().join("adversary"));
     command.args(["flood", "1000000000"]).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().expect("agency starts");
-    let ended = wait_until(DEADLINE, || child.try_wait().expect("a state").is_some());
-    let _ = child.kill();
-    let status = child.wait().expect("ended");
-    assert!(ended, "who does not read holds the run open for ever");
-    assert_eq!(status.code(), Some(124));
+    let mut stdout = child.stdout.take().expect("stdout");
+    let flooding = || marker.alive().iter().any(|one| one.command.contains("adversary flood"));
+    assert!(wait_until(DEADLINE, flooding));
+    let inside = || marker.alive().into_iter().filter(|one| one.pid != child.id()).collect::<Vec<_>>();
+    let ended = wait_until(DEADLINE, || inside().is_empty());
+    let left = inside();
+    std::io::copy(&mut stdout, &mut std::io::sink()).expect("read");
+    assert_eq!(child.wait().expect("ended").code(), Some(124));
+    assert!(ended, "who does not read keeps it alive: {left:?}");
 }
 
 fn resident(pid: u32) -> u64 {
