@@ -197,6 +197,14 @@ fn busy(group: &Path) -> bool {
     fs::read_to_string(group.join("cgroup.procs")).is_ok_and(|list| !list.is_empty())
 }
 
+/// Where processes can be moved between groups: the unified hierarchy, wherever it is mounted.
+pub(crate) fn cgroup_hierarchy() -> std::path::PathBuf {
+    let mounts = fs::read_to_string("/proc/self/mounts").expect("mounts");
+    let line =
+        mounts.lines().find(|line| line.split(' ').nth(2) == Some("cgroup2")).expect("cgroup v2 is mounted");
+    line.split(' ').nth(1).expect("a path").into()
+}
+
 pub(crate) fn cgroups(part: &str) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     let mut waiting = vec![std::path::PathBuf::from("/sys/fs/cgroup")];
