@@ -85,8 +85,6 @@ fn ignored_secrets_of_the_workspace_are_hidden(actor: Actor) {
     }
     let before = ground.fingerprint();
     for name in [".env", "key.pem", "src/.env"] {
-        let open = ["hidden-paths", "private-home", "private-tmp", "tmp-size"];
-        let _ = open;
         let run = || ground.sandbox().write("**").apply();
         run().attack("read", [name]).assert_denied();
         run().attack("reopen-fd", [name]).assert_denied();

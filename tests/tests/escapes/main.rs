@@ -54,6 +54,8 @@ pub(crate) const NOT_SHOWN: &[(&str, &str)] = &[
     ("swapon", "the whole machine would swap to it for a moment"),
     ("clock-set", "it sets the machine's clock"),
     ("tioclinux", "it needs a virtual console"),
+    ("cgroup-escape", "no control puts a hierarchy of cgroups into the view"),
+    ("resolve", "it needs a name server; `dns` asks one by hand"),
     ("kill-init", "an init is immune to its own namespace whatever is switched off"),
 ];
 
