@@ -85,6 +85,7 @@ fn ignored_secrets_of_the_workspace_are_hidden(actor: Actor) {
     }
     let before = ground.fingerprint();
     for name in [".env", "key.pem", "src/.env"] {
+        ground.native("read", [name.into()]).assert_succeeded();
         let run = || ground.sandbox().write("**").apply();
         run().attack("read", [name]).assert_denied();
         run().attack("reopen-fd", [name]).assert_denied();

@@ -1,6 +1,13 @@
 //! Changing what lies outside the workspace, by its name.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::as_both;
 use crate::ground::{Actor, Ground};
@@ -155,30 +162,28 @@ fn a_parent_outside_cannot_be_renamed_and_rebuilt(actor: Actor) {
     held(actor, "rename-parent-and-rebuild", |ground| vec![ground.outside("dir"), "deeper/protected".into()]);
 }
 
+/// Runs who holds a lock on `path` until it has it, and says whether somebody else can have it meanwhile.
+fn is_free_while_held(mut holder: Command, path: &Path) -> bool {
+    holder.arg("hold-lock").arg(path).arg("60").stderr(Stdio::piped()).stdout(Stdio::null());
+    let mut child = holder.spawn().expect("it starts");
+    let mut stderr = BufReader::new(child.stderr.take().expect("stderr"));
+    let ready = stderr.by_ref().lines().map_while(Result::ok).any(|line| line == "ready");
+    let free = File::open(path).expect("opened").try_lock().is_ok();
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).expect("sent");
+    child.wait().expect("ended");
+    assert!(ready, "the lock was not taken");
+    free
+}
+
 /// As seen from the host, a lock on a file of the workspace is a lock on nothing.
 fn a_lock_inside_blocks_nobody_outside(actor: Actor) {
-    use std::io::{BufRead, BufReader};
-    use std::process::Stdio;
-
     let ground = Ground::new(actor);
     for name in ["repo/src/main.rs", "repo/.git/HEAD"] {
         let path = ground.home().join(name);
-        let sandbox = ground.sandbox().write("src/**").option("--timeout", "60s");
-        let mut command = sandbox.direct(ground.bin().join("adversary"));
-        command.arg("hold-lock").arg(&path).arg("60").stderr(Stdio::piped()).stdout(Stdio::null());
-        let mut child = command.spawn().expect("agency starts");
-        let stderr = BufReader::new(child.stderr.take().expect("stderr"));
-        let ready = stderr.lines().map_while(Result::ok).any(|line| line == "ready");
-        let file = std::fs::File::open(&path).expect("opened");
-        let free = file.try_lock();
-        nix::sys::signal::kill(
-            nix::unistd::Pid::from_raw(child.id() as i32),
-            nix::sys::signal::Signal::SIGTERM,
-        )
-        .expect("sent");
-        child.wait().expect("ended");
-        assert!(ready, "the lock was not taken inside");
-        free.unwrap_or_else(|error| panic!("{name} is locked outside: {error}"));
+        let adversary = ground.bin().join("adversary");
+        assert!(!is_free_while_held(ground.command(&adversary), &path));
+        let sandbox = ground.sandbox().write("src/**");
+        assert!(is_free_while_held(sandbox.direct(&adversary), &path), "{name} is locked outside");
     }
 }
 

@@ -12,13 +12,11 @@ use crate::as_both;
 use crate::ground::{Actor, DEADLINE, Ground};
 use crate::run::Ended;
 
+/// Starts a listener.
+type Bind = fn() -> std::io::Result<Listener>;
+
 /// Shows the attack to arrive, then that nothing arrives, by the namespace alone either.
-fn unreached(
-    actor: Actor,
-    attack: &str,
-    listener: fn() -> std::io::Result<Listener>,
-    arguments: fn(&Listener) -> Vec<OsString>,
-) {
+fn unreached(actor: Actor, attack: &str, listener: Bind, arguments: fn(&Listener) -> Vec<OsString>) {
     let ground = Ground::new(actor);
     let reached = listener().expect("bound");
     ground.sandbox().without(&["network"]).attack(attack, arguments(&reached)).assert_succeeded();
@@ -82,7 +80,7 @@ fn icmp_reaches_nobody(actor: Actor) {
 
 /// The namespace and Landlock each hold these alone.
 fn abstract_sockets_of_the_host_cannot_be_reached(actor: Actor) {
-    let cases: [(&str, fn() -> std::io::Result<Listener>); 2] = [
+    let cases: [(&str, Bind); 2] = [
         ("unix-abstract", Listener::unix_abstract),
         ("unix-abstract-datagram", Listener::unix_abstract_datagram),
     ];

@@ -224,7 +224,9 @@ pub(crate) fn cgroups(part: &str) -> Vec<std::path::PathBuf> {
 /// In the scope, in a private folder, and by the path where it would be on the host.
 fn no_core_is_dropped(actor: Actor) {
     let ground = Ground::new(actor);
-    if Path::new("/proc/sys/kernel/core_pattern").exists() {
+    // Where cores go to a program, they go nowhere that could be looked at.
+    let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    if !pattern.starts_with('|') {
         ground.native("core-dump", [ground.outside("dir")]).assert_succeeded();
     }
     let ground = Ground::new(actor);

@@ -247,7 +247,7 @@ fn a_link_raced_against_the_harvest_is_refused(actor: Actor) {
     // Still running when the command ends: wherever it stood still, the link is there under one of two names.
     let adversary = ground.bin().join("adversary");
     let script = format!(
-        "{} race-symlink src {} 60000 & until [ -e src/race.real/file ] || [ -e src/race/file ]; do :; done",
+        "{} race-symlink src {} 60000 & until [ -L src/race.link ] || [ -L src/race ]; do :; done",
         adversary.display(),
         ground.outside_folder().join("target").display(),
     );
