@@ -71,6 +71,11 @@ fn credentials_in_well_known_places_are_not_there(actor: Actor) {
     // The toolchain around a credential is there, the credential is not.
     let run = ground.sandbox();
     assert_eq!(run.shell("test -d ~/.cargo && ! cat ~/.cargo/credentials.toml").code(), Some(0));
+    // Toolchains that keep theirs beside what has to be seen.
+    for name in [".local/share/uv/credentials/credentials.toml", ".cargo/credentials"] {
+        ground.put(name, "secret\n");
+        run.attack("read", [ground.home().join(name)]).assert_denied();
+    }
     for file in ["/etc/shadow", "/etc/gshadow", "/etc/sudoers"] {
         run.attack("read", [file]).assert_denied();
     }

@@ -253,7 +253,50 @@ fn a_hostile_configuration_of_the_repository_runs_nothing(actor: Actor) {
     assert_eq!(ended.output.stdout, b"false\n", "{}", ended.stderr());
 }
 
+/// Tokens in the addresses of remotes, headers and helpers: in the repository's configuration, and in those of its
+/// submodules and worktrees, which lie below it.
+fn credentials_in_configurations_of_the_repository_are_not_shown(actor: Actor) {
+    let ground = Ground::new(actor);
+    let configurations = [
+        "config",
+        "config.worktree",
+        "modules/sub/config",
+        "modules/a/modules/b/config",
+        "worktrees/w/config.worktree",
+    ];
+    for name in configurations {
+        let path = ground.repo().join(".git").join(name);
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let secret = "[remote \"origin\"]\n\turl = https://me:t0ken-value@host/x\n\
+                      [http \"https://host/\"]\n\textraHeader = Authorization: t0ken-value\n";
+        ground.put(&format!("{GIT}/{name}"), &format!("{text}{secret}"));
+    }
+    let before = ground.fingerprint();
+    let ended = ground.sandbox().shell("grep --recursive --files-with-matches t0ken-value .git");
+    let seen = String::from_utf8_lossy(&ended.output.stdout).into_owned();
+    assert!(seen.is_empty(), "the agent sees the token in:\n{seen}");
+    before.assert_unchanged();
+}
+
+/// Where runs keep their files is in the repository, and none of an agent's business.
+fn the_state_of_runs_is_out_of_sight(actor: Actor) {
+    let ground = Ground::new(actor);
+    let state = ground.repo().join(".git/agency");
+    let before = ground.fingerprint();
+    ground.native("read-dir", [state.clone().into()]).assert_succeeded();
+    let run = || ground.sandbox().write("**").apply();
+    run().attack("read-dir", [&state]).assert_denied();
+    run().attack("create", [state.join("new")]).assert_denied();
+    run().attack("delete", [state.join("runs")]).assert_denied();
+    run().attack("rename", [&state, &state.with_extension("moved")]).assert_denied();
+    run().attack("rename", [ground.repo().join(".git"), ground.repo().join("moved")]).assert_denied();
+    assert!(!state.join("new").exists() && state.join("runs").is_dir());
+    before.assert_unchanged();
+}
+
 as_both! {
+    credentials_in_configurations_of_the_repository_are_not_shown,
+    the_state_of_runs_is_out_of_sight,
     hooks_of_the_real_repository_stay_as_they_are,
     the_configuration_of_the_real_repository_stays_as_it_is,
     attributes_of_the_real_repository_stay_as_they_are,
