@@ -73,6 +73,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) workspace: &'a Path,
     pub(crate) overlays: &'a [Overlay],
+    pub(crate) stores: &'a [Overlay],
     pub(crate) opening: &'a Opening,
     pub(crate) home: &'a Path,
     pub(crate) hidden: Vec<PathBuf>,
@@ -306,7 +307,7 @@ impl Process {
                 (small.into(), format!("RLIMIT_FSIZE {limit}"))
             }
             Control::TmpSize => {
-                let options = self.mount_at(Path::new("/tmp")).map_or("", |mount| &mount.options);
+                let options = self.mount_of(Path::new("/tmp")).map_or("", |mount| &mount.options);
                 let size = options.split(',').find(|option| option.starts_with("size="));
                 (size.is_some().into(), format!("tmpfs {}", size.unwrap_or("without size")))
             }
@@ -337,6 +338,11 @@ impl Process {
         self.mounts.iter().rev().find(|mount| mount.point == path)
     }
 
+    /// The mount a path lies on.
+    fn mount_of(&self, path: &Path) -> Option<&Mount> {
+        path.ancestors().find_map(|above| self.mount_at(above))
+    }
+
     /// Whether something of ours lies over the path, or nothing visible is there at all.
     fn covered(&self, path: &Path) -> bool {
         match self.mount_at(path) {
@@ -346,7 +352,7 @@ impl Process {
     }
 
     fn private(&self, paths: &[&Path]) -> (Held, String) {
-        let open = paths.iter().find(|path| self.mount_at(path).is_none_or(|mount| mount.kind != "tmpfs"));
+        let open = paths.iter().find(|path| self.mount_of(path).is_none_or(|mount| mount.kind != "tmpfs"));
         match open {
             Some(path) => (Held::No, format!("{} is not private", path.display())),
             None => (Held::Yes, "tmpfs".into()),
@@ -361,8 +367,7 @@ impl Process {
             mount.read_only
                 || point.starts_with(asked.workspace)
                 || point.starts_with("/dev")
-                || ["/tmp", "/var/tmp"].iter().any(|path| point == Path::new(path))
-                || point == asked.home
+                || (point == Path::new("/") && mount.kind == "tmpfs")
                 || policy.folders.iter().any(|folder| point.starts_with(&folder.target))
                 || asked.overlays.iter().any(|overlay| *point == overlay.at)
         };
@@ -388,6 +393,7 @@ impl Process {
                 && mount.point.starts_with(asked.workspace)
                 && !mount.read_only
                 && !opened.contains(&mount.point)
+                && !asked.stores.iter().any(|store| store.at == mount.point)
         });
         let is_closed = |path: &RelPath| self.mount_at(&below(path)).is_some_and(|mount| mount.read_only);
         let held = overlay.is_some()
