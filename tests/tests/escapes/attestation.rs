@@ -17,9 +17,9 @@ const TOGETHER: &[(&str, &[&str])] = &[
     ("pid-namespace", &["private-proc", "read-only-host"]),
     ("private-proc", &["read-only-host"]),
     // The size is that of the private folders, and the home of these tests lies in one of them.
-    ("private-tmp", &["private-home", "tmp-size"]),
-    ("minimal-dev", &["private-tmp", "private-home", "tmp-size"]),
-    ("hidden-paths", &["private-tmp", "private-home", "tmp-size"]),
+    ("private-tmp", &["private-home", "tmp-size", "read-only-host"]),
+    ("minimal-dev", &["private-tmp", "private-home", "tmp-size", "read-only-host"]),
+    ("hidden-paths", &["private-tmp", "private-home", "tmp-size", "read-only-host"]),
     // Landlock and the filter ask for it themselves.
     ("no-new-privileges", &["landlock", "seccomp"]),
 ];

@@ -290,7 +290,7 @@ fn the_state_of_runs_is_out_of_sight(actor: Actor) {
     run().attack("delete", [state.join("runs")]).assert_denied();
     run().attack("rename", [&state, &state.with_extension("moved")]).assert_denied();
     run().attack("rename", [ground.repo().join(".git"), ground.repo().join("moved")]).assert_denied();
-    assert!(!state.join("new").exists() && state.join("runs").is_dir());
+    assert!(!state.join("new").exists() && state.is_dir());
     before.assert_unchanged();
 }
 

@@ -237,6 +237,11 @@ fn a_locked_tree_is_judged_and_cleaned_up(actor: Actor) {
     refused.assert_refused("src/locked/deeper/file", "denied");
     before.assert_unchanged();
     ground.assert_no_run_is_left();
+    // Scratch, which is thrown away without a look.
+    ground.put("repo/.gitignore", "/target/\n");
+    let scratch = ground.sandbox().prefix(&["/bin/sh", "-c", "mkdir -p target/a/b && exec \"$@\"", "sh"]);
+    scratch.attack("lock-away", ["target/a"]).assert_succeeded();
+    ground.assert_no_run_is_left();
     let applied = lock(ground.sandbox().write("src/**").apply());
     applied.assert_applied();
     assert_eq!(fs::read_to_string(ground.inside("src/locked/deeper/file")).expect("read"), "x\n");

@@ -102,7 +102,7 @@ fn a_handle_opens_nothing(actor: Actor) {
 }
 
 /// Without these nothing is out of sight: what is hidden by name lies in what is hidden by absence.
-const SIGHT: &[&str] = &["hidden-paths", "private-home", "private-tmp", "tmp-size"];
+const SIGHT: &[&str] = &["hidden-paths", "private-home", "private-tmp", "tmp-size", "read-only-host"];
 
 /// `--hide`: of the host, where `--read` shows the folder around it, and of the workspace.
 fn what_is_hidden_by_name_cannot_be_read(actor: Actor) {

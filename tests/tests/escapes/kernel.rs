@@ -208,6 +208,7 @@ fn devices_of_the_machine_cannot_be_opened(actor: Actor) {
             "private-tmp",
             "private-home",
             "tmp-size",
+            "read-only-host",
             "landlock",
             "capabilities",
         ]);

@@ -26,16 +26,26 @@ struct Running {
     group: String,
 }
 
+/// A test that fails leaves nothing running either.
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 fn mounts() -> String {
     fs::read_to_string("/proc/self/mountinfo").expect("mounts")
 }
 
 fn start(ground: &Ground) -> Running {
     let (marker, mounts) = (Marker::new(), mounts());
+    // Scratch is kept on disk while a run lasts.
+    ground.put("repo/.gitignore", "/target/\n");
     let adversary = ground.bin().join("adversary");
     let script = format!(
-        "mkdir -p src/locked/deeper && {0} daemon src/beat >/dev/null && {0} lock-away src/locked >/dev/null && \
-         {0} ignore-term 100",
+        "mkdir -p src/locked/deeper target/locked/deeper && {0} daemon src/beat >/dev/null && \
+         {0} lock-away src/locked >/dev/null && {0} lock-away target/locked >/dev/null && {0} ignore-term 100",
         adversary.display()
     );
     let run = ground.sandbox().write("src/**").pass(VARIABLE, marker.as_str()).option("--memory", "512MiB");
@@ -45,12 +55,10 @@ fn start(ground: &Ground) -> Running {
     let mut stderr = BufReader::new(child.stderr.take().expect("stderr"));
     let ready = stderr.by_ref().lines().map_while(Result::ok).any(|line| line == "ready");
     assert!(ready, "it did not start");
-    // The group is named after the run, the run after its folder.
-    let runs = ground.repo().join(".git/agency/runs");
-    let run = fs::read_dir(runs).expect("runs").next().expect("one run").expect("a name").file_name();
-    let group = format!("agency-{}", run.to_string_lossy());
+    // Groups are named after the process that made them.
+    let group = format!("-{:x}", child.id());
     if ground.actor.is_root() {
-        assert!(!cgroups(&group).is_empty(), "root has a memory controller here, and no group is made");
+        assert!(!cgroups(&group).is_empty(), "root has a controller here, and no group is made");
     }
     assert!(marker.alive().len() >= 3, "{:?}", marker.alive());
     Running { child, _stderr: stderr, marker, mounts, group }
@@ -69,8 +77,8 @@ fn nothing_is_left(mut running: Running) -> std::process::ExitStatus {
 
 fn asked_to_end(actor: Actor, signal: Signal) {
     let ground = Ground::new(actor);
-    let before = ground.fingerprint();
     let running = start(&ground);
+    let before = ground.fingerprint();
     let started = Instant::now();
     kill(Pid::from_raw(running.child.id() as i32), signal).expect("sent");
     let status = nothing_is_left(running);
@@ -95,8 +103,8 @@ fn a_hangup_leaves_nothing(actor: Actor) {
 /// Nobody is there to clean up: the kernel and the janitor do, and the next run sweeps the files.
 fn a_kill_leaves_nothing_but_files_and_those_are_swept(actor: Actor) {
     let ground = Ground::new(actor);
-    let before = ground.fingerprint();
     let running = start(&ground);
+    let before = ground.fingerprint();
     kill(Pid::from_raw(running.child.id() as i32), Signal::SIGKILL).expect("sent");
     nothing_is_left(running);
     before.assert_unchanged();

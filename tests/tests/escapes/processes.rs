@@ -186,11 +186,7 @@ pub(crate) fn assert_no_cgroup_is_left_of(run: &str) {
 /// Other tests have groups too while they run; those go within a moment of their end.
 #[track_caller]
 fn assert_no_cgroup_is_left() {
-    assert!(
-        wait_until(DEADLINE, || cgroups("agency-").iter().all(|path| busy(path))),
-        "{:?}",
-        cgroups("agency-")
-    );
+    assert!(wait_until(DEADLINE, || cgroups("").iter().all(|path| busy(path))), "{:?}", cgroups(""));
 }
 
 fn busy(group: &Path) -> bool {
@@ -205,13 +201,15 @@ pub(crate) fn cgroup_hierarchy() -> std::path::PathBuf {
     line.split(' ').nth(1).expect("a path").into()
 }
 
+/// Groups of ours with this in their name.
 pub(crate) fn cgroups(part: &str) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     let mut waiting = vec![std::path::PathBuf::from("/sys/fs/cgroup")];
     while let Some(folder) = waiting.pop() {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                if entry.file_name().to_string_lossy().starts_with(part) {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if name.starts_with("agency-") && name.contains(part) {
                     found.push(entry.path());
                 }
                 waiting.push(entry.path());
