@@ -142,9 +142,8 @@ fn prepare(
         restrict_access(start)?;
         landlock_held = access::holds();
     }
-    // Marked rather than closed: this process still needs its channel.
     if policy.wants(Control::Descriptors) {
-        sys::close_on_exec_from(3).map_err(failed("can't close descriptors"))?;
+        sys::close_all_but(channel).map_err(failed("can't close descriptors"))?;
     }
     if policy.wants(Control::Seccomp) {
         syscalls::restrict().map_err(failed("can't filter system calls"))?;

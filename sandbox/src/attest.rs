@@ -4,7 +4,6 @@
 //! read about that process from outside, through /proc, or was tried by it and answered by the kernel.
 //! Nothing is copied from what we meant to do.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -131,7 +130,7 @@ impl View {
 /// A process as /proc tells it.
 struct Process {
     pid: i32,
-    status: BTreeMap<String, String>,
+    status: String,
     uid_map: String,
     mounts: Vec<Mount>,
     limits: String,
@@ -162,11 +161,7 @@ const NAMESPACES: &[(&str, Control)] = &[
 impl Process {
     fn read(View { pid, mounts }: View) -> io::Result<Self> {
         let file = |name: &str| read_proc(&format!("/proc/{pid}/{name}"));
-        let status = file("status")?
-            .lines()
-            .filter_map(|line| line.split_once(':'))
-            .map(|(key, value)| (key.to_owned(), value.trim().to_owned()))
-            .collect();
+        let status = file("status")?;
         let mut foreign = Vec::new();
         for (name, _) in NAMESPACES {
             let theirs = fs::read_link(format!("/proc/{pid}/ns/{name}"))?;
@@ -176,14 +171,17 @@ impl Process {
             }
         }
         let mut descriptors = Vec::new();
-        for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
-            let entry = entry?;
-            let info = read_proc(&entry.path().to_string_lossy()).unwrap_or_default();
-            let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap_or("0").trim();
-            // Octal, as open(2) takes them. What is closed when the program starts does not count.
-            let passed = i64::from_str_radix(flags, 8).unwrap_or(0) & i64::from(libc::O_CLOEXEC) == 0;
+        for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
+            let number: i32 = entry?.file_name().to_string_lossy().parse().unwrap_or(-1);
+            // The three standard ones are passed on. Of others, what is closed when the program starts does
+            // not count: the flags are octal, as open(2) takes them.
+            let passed = (0..3).contains(&number) || {
+                let info = read_proc(&format!("/proc/{pid}/fdinfo/{number}"))?;
+                let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap_or("0").trim();
+                i64::from_str_radix(flags, 8).unwrap_or(0) & i64::from(libc::O_CLOEXEC) == 0
+            };
             if passed {
-                descriptors.push(entry.file_name().to_string_lossy().parse().unwrap_or(-1));
+                descriptors.push(number);
             }
         }
         descriptors.sort_unstable();
@@ -316,7 +314,8 @@ impl Process {
     }
 
     fn status(&self, key: &str) -> &str {
-        self.status.get(key).map_or("", String::as_str)
+        let line = self.status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+        line.unwrap_or_default().trim()
     }
 
     fn number(&self, key: &str) -> u64 {
