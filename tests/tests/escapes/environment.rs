@@ -1,0 +1,141 @@
+//! What is lying around: variables, the home, other people's files, and what the process is.
+
+use std::fs;
+
+use crate::as_both;
+use crate::ground::{Actor, Ground};
+
+const SECRETS: &[(&str, &str)] = &[
+    ("AWS_SECRET_ACCESS_KEY", "aws-secret-value"),
+    ("GITHUB_TOKEN", "github-secret-value"),
+    ("DATABASE_URL", "postgres://me:database-secret@host/x"),
+    ("SSH_AUTH_SOCK", "/tmp/agent.sock"),
+    ("ANTHROPIC_API_KEY", "anthropic-secret-value"),
+    ("LD_PRELOAD", ""),
+    ("GIT_DIR", "/elsewhere"),
+    ("BASH_ENV", "/elsewhere"),
+];
+
+fn secrets_of_the_environment_are_not_passed(actor: Actor) {
+    let ground = Ground::new(actor);
+    let run = || SECRETS.iter().fold(ground.sandbox(), |run, (name, value)| run.variable(name, value));
+    for (name, _) in SECRETS {
+        run().without(&["environment"]).attack("environment", [name]).assert_succeeded();
+        run().attack("environment", [name]).assert_denied();
+        run().option("--env", name).attack("environment", [name]).assert_succeeded();
+    }
+    let names = run().attack("env-dump", [""; 0]).assert_succeeded().detail;
+    let expected = ["HOME", "PATH", "SHELL", "TMPDIR", "USER"];
+    let names: Vec<&str> = names.split(' ').filter(|name| *name != "LOGNAME").collect();
+    assert_eq!(names, expected);
+}
+
+fn the_home_holds_nothing_but_the_workspace(actor: Actor) {
+    let ground = Ground::new(actor);
+    let names = |detail: String| detail.rsplit(": ").next().unwrap_or_default().to_owned();
+    let open = actor.off(&["private-home"]);
+    let shown = ground.sandbox().without(&open).attack("home-empty", [""; 0]).assert_succeeded();
+    assert_eq!(names(shown.detail), ".ssh outside repo");
+    let held = ground.sandbox().attack("home-empty", [""; 0]).assert_succeeded();
+    assert_eq!(names(held.detail), "repo");
+    // What it leaves there goes with it.
+    let before = ground.fingerprint();
+    assert_eq!(ground.sandbox().shell("echo x >~/.bashrc && mkdir ~/outside").code(), Some(0));
+    before.assert_unchanged();
+    assert_eq!(ground.sandbox().shell("test -e ~/.bashrc").code(), Some(1));
+}
+
+fn files_in_temporary_folders_of_the_host_are_not_there(actor: Actor) {
+    let ground = Ground::new(actor);
+    for folder in ["/tmp", "/var/tmp", "/dev/shm"] {
+        let marker = tempfile::Builder::new().prefix("agency-marker-").tempfile_in(folder).expect("a file");
+        let open = actor.off(&["private-tmp", "private-home", "tmp-size", "read-only-host"]);
+        ground.sandbox().without(&open).attack("tmp-private", [marker.path()]).assert_succeeded();
+        ground.sandbox().attack("tmp-private", [marker.path()]).assert_denied();
+        // Nor the other way round.
+        let new = marker.path().with_extension("new");
+        ground.sandbox().attack("create", [&new]).assert_succeeded();
+        assert!(!new.exists());
+    }
+}
+
+fn credentials_in_well_known_places_are_not_there(actor: Actor) {
+    let ground = Ground::new(actor);
+    for name in [".netrc", ".aws/credentials", ".docker/config.json", ".cargo/credentials.toml"] {
+        ground.put(name, "secret\n");
+    }
+    let open = actor.off(&["private-home", "hidden-paths", "private-tmp", "tmp-size", "read-only-host"]);
+    let shown = ground.sandbox().without(&open).attack("secrets-scan", [""; 0]).assert_succeeded();
+    assert!(shown.detail.contains(".netrc") && shown.detail.contains("id_rsa"), "{shown:?}");
+    ground.sandbox().attack("secrets-scan", [""; 0]).assert_denied();
+    ground.sandbox().without(&["landlock", "seccomp"]).attack("secrets-scan", [""; 0]).assert_denied();
+    // The toolchain around a credential is there, the credential is not.
+    let run = ground.sandbox();
+    assert_eq!(run.shell("test -d ~/.cargo && ! cat ~/.cargo/credentials.toml").code(), Some(0));
+    // Toolchains that keep theirs beside what has to be seen.
+    for name in [".local/share/uv/credentials/credentials.toml", ".cargo/credentials"] {
+        ground.put(name, "secret\n");
+        run.attack("read", [ground.home().join(name)]).assert_denied();
+    }
+    for file in ["/etc/shadow", "/etc/gshadow", "/etc/sudoers"] {
+        run.attack("read", [file]).assert_denied();
+    }
+}
+
+/// Ignored files with names that mean secrets are in the workspace, and out of sight.
+fn ignored_secrets_of_the_workspace_are_hidden(actor: Actor) {
+    let ground = Ground::new(actor);
+    ground.put("repo/.gitignore", ".env\n*.pem\n/private/\n");
+    for name in ["repo/.env", "repo/key.pem", "repo/src/.env"] {
+        ground.put(name, "SECRET=1\n");
+    }
+    let before = ground.fingerprint();
+    for name in [".env", "key.pem", "src/.env"] {
+        ground.native("read", [name.into()]).assert_succeeded();
+        let run = || ground.sandbox().write("**").apply();
+        run().attack("read", [name]).assert_denied();
+        run().attack("reopen-fd", [name]).assert_denied();
+        run().attack("hardlink-in", [name, "src/copy"]).assert_denied();
+        run().attack("rename", [name, "src/copy"]).assert_denied();
+        run().attack("write", [name]).assert_denied();
+        run().attack("delete", [name]).assert_denied();
+    }
+    // Not through what the private repository may know of them, nor its work tree.
+    let ended = ground.sandbox().write("**").shell("git add --force .env; git show :.env");
+    assert!(!String::from_utf8_lossy(&ended.output.stdout).contains("SECRET"), "{:?}", ended.output);
+    before.assert_unchanged();
+}
+
+fn the_process_is_nobody_and_can_do_nothing(actor: Actor) {
+    let ground = Ground::new(actor);
+    let own = |name: &str| fs::read_link(format!("/proc/self/ns/{name}")).expect("a namespace");
+    let detail = ground.sandbox().attack("whoami", [""; 0]).assert_succeeded().detail;
+    let fact = |name: &str| {
+        let found = detail.split(' ').find_map(|fact| fact.strip_prefix(&format!("{name}=")));
+        found.unwrap_or_else(|| panic!("no {name} in {detail}")).to_owned()
+    };
+    for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        assert_eq!(fact(set), "0000000000000000", "{set}");
+    }
+    assert_eq!(
+        (fact("NoNewPrivs").as_str(), fact("Seccomp").as_str(), fact("Groups").as_str()),
+        ("1", "2", "")
+    );
+    for name in ["user", "mnt", "net", "pid"] {
+        assert_ne!(fact(&format!("ns_{name}")), own(name).to_string_lossy(), "{name}");
+    }
+    assert!(!fact("Uid").contains("0,0"), "{detail}");
+    // With what the agent gives up left to it, the same question has another answer.
+    let open = ["capabilities", "no-new-privileges", "seccomp", "landlock", "network"];
+    let detail = ground.sandbox().without(&open).attack("whoami", [""; 0]).assert_succeeded().detail;
+    assert!(detail.contains("NoNewPrivs=0") && detail.contains("Seccomp=0"), "{detail}");
+}
+
+as_both! {
+    secrets_of_the_environment_are_not_passed,
+    the_home_holds_nothing_but_the_workspace,
+    files_in_temporary_folders_of_the_host_are_not_there,
+    credentials_in_well_known_places_are_not_there,
+    ignored_secrets_of_the_workspace_are_hidden,
+    the_process_is_nobody_and_can_do_nothing,
+}

@@ -1,0 +1,317 @@
+//! Where attacks are let loose: a home with a repository in it, and beside it what nobody may touch.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use agency_tests::adversary::{self, copy_program};
+use agency_tests::processes::wait_until;
+use agency_tests::tree::Tree;
+use agency_tests::user::TestUser;
+use nix::unistd::Uid;
+
+use crate::run::{Ended, Sandbox};
+
+/// Far more than anything here takes on a busy machine.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Who runs `agency`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Actor {
+    Root,
+    User,
+}
+
+impl Actor {
+    /// Runs one half of a test. Who is not root can't be root.
+    pub(crate) fn carry_out(self, test: fn(Actor)) {
+        if self == Actor::User || Uid::current().is_root() {
+            test(self);
+        }
+    }
+
+    pub(crate) fn is_root(self) -> bool {
+        self == Actor::Root
+    }
+
+    /// Controls to switch off so that an agent is as strong as its caller. A user can't do without a user
+    /// namespace; root's is what makes the agent nobody, and limits on processes are counted in it.
+    pub(crate) fn off(self, controls: &[&'static str]) -> Vec<&'static str> {
+        let mut controls = controls.to_vec();
+        if self.is_root() {
+            controls.extend(["user-namespace", "processes"]);
+        }
+        controls
+    }
+}
+
+/// What a test may destroy:
+///
+/// ```text
+/// bin/                 agency, adversary
+/// home/repo/           the workspace: src/ (usually the scope), docs/, README.md, .git/
+/// home/outside/        what no attack may reach
+/// home/.ssh/id_rsa
+/// ```
+#[derive(Debug)]
+pub(crate) struct Ground {
+    pub(crate) actor: Actor,
+    user: Option<TestUser>,
+    _temporary: Option<tempfile::TempDir>,
+    base: PathBuf,
+}
+
+/// Longer than what an attack writes, so that a change in the middle shows.
+pub(crate) const CONTENT: &str = "content that is longer than what an attack writes\n";
+
+const DIRECTORIES: &[&str] = &[
+    "bin",
+    "home/.ssh",
+    "home/repo/src/inner/secrets",
+    "home/repo/docs",
+    "home/outside/dir/deeper",
+    "home/outside/target",
+    "home/outside/empty",
+    "home/outside/git/objects/ab",
+    "home/outside/git/refs/heads",
+];
+
+const FILES: &[&str] = &[
+    "home/.ssh/id_rsa",
+    "home/repo/README.md",
+    "home/repo/src/main.rs",
+    "home/repo/src/inner/mod.rs",
+    "home/repo/src/inner/secrets/key",
+    "home/repo/docs/guide.md",
+    "home/outside/file",
+    "home/outside/other",
+    "home/outside/dir/deeper/protected",
+    "home/outside/git/objects/ab/cdef",
+    "home/outside/git/refs/heads/main",
+    "home/outside/git/HEAD",
+];
+
+impl Ground {
+    pub(crate) fn new(actor: Actor) -> Self {
+        let ground = Self::without_repository(actor);
+        ground.git(&["init", "--quiet", "--initial-branch=main"]);
+        ground.git(&["add", "--all"]);
+        ground.git(&["commit", "--quiet", "--message=base"]);
+        // The first run makes its folder of state; what is compared later has it already.
+        let first = ground.sandbox().command("true").output().expect("agency starts");
+        assert!(first.status.success(), "{}", String::from_utf8_lossy(&first.stderr));
+        ground
+    }
+
+    /// The same, with a plain folder for a workspace.
+    pub(crate) fn without_repository(actor: Actor) -> Self {
+        let (user, temporary) = match actor {
+            Actor::User => (Some(TestUser::new().expect("a user")), None),
+            Actor::Root => {
+                (None, Some(tempfile::Builder::new().prefix("agency-root-").tempdir().expect("a folder")))
+            }
+        };
+        let base = user.as_ref().map(TestUser::home).or(temporary.as_ref().map(tempfile::TempDir::path));
+        let base = base.expect("one of them").to_owned();
+        fs::set_permissions(&base, fs::Permissions::from_mode(0o755)).expect("opened");
+        for directory in DIRECTORIES {
+            fs::create_dir_all(base.join(directory)).expect("made");
+        }
+        for file in FILES {
+            fs::write(base.join(file), CONTENT).expect("written");
+        }
+        fs::write(base.join("home/outside/git/config"), "[core]\n\tbare = false\n").expect("written");
+        for program in [adversary::agency(), adversary::binary()] {
+            let installed = base.join("bin").join(program.file_name().expect("a name"));
+            // One file for all tests where the filesystem allows it.
+            if fs::hard_link(&program, &installed).is_err() {
+                copy_program(&program, &installed).expect("installed");
+            }
+        }
+        let ground = Self { actor, user, _temporary: temporary, base };
+        ground.give(&ground.home());
+        ground
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.base.join("home")
+    }
+
+    pub(crate) fn bin(&self) -> PathBuf {
+        self.base.join("bin")
+    }
+
+    pub(crate) fn repo(&self) -> PathBuf {
+        self.base.join("home/repo")
+    }
+
+    /// A path in the workspace.
+    pub(crate) fn inside(&self, name: &str) -> OsString {
+        self.repo().join(name).into_os_string()
+    }
+
+    /// A path beside the workspace.
+    pub(crate) fn outside(&self, name: &str) -> OsString {
+        self.outside_folder().join(name).into_os_string()
+    }
+
+    pub(crate) fn outside_folder(&self) -> PathBuf {
+        self.base.join("home/outside")
+    }
+
+    /// Adds a file to the workspace or its surroundings, by its path from the home.
+    pub(crate) fn put(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.home().join(name);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+        fs::write(&path, content).expect("written");
+        self.give(&self.home());
+        path
+    }
+
+    /// Makes a tree the actor's.
+    pub(crate) fn give(&self, path: &Path) {
+        if let Some(user) = &self.user {
+            user.give_all(path).expect("given");
+        }
+    }
+
+    pub(crate) fn uid(&self) -> u32 {
+        self.user.as_ref().map_or(0, TestUser::uid)
+    }
+
+    /// A program that the actor runs in the workspace, with nothing of the tests' environment.
+    pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = match &self.user {
+            Some(user) => user.command(program),
+            None => {
+                let mut command = Command::new(program.as_ref());
+                command
+                    .env_clear()
+                    .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+                command
+            }
+        };
+        command.env("HOME", self.home()).current_dir(self.repo()).stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn sandbox(&self) -> Sandbox<'_> {
+        Sandbox::new(self)
+    }
+
+    /// An attack by the actor without a sandbox: how one is shown that no control, but the overlay itself, stops.
+    pub(crate) fn native(&self, attack: &str, arguments: impl IntoIterator<Item = OsString>) -> Ended {
+        let mut command = self.command(self.bin().join("adversary"));
+        let output = command.arg(attack).args(arguments).output().expect("the adversary starts");
+        Ended::new(attack, output)
+    }
+
+    pub(crate) fn git(&self, arguments: &[&str]) -> String {
+        let output = self
+            .command("git")
+            .args(["-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "gc.auto=0"])
+            .args(arguments)
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .output()
+            .expect("git starts");
+        assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Everything of the actor's but what runs keep for themselves.
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
+        Fingerprint { root: self.home(), tree: everything(&self.home()) }
+    }
+
+    /// No run has left anything in the folder of state.
+    #[track_caller]
+    pub(crate) fn assert_no_run_is_left(&self) {
+        // Made by the first run that needs it.
+        let runs = fs::read_dir(self.repo().join(".git/agency/runs"));
+        let left: Vec<_> = runs.into_iter().flatten().map(|run| run.expect("a run").path()).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+
+    /// A process of the actor's outside of any sandbox, which goes when the returned value does.
+    pub(crate) fn victim(&self) -> Victim {
+        let stdin = File::open(self.outside_folder().join("file")).expect("opened");
+        let mut command = self.command("/bin/sleep");
+        command.arg("600").env("SECRET", "of-the-victim").stdin(stdin).stdout(Stdio::null());
+        let child = command.spawn().expect("sleep starts");
+        // Between fork and exec it is still this test.
+        let comm = format!("/proc/{}/comm", child.id());
+        assert!(wait_until(DEADLINE, || fs::read_to_string(&comm).is_ok_and(|comm| comm == "sleep\n")));
+        Victim(child)
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        // One of the attacks locks folders against whoever is not root.
+        let _ = Command::new("chmod").args(["-R", "u+rwx"]).arg(self.home()).stderr(Stdio::null()).status();
+    }
+}
+
+fn everything(home: &Path) -> Tree {
+    Tree::of_all_but(home, &[Path::new("repo/.git/agency")]).expect("the tree can be read")
+}
+
+/// How everything of the actor's looked at a moment.
+#[derive(Debug)]
+pub(crate) struct Fingerprint {
+    root: PathBuf,
+    tree: Tree,
+}
+
+impl Fingerprint {
+    pub(crate) fn changes(&self) -> Vec<String> {
+        self.tree.diff(&everything(&self.root))
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_unchanged(&self) {
+        let changes = self.changes();
+        assert!(changes.is_empty(), "{} changed:\n{}", self.root.display(), changes.join("\n"));
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_changed(&self) {
+        assert!(!self.changes().is_empty(), "the attack says that it worked, and nothing changed");
+    }
+}
+
+/// A process that attacks are aimed at.
+#[derive(Debug)]
+pub(crate) struct Victim(Child);
+
+impl Victim {
+    pub(crate) fn pid(&self) -> OsString {
+        self.0.id().to_string().into()
+    }
+
+    /// State, niceness and limit on open files: all that attacks on it would change.
+    pub(crate) fn condition(&self) -> String {
+        let of = |name: &str| {
+            fs::read_to_string(format!("/proc/{}/{name}", self.0.id())).unwrap_or_else(|_| "gone".to_owned())
+        };
+        let stat = of("stat");
+        let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+        let limits = of("limits");
+        let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap_or_default();
+        let state = match fields.first() {
+            Some(&("R" | "S" | "D")) => "well",
+            other => other.unwrap_or(&"gone"),
+        };
+        format!("{state}, nice {:?}, {files}", fields.get(16))
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

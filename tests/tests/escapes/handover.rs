@@ -1,0 +1,123 @@
+//! Handing work to a later, trusted run: files that a tool obeys by itself.
+
+use std::fs;
+
+use crate::as_both;
+use crate::ground::{Actor, Ground};
+
+/// What a later run would obey, whoever it is.
+const OBEYED: &[&str] = &[
+    ".claude/settings.json",
+    ".claude/hooks/stop.sh",
+    "web/.claude/settings.json",
+    ".CLAUDE/settings.json",
+    "CLAUDE.md",
+    "AGENTS.md",
+    ".mcp.json",
+    ".codex/config.toml",
+    ".cursor/mcp.json",
+    ".cursor/rules/x.mdc",
+    ".vscode/tasks.json",
+    ".vscode/settings.json",
+    ".idea/runConfigurations/x.xml",
+    ".devcontainer/devcontainer.json",
+    ".envrc",
+    ".Envrc",
+    "src/.envrc",
+    ".github/workflows/ci.yml",
+    ".github/actions/x/action.yml",
+    ".gitlab-ci.yml",
+    ".circleci/config.yml",
+    "Jenkinsfile",
+    ".husky/pre-commit",
+    ".pre-commit-config.yaml",
+    "agency.toml",
+];
+
+/// The boards that `agency` takes its own work from: tasks, reports, states, and what decides when work is done.
+const BOARDS: &[&str] = &[
+    ".kodingx/agency.json",
+    ".kodingx/tasks/T0002.md",
+    ".kodingx/reports/T0002.md",
+    ".kodingx/STATE.md",
+    ".kodingx/dod/profiles/rust.yml",
+    "codifica.json",
+    ".review-loop-state.json",
+    ".agents-work/session/tasks.yaml",
+    "collaboration/state/tasks.json",
+];
+
+fn refused_unless_named(actor: Actor, paths: &[&str]) {
+    let mut landed = Vec::new();
+    let ground = Ground::new(actor);
+    let before = ground.fingerprint();
+    for path in paths {
+        let script = format!("mkdir -p \"$(dirname '{path}')\" && echo planted >'{path}'");
+        for glob in ["**", "{**,*}", "**/*", ".*/**", "?*/**"] {
+            let ended = ground.sandbox().write(glob).apply().without(&["scope", "landlock"]).shell(&script);
+            if ended.json()["result"] != "refused" {
+                landed.push(format!("{path} with --write '{glob}'"));
+                ground.git(&["clean", "--quiet", "-d", "--force", "-x"]);
+                break;
+            }
+        }
+    }
+    assert!(landed.is_empty(), "a scope that does not name them lets these land:\n{}", landed.join("\n"));
+    before.assert_unchanged();
+
+    // Named exactly, it is work like any other: the same script shows that nothing else was in its way.
+    let path = paths[0];
+    let script = format!("mkdir -p \"$(dirname '{path}')\" && echo planted >'{path}'");
+    ground.sandbox().write(path).apply().shell(&script).assert_applied();
+    assert_eq!(fs::read_to_string(ground.inside(path)).expect("read"), "planted\n");
+}
+
+fn files_that_tools_obey_are_refused_unless_named(actor: Actor) {
+    refused_unless_named(actor, OBEYED);
+}
+
+fn boards_and_their_tasks_are_refused_unless_named(actor: Actor) {
+    refused_unless_named(actor, BOARDS);
+}
+
+/// What is there already can be changed, moved away or deleted no more than made.
+fn obeyed_files_that_are_there_cannot_be_changed_or_removed(actor: Actor) {
+    let ground = Ground::new(actor);
+    for path in [".claude/settings.json", ".github/workflows/ci.yml", ".envrc"] {
+        ground.put(&format!("repo/{path}"), "{}\n");
+    }
+    let before = ground.fingerprint();
+    for (script, path) in [
+        ("echo x >>.envrc", ".envrc"),
+        ("rm .envrc", ".envrc"),
+        ("mv .envrc envrc", ".envrc"),
+        ("rm -r .claude && mkdir .claude && echo x >.claude/settings.json", ".claude/settings.json"),
+        ("rm -r .github", ".github/workflows/ci.yml"),
+        ("ln -sf src/main.rs .envrc", ".envrc"),
+        ("chmod +x .github/workflows/ci.yml", ".github/workflows/ci.yml"),
+    ] {
+        let ended = ground.sandbox().write("**").apply().shell(script);
+        ended.assert_refused(path, "control_file");
+    }
+    before.assert_unchanged();
+    ground.sandbox().write(".envrc").apply().shell("echo x >>.envrc").assert_applied();
+    before.assert_changed();
+}
+
+/// A link at the place of one hands over just the same.
+fn a_link_at_the_place_of_an_obeyed_file_is_refused(actor: Actor) {
+    let ground = Ground::new(actor);
+    let before = ground.fingerprint();
+    for path in [".claude", ".vscode", ".envrc", ".github"] {
+        let ended = ground.sandbox().write("**").apply().shell(&format!("ln -s src {path}"));
+        ended.assert_refused(path, "control_file");
+    }
+    before.assert_unchanged();
+}
+
+as_both! {
+    files_that_tools_obey_are_refused_unless_named,
+    boards_and_their_tasks_are_refused_unless_named,
+    obeyed_files_that_are_there_cannot_be_changed_or_removed,
+    a_link_at_the_place_of_an_obeyed_file_is_refused,
+}

@@ -1,0 +1,211 @@
+//! Reaching into other processes: of the same user outside, of another agent, of the supervisor.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::process::Stdio;
+
+use agency_tests::processes::{Marker, VARIABLE, wait_until};
+
+use crate::as_both;
+use crate::ground::{Actor, DEADLINE, Ground};
+
+/// Without these an agent sees, and if it is root can do anything to, every process of the host.
+const OPEN: &[&str] = &[
+    "pid-namespace",
+    "private-proc",
+    "read-only-host",
+    "landlock",
+    "seccomp",
+    "capabilities",
+    "no-new-privileges",
+];
+
+/// Who can show an attack to work.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    ByBoth,
+    /// The user namespace, which a user can't do without, stops it by itself: the kernel lets nobody look into a
+    /// process of a namespace further out.
+    ByRoot,
+}
+
+/// The attack on a process of the same user outside.
+fn held(actor: Actor, attack: &str, shown: Shown) {
+    let ground = Ground::new(actor);
+    if actor.is_root() || shown == Shown::ByBoth {
+        let victim = ground.victim();
+        ground.sandbox().without(&actor.off(OPEN)).attack(attack, [victim.pid()]).assert_succeeded();
+    }
+    let victim = ground.victim();
+    let condition = victim.condition();
+    let before = ground.fingerprint();
+    ground.sandbox().attack(attack, [victim.pid()]).assert_denied();
+    // It is not only that the process has no number inside.
+    ground.sandbox().without(&["landlock", "seccomp"]).attack(attack, [victim.pid()]).assert_denied();
+    let seen = ["pid-namespace", "private-proc", "read-only-host"];
+    ground.sandbox().without(&seen).attack(attack, [victim.pid()]).assert_denied();
+    before.assert_unchanged();
+    assert_eq!(victim.condition(), condition);
+}
+
+fn a_process_outside_cannot_be_signalled(actor: Actor) {
+    held(actor, "signal", Shown::ByBoth);
+    held(actor, "pidfd-signal", Shown::ByBoth);
+}
+
+/// A signal to everybody reaches nobody.
+fn nobody_outside_can_be_signalled_by_chance(actor: Actor) {
+    let ground = Ground::new(actor);
+    let _victim = ground.victim();
+    ground.sandbox().without(&actor.off(OPEN)).attack("signal-all", [""; 0]).assert_succeeded();
+    ground.sandbox().attack("signal-all", [""; 0]).assert_denied();
+}
+
+fn a_process_outside_cannot_be_traced(actor: Actor) {
+    held(actor, "ptrace-attach", Shown::ByRoot);
+}
+
+fn the_memory_of_a_process_outside_cannot_be_written(actor: Actor) {
+    held(actor, "vm-write", Shown::ByRoot);
+    held(actor, "proc-mem", Shown::ByRoot);
+    held(actor, "process-madvise", Shown::ByRoot);
+}
+
+fn descriptors_of_a_process_outside_cannot_be_taken(actor: Actor) {
+    held(actor, "pidfd-getfd", Shown::ByRoot);
+    held(actor, "proc-fd", Shown::ByRoot);
+}
+
+fn the_environment_of_a_process_outside_cannot_be_read(actor: Actor) {
+    held(actor, "proc-environ", Shown::ByRoot);
+}
+
+fn the_folder_of_a_process_outside_cannot_be_entered(actor: Actor) {
+    held(actor, "proc-cwd", Shown::ByRoot);
+}
+
+/// Neither Landlock nor the filter has a word on these: the namespaces have to do.
+fn a_process_outside_cannot_be_slowed_or_limited(actor: Actor) {
+    for attack in ["renice", "prlimit"] {
+        let ground = Ground::new(actor);
+        let victim = ground.victim();
+        ground.sandbox().without(&actor.off(OPEN)).attack(attack, [victim.pid()]).assert_succeeded();
+        let victim = ground.victim();
+        let condition = victim.condition();
+        ground.sandbox().attack(attack, [victim.pid()]).assert_denied();
+        ground.sandbox().without(&["landlock", "seccomp"]).attack(attack, [victim.pid()]).assert_denied();
+        assert_eq!(victim.condition(), condition);
+    }
+}
+
+fn processes_outside_cannot_be_seen(actor: Actor) {
+    let ground = Ground::new(actor);
+    let _victim = ground.victim();
+    let seen = ["pid-namespace", "private-proc", "read-only-host"];
+    ground.sandbox().without(&seen).attack("proc-list", ["sleep"]).assert_succeeded();
+    ground.sandbox().attack("proc-list", ["sleep"]).assert_denied();
+    ground.sandbox().attack("proc-list", ["agency"]).assert_succeeded();
+}
+
+/// The sandbox's first process was the supervisor a moment ago, and still has its environment in memory.
+fn the_first_process_cannot_be_looked_into(actor: Actor) {
+    let ground = Ground::new(actor);
+    if actor.is_root() {
+        let open = actor.off(&["capabilities", "landlock", "seccomp"]);
+        ground.sandbox().without(&open).attack("dumpable-pid1", [""; 0]).assert_succeeded();
+    }
+    ground.sandbox().attack("dumpable-pid1", [""; 0]).assert_denied();
+    ground.sandbox().without(&["landlock", "seccomp"]).attack("dumpable-pid1", [""; 0]).assert_denied();
+    for attack in ["proc-environ", "proc-mem", "ptrace-attach", "vm-write", "pidfd-getfd", "proc-fd"] {
+        ground.sandbox().attack(attack, ["1"]).assert_denied();
+        ground.sandbox().without(&["landlock", "seccomp"]).attack(attack, ["1"]).assert_denied();
+    }
+}
+
+fn the_first_process_cannot_be_killed(actor: Actor) {
+    let ground = Ground::new(actor);
+    for without in [&[][..], &["landlock", "seccomp"]] {
+        let ended = ground.sandbox().without(without).attack("kill-init", [""; 0]);
+        // With nothing but the kernel's own rule in the way, asking it to end ends the sandbox itself.
+        if without.is_empty() {
+            ended.assert_denied();
+        }
+        assert_ne!(ended.code(), Some(125), "{}", ended.stderr());
+    }
+}
+
+/// An agent against another of the same caller.
+fn another_agent_cannot_be_reached(actor: Actor) {
+    let (ground, marker) = (Ground::new(actor), Marker::new());
+    let neighbour = ground.sandbox().pass(VARIABLE, marker.as_str()).option("--timeout", "60s");
+    let mut running = neighbour.direct("/bin/sleep").arg("50").stdout(Stdio::null()).spawn().expect("starts");
+    let sleeper = || marker.alive().into_iter().find(|one| one.command.starts_with("/bin/sleep"));
+    assert!(wait_until(DEADLINE, || sleeper().is_some()));
+    let pid = sleeper().expect("it was there").pid.to_string();
+    let supervisor = running.id().to_string();
+    for attack in ["signal", "ptrace-attach", "vm-write", "proc-environ", "proc-mem", "proc-cwd", "prlimit"] {
+        for target in [&pid, &supervisor] {
+            ground.sandbox().attack(attack, [target]).assert_denied();
+        }
+    }
+    assert!(running.try_wait().expect("a state").is_none() && sleeper().is_some());
+    running.kill().expect("killed");
+    running.wait().expect("ended");
+    marker.gone_within(DEADLINE).expect("nobody is left");
+}
+
+/// A descriptor that the caller left open is not passed on.
+fn descriptors_of_the_caller_are_not_inherited(actor: Actor) {
+    let ground = Ground::new(actor);
+    let secret = File::open(ground.outside("file")).expect("opened");
+    let inheritable = rustix::io::fcntl_dupfd_cloexec(&secret, 50).expect("a descriptor");
+    rustix::io::fcntl_setfd(&inheritable, rustix::io::FdFlags::empty()).expect("kept open");
+    let mark = format!("{}=", inheritable.as_raw_fd());
+    let shown =
+        ground.sandbox().without(&["descriptors"]).attack("inherited-fds", [""; 0]).assert_succeeded();
+    assert!(shown.detail.contains(&mark), "{shown:?}");
+    ground.sandbox().attack("inherited-fds", [""; 0]).assert_denied();
+    ground.sandbox().without(&["landlock", "seccomp"]).attack("inherited-fds", [""; 0]).assert_denied();
+}
+
+/// What a standard stream is leads nowhere either: the agent's are pipes of the supervisor's own.
+fn standard_streams_are_not_the_callers_files(actor: Actor) {
+    let ground = Ground::new(actor);
+    let log = ground.put("log", "before\n");
+    let file = File::options().append(true).open(&log).expect("opened");
+    let mut command = ground.sandbox().command("/bin/sh");
+    command.args(["-c", "readlink /proc/self/fd/1; : >/proc/self/fd/1; echo end"]).stdout(file);
+    assert!(command.status().expect("agency starts").success());
+    let text = std::fs::read_to_string(&log).expect("read");
+    assert!(text.starts_with("before\npipe:") && text.ends_with("end\n"), "{text}");
+}
+
+/// The victim's own words: nothing of its environment is in what an agent can print.
+fn secrets_of_the_caller_are_in_nobodys_memory(actor: Actor) {
+    let ground = Ground::new(actor);
+    let run = ground.sandbox().variable("SECRET", "of-the-caller");
+    let script = "cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'; true";
+    let ended = run.shell(script);
+    let text = String::from_utf8_lossy(&ended.output.stdout).into_owned();
+    assert!(text.contains("HOME=") && !text.contains("of-the-caller"), "{text}");
+    let open = run.without(&["environment"]).shell(script);
+    assert!(String::from_utf8_lossy(&open.output.stdout).contains("of-the-caller"));
+}
+
+as_both! {
+    a_process_outside_cannot_be_signalled,
+    nobody_outside_can_be_signalled_by_chance,
+    a_process_outside_cannot_be_traced,
+    the_memory_of_a_process_outside_cannot_be_written,
+    descriptors_of_a_process_outside_cannot_be_taken,
+    the_environment_of_a_process_outside_cannot_be_read,
+    the_folder_of_a_process_outside_cannot_be_entered,
+    a_process_outside_cannot_be_slowed_or_limited,
+    processes_outside_cannot_be_seen,
+    the_first_process_cannot_be_looked_into,
+    the_first_process_cannot_be_killed,
+    another_agent_cannot_be_reached,
+    descriptors_of_the_caller_are_not_inherited,
+    standard_streams_are_not_the_callers_files,
+    secrets_of_the_caller_are_in_nobodys_memory,
+}

@@ -1,0 +1,207 @@
+//! One run of `agency sandbox`, and what came of it.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::{Command, Output};
+
+use agency_tests::adversary::{Outcome, Report, Unreported};
+use serde_json::Value;
+
+use crate::ground::Ground;
+
+/// After which a run that hangs is killed, so that the test fails instead of waiting.
+const LONGEST: &str = "120";
+
+/// A run to be.
+#[derive(Debug, Clone)]
+pub(crate) struct Sandbox<'a> {
+    ground: &'a Ground,
+    flags: Vec<OsString>,
+    without: Vec<&'static str>,
+    environment: Vec<(OsString, OsString)>,
+    /// What stands before the adversary, inside the sandbox.
+    prefix: Vec<OsString>,
+    folder: Option<std::path::PathBuf>,
+}
+
+impl<'a> Sandbox<'a> {
+    pub(crate) fn new(ground: &'a Ground) -> Self {
+        let flags = vec!["--read".into(), ground.bin().into_os_string()];
+        let (without, environment, prefix) = (Vec::new(), Vec::new(), Vec::new());
+        Self { ground, flags, without, environment, prefix, folder: None }
+    }
+
+    pub(crate) fn without(mut self, controls: &[&'static str]) -> Self {
+        self.without.extend(controls);
+        self
+    }
+
+    pub(crate) fn flag(mut self, flag: impl AsRef<OsStr>) -> Self {
+        self.flags.push(flag.as_ref().to_owned());
+        self
+    }
+
+    pub(crate) fn option(self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.flag(name).flag(value)
+    }
+
+    pub(crate) fn write(self, glob: &str) -> Self {
+        self.option("--write", glob)
+    }
+
+    pub(crate) fn deny(self, glob: &str) -> Self {
+        self.option("--deny", glob)
+    }
+
+    pub(crate) fn read(self, path: impl AsRef<Path>) -> Self {
+        self.option("--read", path.as_ref())
+    }
+
+    /// Keeps the changes, and says what became of them.
+    pub(crate) fn apply(self) -> Self {
+        self.flag("--apply").flag("--json")
+    }
+
+    /// A variable of the caller's; whether it is passed on is another matter.
+    pub(crate) fn variable(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.environment.push((name.into(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// A variable of the caller's that is passed on.
+    pub(crate) fn pass(self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.variable(name, value).option("--env", name)
+    }
+
+    pub(crate) fn prefix(mut self, words: &[&str]) -> Self {
+        self.prefix.extend(words.iter().map(OsString::from));
+        self
+    }
+
+    pub(crate) fn folder(mut self, folder: impl AsRef<Path>) -> Self {
+        self.folder = Some(folder.as_ref().to_owned());
+        self
+    }
+
+    /// Started by `agency` itself, which is the child's process id: for tests that signal it.
+    pub(crate) fn direct(&self, program: impl AsRef<OsStr>) -> Command {
+        self.complete(self.ground.command(self.ground.bin().join("agency")), program.as_ref())
+    }
+
+    /// The same, bounded in time.
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = self.ground.command("timeout");
+        command.args(["--signal=KILL", LONGEST]).arg(self.ground.bin().join("agency"));
+        self.complete(command, program.as_ref())
+    }
+
+    fn complete(&self, mut command: Command, program: &OsStr) -> Command {
+        command.arg("sandbox").args(&self.flags);
+        if !self.without.is_empty() {
+            command.arg("--without").arg(self.without.join(","));
+        }
+        if let Some(folder) = &self.folder {
+            command.current_dir(folder);
+        }
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.arg("--").args(&self.prefix).arg(program);
+        command
+    }
+
+    /// The adversary, ready to be started with an attack.
+    pub(crate) fn adversary(&self) -> Command {
+        self.command(self.ground.bin().join("adversary"))
+    }
+
+    pub(crate) fn attack<A: AsRef<OsStr>>(
+        &self,
+        attack: &str,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Ended {
+        let output = self.adversary().arg(attack).args(arguments).output().expect("agency starts");
+        Ended::new(attack, output)
+    }
+
+    pub(crate) fn shell(&self, script: &str) -> Ended {
+        let output = self.command("/bin/sh").args(["-c", script]).output().expect("agency starts");
+        Ended::new(script, output)
+    }
+}
+
+/// A run that is over.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    what: String,
+    pub(crate) output: Output,
+}
+
+impl Ended {
+    pub(crate) fn new(what: &str, output: Output) -> Self {
+        Self { what: what.to_owned(), output }
+    }
+
+    pub(crate) fn code(&self) -> Option<i32> {
+        self.output.status.code()
+    }
+
+    pub(crate) fn stderr(&self) -> String {
+        String::from_utf8_lossy(&self.output.stderr).into_owned()
+    }
+
+    /// What the attack said. With `--json` its words are on standard error.
+    #[track_caller]
+    pub(crate) fn report(&self) -> Report {
+        let said = Report::from_output(&self.output).or_else(|_| {
+            let swapped = Output { stdout: self.output.stderr.clone(), ..self.output.clone() };
+            Report::from_output(&swapped)
+        });
+        match said {
+            Ok(report) => report,
+            Err(Unreported::Killed { signal }) => panic!("{}: agency was killed by {signal}", self.what),
+            Err(unreported) => panic!("{}: {unreported:?}", self.what),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_succeeded(&self) -> Report {
+        let report = self.report();
+        assert_eq!(report.outcome, Outcome::Succeeded, "{report:?}\n{}", self.stderr());
+        report
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_denied(&self) -> Report {
+        let report = self.report();
+        assert_eq!(report.outcome, Outcome::Denied, "{report:?}\n{}", self.stderr());
+        report
+    }
+
+    /// The report of `agency` itself.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        match serde_json::from_slice(&self.output.stdout) {
+            Ok(report) => report,
+            Err(error) => panic!("{}: {error}: {:?}", self.what, self.output),
+        }
+    }
+
+    /// Refused as a whole, with this reason for this path among the violations.
+    #[track_caller]
+    pub(crate) fn assert_refused(&self, path: &str, reason: &str) {
+        let report = self.json();
+        let violations = report["harvest"]["violations"].as_array().cloned().unwrap_or_default();
+        assert_eq!(report["result"], "refused", "{report:#}");
+        assert_eq!(report["exit"], serde_json::json!({ "code": 20, "by": "agency" }), "{report:#}");
+        assert_eq!(self.code(), Some(20));
+        assert!(
+            violations.iter().any(|one| one["path"] == path && one["reason"] == reason),
+            "{path} is not refused as {reason}: {violations:#?}"
+        );
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_applied(&self) {
+        let report = self.json();
+        assert_eq!(report["result"], "applied", "{report:#}\n{}", self.stderr());
+    }
+}
