@@ -294,7 +294,13 @@ impl Process {
                     .processes
                     .is_some_and(|asked| limit.parse().is_ok_and(|limit: u64| limit <= asked));
                 // The limit is counted per user and namespace; without a namespace root is not held to it.
-                ((small && self.foreign.contains(&"user")).into(), how)
+                let counted = asked.cgroup.is_some_and(|cgroup| cgroup.holds(self.pid));
+                let by_cgroup = counted
+                    && policy
+                        .limits
+                        .processes
+                        .is_some_and(|asked| cgroup.is_some_and(|(limit, _)| limit <= asked));
+                (((small && self.foreign.contains(&"user")) || by_cgroup).into(), how)
             }
             Control::FileSize => {
                 let limit = self.limit("Max file size");

@@ -21,13 +21,13 @@ const TOOLCHAINS: &[(&str, &[&str])] = &[
     (".deno", &[]),
     (".asdf", &[]),
     (".sdkman", &[]),
-    (".dotnet", &[]),
+    (".dotnet", &["corefx"]),
     (".local/bin", &[]),
     (".local/lib", &[]),
     (".local/share/mise", &[]),
     (".local/share/pnpm", &[]),
-    (".local/share/uv", &[]),
-    (".npm-global", &[]),
+    (".local/share/uv", &["credentials"]),
+    (".npm-global", &["etc/npmrc"]),
     ("go", &[]),
 ];
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 use nix::sched::CloneFlags;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use rustix::fs::OFlags;
+use rustix::fs::{Gid, OFlags, Uid};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::agent::Start;
@@ -113,7 +113,7 @@ pub fn run(request: &Request<'_>) -> Result<Outcome, LaunchError> {
         .map_err(internal("can't start the process that cleans up"))?;
     let signals = watch_signals().map_err(internal("can't watch for signals"))?;
     let (ours, theirs) = channel::pair().map_err(internal("can't talk to the sandbox"))?;
-    let pipes = Pipes::make(request.terminal).map_err(internal("can't make pipes"))?;
+    let pipes = Pipes::make(request.terminal, &identity).map_err(internal("can't make pipes"))?;
 
     let birthplace = cgroup
         .as_ref()
@@ -406,7 +406,7 @@ struct Pipes {
 }
 
 impl Pipes {
-    fn make(terminal: bool) -> io::Result<Self> {
+    fn make(terminal: bool, identity: &Identity) -> io::Result<Self> {
         if terminal {
             return Ok(Self { theirs: None, ours: None });
         }
@@ -417,6 +417,13 @@ impl Pipes {
         };
         let (output, their_output) = pipe_with(PipeFlags::CLOEXEC)?;
         let (error, their_error) = pipe_with(PipeFlags::CLOEXEC)?;
+        // Programs open them again, as /dev/stdout; then it matters whose they are.
+        if let Identity::Nobody { .. } = identity {
+            let (uid, gid) = identity.outside();
+            for pipe in [&their_input, &their_output, &their_error] {
+                rustix::fs::fchown(pipe, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+            }
+        }
         Ok(Self {
             theirs: Some([their_input, their_output, their_error]),
             ours: Some([input, output, error]),

@@ -4,6 +4,7 @@
 //! at which a read-only path is writable. Targets are resolved inside the new root (`RESOLVE_IN_ROOT`): a
 //! symbolic link on the way can't lead a mount out of it.
 
+use std::cell::Cell;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,6 +22,7 @@ use crate::harvest::Base;
 use crate::opening::Opening;
 use crate::path::RelPath;
 use crate::policy::Policy;
+use crate::scope::Judgement;
 use crate::sys::{self, MountAttributes};
 use crate::view::{Access, Step};
 use crate::workspace::{Added, Layer, Overlay, Workspace};
@@ -56,7 +58,9 @@ pub(crate) struct NewRoot<'a> {
     owner: (u32, u32),
     /// The user namespace that maps the workspace owner's files to the agent, where one is needed.
     idmap: Option<OwnedFd>,
-    /// Where the run keeps its files: the new root is built there.
+    /// How many things were put into the drawer.
+    numbers: Cell<u32>,
+    /// An empty folder of the host: the new root is built there.
     staging: &'a Path,
 }
 
@@ -86,7 +90,7 @@ impl<'a> NewRoot<'a> {
         )
         .map_err(at("can't make a file system in memory for", staging))?;
         attach(root.as_fd(), staging)?;
-        Ok(Self { root, policy, owner, idmap: None, staging })
+        Ok(Self { root, policy, owner, idmap: None, numbers: Cell::new(0), staging })
     }
 
     /// From here on, the owner of the workspace's files is seen as the agent, by this user namespace.
@@ -129,7 +133,9 @@ impl<'a> NewRoot<'a> {
 
     fn link(&self, path: &Path, to: &Path) -> Result<()> {
         self.make_parents(path)?;
-        rustix::fs::symlinkat(to, &self.root, relative(path)).map_err(at("can't link", path))
+        let parent = self.resolve_own(path.parent().unwrap_or(path)).map_err(at("can't link", path))?;
+        rustix::fs::symlinkat(to, &parent, path.file_name().unwrap_or_default())
+            .map_err(at("can't link", path))
     }
 
     /// A small file over one of the host's.
@@ -155,58 +161,95 @@ impl<'a> NewRoot<'a> {
         }
     }
 
+    /// An empty folder of the agent's. It is made in our own memory, wherever the path leads: a host folder
+    /// may already be bound above it, and nothing of the host's may change hands.
     fn private(&self, path: &Path, mode: u32) -> Result<()> {
-        self.make_parents(path)?;
-        self.make_folder(relative(path), mode)?;
-        let (uid, gid) = self.owner;
-        rustix::fs::chownat(
-            &self.root,
-            relative(path),
-            Some(Uid::from_raw(uid)),
-            Some(Gid::from_raw(gid)),
-            AtFlags::SYMLINK_NOFOLLOW,
-        )
-        .map_err(at("can't give the agent", path))?;
-        // The umask took bits away when the folder was made.
-        rustix::fs::chmodat(&self.root, relative(path), Mode::from_raw_mode(mode), AtFlags::empty())
-            .map_err(at("can't set the mode of", path))
+        let failed = || at("can't give the agent", path);
+        if self.make_parents(path).is_ok()
+            && let Ok(parent) = self.resolve_own(path.parent().unwrap_or(path))
+        {
+            let name = RelPath::parse(path.file_name().unwrap_or_default().as_encoded_bytes())
+                .map_err(|_| failed()(Errno::INVAL))?;
+            match rustix::fs::mkdirat(&parent, name.as_path(), Mode::RWXU) {
+                Ok(()) => return self.give(parent.as_fd(), &name, mode).map_err(failed()),
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(failed()(error)),
+            }
+        }
+        let drawer = self.drawer()?;
+        let name = RelPath::root().join(format!("private{}", self.next()).as_bytes());
+        rustix::fs::mkdirat(&drawer, name.as_path(), Mode::RWXU)
+            .and_then(|()| self.give(drawer.as_fd(), &name, mode))
+            .map_err(failed())?;
+        let tree = self.clone_own(&Path::new(DRAWER).join(name.as_path()), path)?;
+        self.attach_inside(tree.as_fd(), path)
     }
 
     fn bind(&self, source: &Path, path: &Path, access: Access) -> Result<()> {
-        let tree = rustix::mount::open_tree(
-            rustix::fs::CWD,
-            source,
-            OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE,
-        )
-        .map_err(at("can't bind", source))?;
+        let tree = match access {
+            Access::ReadAsOwner => self.reading_glass(source)?,
+            Access::Read | Access::Write => {
+                let flags = OpenTreeFlags::OPEN_TREE_CLONE
+                    | OpenTreeFlags::OPEN_TREE_CLOEXEC
+                    | OpenTreeFlags::AT_RECURSIVE;
+                rustix::mount::open_tree(rustix::fs::CWD, source, flags).map_err(at("can't bind", source))?
+            }
+        };
+        // Host devices stay devices only where the whole of /dev was asked for.
         let attributes = match access {
+            _ if path == Path::new("/dev") => DEVICE,
             Access::Read | Access::ReadAsOwner => READ_ONLY,
             Access::Write => WRITABLE,
         };
-        // Host devices stay devices only where the whole of /dev was asked for.
-        let attributes = if path == Path::new("/dev") { DEVICE } else { attributes };
-        sys::mount_setattr(
-            tree.as_fd(),
-            MountAttributes {
-                set: attributes,
-                recursive: true,
-                idmap: self.idmap.as_ref().map(AsFd::as_fd).filter(|_| access == Access::ReadAsOwner),
-            },
-        )
-        .map_err(at("can't restrict", source))?;
+        self.restrict(tree.as_fd(), attributes, true).map_err(at("can't restrict", source))?;
         let folder = is_directory(tree.as_fd()).map_err(at("can't look at", source))?;
         self.make_target(path, folder)?;
         self.attach_inside(tree.as_fd(), path)
     }
 
+    /// Something of the host's, to be read and nothing else. A folder is seen through an overlay: a socket in
+    /// it is then a file without anybody behind it, where in a read-only bind it could be talked to.
+    fn reading_glass(&self, source: &Path) -> Result<OwnedFd> {
+        let plain = clone_of(source).map_err(at("can't bind", source))?;
+        let mapped = self.map(&plain).map_err(at("can't map the owner of", source))?;
+        let has_sockets = !is_kernel_file_system(mapped.as_fd());
+        if !has_sockets || !is_directory(mapped.as_fd()).map_err(at("can't look at", source))? {
+            return Ok(mapped);
+        }
+        let drawer = self.drawer()?;
+        let name = format!("empty{}", self.next());
+        let failed = || at("can't show", source);
+        rustix::fs::mkdirat(&drawer, name.as_str(), Mode::from_raw_mode(0o755)).map_err(failed())?;
+        let empty = rustix::fs::openat(&drawer, name.as_str(), FOLDER, Mode::empty()).map_err(failed())?;
+        let glass = format!("glass{}", self.next());
+        rustix::fs::mkdirat(&drawer, glass.as_str(), Mode::from_raw_mode(0o755)).map_err(failed())?;
+        let target = rustix::fs::openat(&drawer, glass.as_str(), FOLDER, Mode::empty()).map_err(failed())?;
+        // An overlay without an upper layer takes two lower ones.
+        let options = format!("lowerdir={}:{}", descriptor(empty.as_fd()), descriptor(mapped.as_fd()));
+        let options = CString::new(options).map_err(|_| failed()(Errno::INVAL))?;
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::RDONLY;
+        let place = descriptor(target.as_fd());
+        rustix::mount::mount("agency", place.as_str(), "overlay", flags, Some(options.as_c_str()))
+            .map_err(failed())?;
+        self.clone_own(&Path::new(DRAWER).join(&glass), source)
+    }
+
+    /// A mount with the owner of the workspace's files seen as the agent, where that is needed and the file
+    /// system can do it. Where it can't, others' permissions apply.
+    fn map(&self, tree: &OwnedFd) -> io::Result<OwnedFd> {
+        let mapped = tree.try_clone()?;
+        let Some(idmap) = &self.idmap else { return Ok(mapped) };
+        let attributes = MountAttributes { set: READ_ONLY, recursive: false, idmap: Some(idmap.as_fd()) };
+        match sys::mount_setattr(mapped.as_fd(), attributes) {
+            Ok(()) => Ok(mapped),
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(mapped),
+            Err(error) => Err(error),
+        }
+    }
+
     fn device(&self, name: &'static str) -> Result<()> {
         let path = Path::new("/dev").join(name);
-        let tree = rustix::mount::open_tree(
-            rustix::fs::CWD,
-            &path,
-            OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC,
-        )
-        .map_err(at("can't bind", &path))?;
+        let tree = clone_of(&path).map_err(at("can't bind", &path))?;
         self.restrict(tree.as_fd(), DEVICE, false).map_err(at("can't restrict", &path))?;
         self.make_target(&path, false)?;
         self.attach_inside(tree.as_fd(), &path)
@@ -260,6 +303,19 @@ impl<'a> NewRoot<'a> {
             rustix::fs::openat(&self.root, name, flags, Mode::empty()).map_err(at("can't hide", path))?;
         }
         self.clone_own(name, path)
+    }
+
+    fn drawer(&self) -> Result<OwnedFd> {
+        self.make_folder(Path::new(DRAWER), 0o755)?;
+        rustix::fs::openat(&self.root, DRAWER, FOLDER, Mode::empty())
+            .map_err(at("can't open", Path::new(DRAWER)))
+    }
+
+    /// A number for the next thing in the drawer.
+    fn next(&self) -> u32 {
+        let number = self.numbers.get();
+        self.numbers.set(number + 1);
+        number
     }
 
     /// Covers the drawer: its layers are in use, so its names can't just be removed.
@@ -318,7 +374,9 @@ impl<'a> NewRoot<'a> {
             move_onto(door.as_fd(), target.as_fd())
                 .map_err(at("can't mount over", &path.join(directory.as_path())))?;
         }
-        for (number, store) in workspace.stores.iter().enumerate() {
+        for (number, store) in
+            workspace.stores.iter().enumerate().filter(|(_, store)| !self.denied(workspace, store))
+        {
             self.store(store, workspace.overlays.len() + number)?;
         }
         for hidden in &workspace.hidden {
@@ -328,16 +386,19 @@ impl<'a> NewRoot<'a> {
         Ok(upper)
     }
 
+    /// Whether the scope denies what is in this store: then it stays as closed as the folder around it.
+    fn denied(&self, workspace: &Workspace, store: &Overlay) -> bool {
+        let inside = store.at.strip_prefix(&workspace.path).map(|path| path.as_os_str().as_encoded_bytes());
+        inside.ok().and_then(|path| RelPath::parse(path).ok()).is_some_and(|path| {
+            matches!(self.policy.scope.judge(&path.join(b"anything")), Judgement::Denied(_))
+        })
+    }
+
     /// Scratch with a layer of its own.
     fn store(&self, store: &Overlay, number: usize) -> Result<()> {
         match &store.layer {
             Layer::Disk { upper, .. } if store.lowers.is_empty() => {
-                let tree = rustix::mount::open_tree(
-                    rustix::fs::CWD,
-                    upper.as_path(),
-                    OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC,
-                )
-                .map_err(at("can't bind", upper))?;
+                let tree = clone_of(upper).map_err(at("can't bind", upper))?;
                 self.restrict(tree.as_fd(), WRITABLE, false).map_err(at("can't restrict", upper))?;
                 self.attach_inside(tree.as_fd(), &store.at)
             }
@@ -387,9 +448,7 @@ impl<'a> NewRoot<'a> {
         let mapped = |lower: &Path| match idmap {
             None => open_folder(lower),
             Some(userns) => {
-                let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-                let tree = rustix::mount::open_tree(rustix::fs::CWD, lower, flags)
-                    .map_err(at("can't bind", lower))?;
+                let tree = clone_of(lower).map_err(at("can't bind", lower))?;
                 let attributes = MountAttributes { set: READ_ONLY, recursive: false, idmap: Some(userns) };
                 sys::mount_setattr(tree.as_fd(), attributes).map_err(at("can't map the owner of", lower))?;
                 Ok(tree)
@@ -414,8 +473,7 @@ impl<'a> NewRoot<'a> {
         let failed = || at("can't make a layer for", &overlay.at);
         let mode = overlay.lowers.first().and_then(|lower| rustix::fs::stat(lower).ok());
         let mode = mode.map_or(0o755, |stat| stat.st_mode & 0o7777);
-        self.make_folder(Path::new(DRAWER), 0o755)?;
-        let drawer = rustix::fs::openat(&self.root, DRAWER, FOLDER, Mode::empty()).map_err(failed())?;
+        let drawer = self.drawer()?;
         let make = |name: String, mode: u32| -> rustix::io::Result<OwnedFd> {
             let path = RelPath::root().join(name.as_bytes());
             rustix::fs::mkdirat(&drawer, path.as_path(), Mode::RWXU)?;
@@ -533,10 +591,11 @@ impl<'a> NewRoot<'a> {
         }
         self.make_parents(path)?;
         if folder {
-            return self.make_folder(relative(path), 0o755);
+            return self.make_folder(path, 0o755);
         }
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::EXCL | OFlags::CLOEXEC;
-        rustix::fs::openat(&self.root, relative(path), flags, Mode::from_raw_mode(0o644))
+        let parent = self.resolve_own(path.parent().unwrap_or(path)).map_err(at("can't make", path))?;
+        rustix::fs::openat(&parent, path.file_name().unwrap_or_default(), flags, Mode::from_raw_mode(0o644))
             .map(drop)
             .map_err(at("can't make", path))
     }
@@ -545,16 +604,28 @@ impl<'a> NewRoot<'a> {
         let parents: Vec<_> =
             relative(path).ancestors().skip(1).filter(|parent| *parent != Path::new("")).collect();
         for parent in parents.into_iter().rev() {
-            self.make_folder(parent, 0o755)?;
+            if self.resolve(parent).is_err() {
+                self.make_folder(parent, 0o755)?;
+            }
         }
         Ok(())
     }
 
+    /// A folder in our own memory; what is already there stays as it is.
     fn make_folder(&self, path: &Path, mode: u32) -> Result<()> {
-        match rustix::fs::mkdirat(&self.root, path, Mode::from_raw_mode(mode)) {
+        let failed = || at("can't make the folder", path);
+        let parent = self.resolve_own(path.parent().unwrap_or(Path::new(""))).map_err(failed())?;
+        match rustix::fs::mkdirat(&parent, path.file_name().unwrap_or_default(), Mode::from_raw_mode(mode)) {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
-            Err(error) => Err(at("can't make the folder", path)(error)),
+            Err(error) => Err(failed()(error)),
         }
+    }
+
+    /// A folder of the new root that lies in our own memory, not on anything of the host's.
+    fn resolve_own(&self, path: &Path) -> std::result::Result<OwnedFd, Errno> {
+        let path = if relative(path) == Path::new("") { Path::new(".") } else { relative(path) };
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
+        rustix::fs::openat2(&self.root, path, FOLDER, Mode::empty(), resolve)
     }
 }
 
@@ -607,6 +678,21 @@ fn attach(tree: BorrowedFd<'_>, path: &Path) -> Result<()> {
 fn move_onto(tree: BorrowedFd<'_>, target: BorrowedFd<'_>) -> rustix::io::Result<()> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     rustix::mount::move_mount(tree, "", target, "", flags)
+}
+
+/// A host path as a mount of its own, without what is mounted below it.
+fn clone_of(path: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    rustix::mount::open_tree(rustix::fs::CWD, path, flags)
+}
+
+/// File systems the kernel makes up: they hold no sockets, and no overlay can lie over them.
+fn is_kernel_file_system(fd: BorrowedFd<'_>) -> bool {
+    const PROC: u64 = 0x9fa0;
+    const SYSFS: u64 = 0x6265_6572;
+    const CGROUP: u64 = 0x0027_e0eb;
+    const CGROUP2: u64 = 0x6367_7270;
+    rustix::fs::fstatfs(fd).is_ok_and(|stat| [PROC, SYSFS, CGROUP, CGROUP2].contains(&(stat.f_type as u64)))
 }
 
 fn clone_tree(target: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {

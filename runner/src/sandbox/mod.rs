@@ -57,6 +57,7 @@ pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
         workspace: &workspace,
         run: &run,
         state: &state,
+        repository: folder.repository.is_some(),
         outcome: &outcome,
         live,
     };

@@ -44,6 +44,8 @@ pub(super) struct Work<'a> {
     pub(super) workspace: &'a Workspace,
     pub(super) run: &'a Run,
     pub(super) state: &'a State,
+    /// Whether the folder is a repository's.
+    pub(super) repository: bool,
     pub(super) outcome: &'a Outcome,
     pub(super) live: OwnedFd,
 }
@@ -76,6 +78,7 @@ impl Work<'_> {
             &Rules {
                 scope: if judges { &self.policy.scope } else { &everything },
                 scratch: &|path, is_directory| ignored.is_scratch(path, is_directory),
+                repository: self.repository,
                 hidden: &hidden,
                 secrets: &secrets,
                 limits: Limits::default(),

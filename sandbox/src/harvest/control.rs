@@ -102,6 +102,10 @@ pub const CONTROL_FILES: &[Control] = &[
     // This program, and the boards it takes its work from.
     anywhere("agency.toml", "agency"),
     anywhere(".kodingx", "agency"),
+    anywhere("codifica.json", "agency"),
+    anywhere(".review-loop-state.json", "agency"),
+    anywhere(".agents-work", "agency"),
+    top("collaboration", "agency"),
 ];
 
 /// The list by its first component: every changed path is looked up, and there may be very many.

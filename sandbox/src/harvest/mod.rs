@@ -50,6 +50,9 @@ pub struct Rules<'a> {
     /// Whether a path, which is a directory or not, is scratch: never harvested, and nothing below it looked
     /// at.
     pub scratch: &'a dyn Fn(&RelPath, bool) -> bool,
+    /// Whether the workspace is the root of a repository: its `.git` is private to the agent, and none of its
+    /// work. Elsewhere a `.git` is a repository the agent made.
+    pub repository: bool,
     /// Paths the agent was not to see: a change at or below one is refused.
     pub hidden: &'a [RelPath],
     pub secrets: &'a [Secret],

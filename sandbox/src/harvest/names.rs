@@ -44,7 +44,13 @@ fn is_ignored_by_hfs(character: char) -> bool {
 pub(crate) fn collision_key(path: &[u8]) -> Vec<u8> {
     match std::str::from_utf8(path) {
         Ok(text) if text.is_ascii() => text.to_ascii_lowercase().into_bytes(),
-        Ok(text) => text.nfd().flat_map(char::to_lowercase).nfd().collect::<String>().into_bytes(),
+        Ok(text) => text
+            .nfd()
+            .flat_map(char::to_uppercase)
+            .flat_map(char::to_lowercase)
+            .nfd()
+            .collect::<String>()
+            .into_bytes(),
         Err(_) => path.to_vec(),
     }
 }

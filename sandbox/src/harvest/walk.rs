@@ -129,7 +129,7 @@ impl Walker<'_> {
 
     /// Whatever the base has under a name is gone.
     fn gone(&mut self, parent: &RelPath, lower: &Directory, name: &[u8]) -> Result<(), Full> {
-        if is_own_git(parent, name) {
+        if is_own_git(self.rules, parent, name) {
             return Ok(());
         }
         let path = parent.join(name);
@@ -171,7 +171,7 @@ impl Walker<'_> {
 
     /// One name of the upper layer.
     fn child(&mut self, here: &Here, name: &[u8]) -> Result<(), Full> {
-        if is_own_git(&here.path, name) {
+        if is_own_git(self.rules, &here.path, name) {
             return Ok(());
         }
         let path = here.path.join(name);
@@ -363,8 +363,8 @@ impl Walker<'_> {
 }
 
 /// The workspace's own `.git` is private to the attempt and thrown away with it.
-fn is_own_git(parent: &RelPath, name: &[u8]) -> bool {
-    parent.is_root() && name == b".git"
+fn is_own_git(rules: &Rules<'_>, parent: &RelPath, name: &[u8]) -> bool {
+    rules.repository && parent.is_root() && name == b".git"
 }
 
 /// What the base has where the upper layer has a file.

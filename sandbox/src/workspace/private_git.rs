@@ -6,21 +6,55 @@
 //! inside.
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use crate::path::RelPath;
 use crate::workspace::Added;
 
 /// What is put over a repository's common directory. `inside` is where that lies in its overlay.
 pub fn additions(common: &Path, inside: &RelPath) -> Vec<Added> {
-    let real = fs::read(common.join("config")).unwrap_or_default();
-    let config = sanitize(&String::from_utf8_lossy(&real));
-    let mut added = vec![Added::File(inside.join(b"config"), config.into_bytes())];
-    // Settings of a single worktree would come back through this file.
-    if common.join("config.worktree").symlink_metadata().is_ok() {
-        added.push(Added::Absence(inside.join(b"config.worktree")));
+    let mut added = replacement(common, inside);
+    // The repositories of submodules, and of submodules in them.
+    let mut waiting = vec![(common.join("modules"), inside.join(b"modules"))];
+    while let Some((folder, inside)) = waiting.pop() {
+        for (path, inside) in folders(&folder, &inside) {
+            if path.join("HEAD").symlink_metadata().is_ok() {
+                added.extend(replacement(&path, &inside));
+                waiting.push((path.join("modules"), inside.join(b"modules")));
+            } else {
+                waiting.push((path, inside));
+            }
+        }
+    }
+    for (path, inside) in folders(&common.join("worktrees"), &inside.join(b"worktrees")) {
+        added.extend(absence(&path, &inside));
     }
     added
+}
+
+/// The configuration of one repository, without what may not be shown.
+fn replacement(folder: &Path, inside: &RelPath) -> Vec<Added> {
+    let mut added = absence(folder, inside);
+    if let Ok(real) = fs::read(folder.join("config")) {
+        let config = sanitize(&String::from_utf8_lossy(&real));
+        added.push(Added::File(inside.join(b"config"), config.into_bytes()));
+    }
+    added
+}
+
+/// Settings of a single worktree would bring everything back.
+fn absence(folder: &Path, inside: &RelPath) -> Vec<Added> {
+    let there = folder.join("config.worktree").symlink_metadata().is_ok();
+    there.then(|| Added::Absence(inside.join(b"config.worktree"))).into_iter().collect()
+}
+
+fn folders(folder: &Path, inside: &RelPath) -> Vec<(PathBuf, RelPath)> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| (entry.path(), inside.join(entry.file_name().as_bytes())))
+        .collect()
 }
 
 /// Settings that describe the repository or its owner, and can neither run a program nor carry a secret.
@@ -31,6 +65,7 @@ const KEPT: &[(&str, &[&str])] = &[
             "repositoryformatversion",
             "filemode",
             "bare",
+            "worktree",
             "symlinks",
             "ignorecase",
             "precomposeunicode",

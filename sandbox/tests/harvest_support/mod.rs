@@ -110,6 +110,7 @@ impl Asked<'_> {
         let rules = Rules {
             scope: &scope,
             scratch: self.scratch,
+            repository: true,
             hidden: &self.hidden,
             secrets: &self.secrets,
             limits: self.limits,
