@@ -118,6 +118,7 @@ impl Folder {
             overlays,
             scratch,
             hidden: ignored.secrets(),
+            objects: Vec::new(),
             state: state.path().to_owned(),
             owner: (owner.uid(), owner.gid()),
         })
