@@ -125,12 +125,18 @@ fn the_private_repository_shows_history_and_branches_and_takes_commits_the_real_
         mounted(&workspace, &repo.temp.path().join("scratch"), |merged| {
             let git = |arguments: &[&str]| output(&mut git_in(&repo.git, merged, arguments));
             assert_eq!(git(&["log", "--format=%s", "HEAD"]), "second\nfirst");
-            assert_eq!(git(&["rev-parse", "main", "v1^{commit}", "feature/x", "origin"]), format!("{second}\n{first}\n{first}\n{first}"));
+            assert_eq!(
+                git(&["rev-parse", "main", "v1^{commit}", "feature/x", "origin"]),
+                format!("{second}\n{first}\n{first}\n{first}")
+            );
             assert_eq!(git(&["for-each-ref", "refs/agency"]), "");
             assert!(!git(&["config", "--list"]).contains("token"));
             fs::write(merged.join("a"), "3").expect("written");
             assert_eq!(git(&["status", "--porcelain"]), " M a");
-            assert_eq!(git(&["diff", "--stat", "main"]), " a | 2 +-\n 1 file changed, 1 insertion(+), 1 deletion(-)");
+            assert_eq!(
+                git(&["diff", "--stat", "main"]),
+                " a | 2 +-\n 1 file changed, 1 insertion(+), 1 deletion(-)"
+            );
             git(&["checkout", "-q", "-b", "mine"]);
             git(&["commit", "-q", "-am", "third"]);
             git(&["branch", "-f", "main", "HEAD"]);
@@ -162,7 +168,10 @@ fn a_submodule_is_an_empty_folder_and_named() {
     for first in [&plain, &module, &moved] {
         let snapshots = repo.snapshots();
         let _ = fs::remove_dir_all(repo.root.join(".git/agency/snapshots"));
-        let snapshots = { drop(snapshots); repo.snapshots() };
+        let snapshots = {
+            drop(snapshots);
+            repo.snapshots()
+        };
         snapshots.layers(first).expect("layers");
         for (commit, named) in [(&plain, 0), (&module, 1), (&moved, 1)] {
             let layers = snapshots.layers(commit).expect("layers");
@@ -179,7 +188,7 @@ fn a_tree_that_reaches_out_is_refused_and_writes_nothing() {
     fs::create_dir(&outside).expect("made");
     repo.put("a", "1");
     repo.commit("honest");
-    let blob = repo.blob(b"evil");
+    let (blob, honest) = (repo.blob(b"evil"), repo.blob(b"1"));
     let link = repo.blob(outside.as_os_str().as_encoded_bytes());
     let inner = repo.tree(&format!("100644 {blob} x"));
     let config = repo.tree(&format!("100644 {blob} config"));
@@ -197,6 +206,8 @@ fn a_tree_that_reaches_out_is_refused_and_writes_nothing() {
         format!("100644 {blob} d\n40000 {inner} d"),
         format!("40000 {inner} d\n100644 {blob} d"),
         format!("100644 {blob} d\n100644 {blob} d"),
+        format!("100644 {honest} a\n100644 {blob} a"),
+        format!("100644 {blob} a\n100644 {honest} a"),
         format!("120000 {} empty", repo.blob(b"")),
         format!("120000 {} nul", repo.blob(b"a\0b")),
         format!("120000 {} long", repo.blob(&[b'x'; 5000])),
@@ -204,13 +215,24 @@ fn a_tree_that_reaches_out_is_refused_and_writes_nothing() {
         format!("100644 {blob} {}", "n".repeat(300)),
     ];
     for git in gits() {
-        let repo = Repo { git, ..Repo { temp: tempfile::tempdir().expect("a folder"), root: repo.root.clone(), git: "git".into() } };
+        let repo = Repo {
+            git,
+            ..Repo {
+                temp: tempfile::tempdir().expect("a folder"),
+                root: repo.root.clone(),
+                git: "git".into(),
+            }
+        };
         let snapshots = repo.snapshots();
         for tree in &trees {
             let commit = repo.commit_tree(&repo.tree(tree));
             let refused = snapshots.layers(&commit);
             // Once without a snapshot, once as a delta on one.
-            assert!(refused.is_err(), "{tree:?} was checked out: {:?}", picture(&refused.expect("layers").lowers[0]));
+            assert!(
+                refused.is_err(),
+                "{tree:?} was checked out: {:?}",
+                picture(&refused.expect("layers").lowers[0])
+            );
         }
         snapshots.layers("main").expect("layers");
         for tree in &trees {
@@ -321,7 +343,14 @@ fn roots_layers_belong_to_the_repositorys_owner() {
     repo.put("dir/sub/deep", "changed");
     fs::remove_file(repo.root.join("plain")).expect("removed");
     let moved = repo.commit("moved");
-    assert!(std::process::Command::new("chown").args(["-R", "61999:61998"]).arg(repo.temp.path()).status().expect("chown").success());
+    assert!(
+        std::process::Command::new("chown")
+            .args(["-R", "61999:61998"])
+            .arg(repo.temp.path())
+            .status()
+            .expect("chown")
+            .success()
+    );
     let snapshots = repo.snapshots();
     let layers = [snapshots.layers(&commit).expect("layers"), snapshots.layers(&moved).expect("layers")];
     assert_eq!(layers[1].made, Made::Delta);

@@ -62,12 +62,8 @@ impl Repo {
     }
 
     pub fn feed<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>, input: &[u8]) -> String {
-        let mut child = self
-            .command(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("git starts");
+        let mut child =
+            self.command(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("git starts");
         child.stdin.take().expect("input").write_all(input).expect("fed");
         let output = child.wait_with_output().expect("git ends");
         assert!(output.status.success());
@@ -128,7 +124,8 @@ impl Repo {
 
     /// What a commit holds, as git itself tells it.
     pub fn truth(&self, commit: &str) -> Picture {
-        let listing = self.command(["ls-tree", "-r", "-z", "--full-tree", commit]).output().expect("git runs");
+        let listing =
+            self.command(["ls-tree", "-r", "-z", "--full-tree", commit]).output().expect("git runs");
         let mut picture = Picture::new();
         let mut wanted = Vec::new();
         for line in listing.stdout.split(|byte| *byte == 0).filter(|line| !line.is_empty()) {
@@ -290,7 +287,8 @@ pub fn mounted<T: Send>(workspace: &Workspace, scratch: &Path, work: impl FnOnce
             for objects in &workspace.objects {
                 let Ok(inside) = objects.at.strip_prefix(&workspace.path) else { continue };
                 let at = merged.join(inside);
-                mount(Some(&objects.source), &at, None::<&str>, MsFlags::MS_BIND, None::<&str>).expect("bound");
+                mount(Some(&objects.source), &at, None::<&str>, MsFlags::MS_BIND, None::<&str>)
+                    .expect("bound");
                 let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
                 mount(None::<&str>, &at, None::<&str>, flags, None::<&str>).expect("read-only");
             }

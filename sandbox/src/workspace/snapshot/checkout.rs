@@ -31,7 +31,13 @@ pub(super) fn recent_second() -> u32 {
 }
 
 /// Builds the snapshot of a tree.
-pub(super) fn build(site: &Site<'_>, objects: &Objects, owner: Owner, commit: &str, tree: &str) -> Result<Held> {
+pub(super) fn build(
+    site: &Site<'_>,
+    objects: &Objects,
+    owner: Owner,
+    commit: &str,
+    tree: &str,
+) -> Result<Held> {
     let folder = site.start(tree)?;
     let time = recent_second();
     let mut index = objects.index_of(tree, &folder.join("index"))?;
@@ -45,7 +51,9 @@ pub(super) fn build(site: &Site<'_>, objects: &Objects, owner: Owner, commit: &s
             entries.into_iter().partition(|(_, entry)| entry.mode == SUBMODULE);
         let mut folders = folders.into_iter().peekable();
         let mut make_before = |writer: &mut LayerWriter, path: Option<&[u8]>| -> Result<()> {
-            while let Some((_, entry)) = folders.next_if(|(_, entry)| path.is_none_or(|path| entry.path < path)) {
+            while let Some((_, entry)) =
+                folders.next_if(|(_, entry)| path.is_none_or(|path| entry.path < path))
+            {
                 writer.directory(entry.path)?;
                 submodules.push(entry.path.to_vec());
             }
@@ -61,7 +69,10 @@ pub(super) fn build(site: &Site<'_>, objects: &Objects, owner: Owner, commit: &s
                     LINK => writer.link(entry.path, size, content),
                     0o100644 => writer.file(entry.path, false, content),
                     0o100755 => writer.file(entry.path, true, content),
-                    _ => Err(SnapshotError::Hostile { path: entry.path.to_vec(), reason: "has no mode of git's" }),
+                    _ => Err(SnapshotError::Hostile {
+                        path: entry.path.to_vec(),
+                        reason: "has no mode of git's",
+                    }),
                 }
             },
         )?;

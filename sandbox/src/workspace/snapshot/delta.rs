@@ -29,7 +29,10 @@ struct Piece {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum What {
     /// A file or a link, with its mode and object.
-    Blob { mode: u32, object: String },
+    Blob {
+        mode: u32,
+        object: String,
+    },
     /// The place of a submodule.
     Folder,
     Whiteout,
@@ -69,7 +72,9 @@ fn plan(differences: &[Difference]) -> Vec<Piece> {
     let covered: Vec<Vec<u8>> = pieces
         .iter()
         .filter(|(_, what)| **what == What::Whiteout)
-        .filter_map(|(path, _)| path.iter().rposition(|byte| *byte == b'/').map(|slash| path[..slash].to_vec()))
+        .filter_map(|(path, _)| {
+            path.iter().rposition(|byte| *byte == b'/').map(|slash| path[..slash].to_vec())
+        })
         .collect();
     for folder in covered {
         if pieces.get(folder.as_slice()) == Some(&What::Folder) {
@@ -94,8 +99,7 @@ pub(super) fn build(
     let time = recent_second().max(snapshot.facts.time);
     let mut writer = LayerWriter::new(&layer, owner, time)?;
     let pieces = plan(differences);
-    let blobs: Vec<&Piece> =
-        pieces.iter().filter(|piece| matches!(piece.what, What::Blob { .. })).collect();
+    let blobs: Vec<&Piece> = pieces.iter().filter(|piece| matches!(piece.what, What::Blob { .. })).collect();
     let mut others = pieces.iter().filter(|piece| !matches!(piece.what, What::Blob { .. })).peekable();
     let mut make_before = |writer: &mut LayerWriter, path: Option<&[u8]>| -> Result<()> {
         while let Some(piece) = others.next_if(|piece| path.is_none_or(|path| piece.path.as_slice() < path)) {
@@ -125,6 +129,7 @@ pub(super) fn build(
     )?;
     make_before(&mut writer, None)?;
 
+    let twice = |path: &[u8]| SnapshotError::Hostile { path: path.to_vec(), reason: "is there twice" };
     let mut changes: BTreeMap<Vec<u8>, Option<Replacement>> = BTreeMap::new();
     for one in differences.iter().filter(|one| one.new_mode == 0 && one.old_mode != TREE) {
         changes.insert(one.path.clone(), None);
@@ -132,14 +137,23 @@ pub(super) fn build(
     for one in differences.iter().filter(|one| one.new_mode != 0 && one.new_mode != TREE) {
         let size = sizes.get(one.path.as_slice()).copied().unwrap_or(0);
         let object = binary(&one.object);
-        changes.insert(one.path.clone(), Some(Replacement { mode: one.new_mode, object, size }));
+        let new = Replacement { mode: one.new_mode, object, size };
+        if changes.insert(one.path.clone(), Some(new)).flatten().is_some() {
+            return Err(twice(&one.path));
+        }
     }
     let path = snapshot.layer().join(".git/index");
     let old = std::fs::read(&path).map_err(at("can't read", &path))?;
     let old = Index::parse(objects.format, old).map_err(|reason| SnapshotError::Index { path, reason })?;
     let git = layer.join(".git");
     owner.folder(&git, 0o755)?;
-    checkout::write_index(&git, owner, &old.with(&changes, time), time)?;
+    let (index, replaced) = old.with(&changes, time);
+    // A tree that names a path twice is seen here as one that adds what was there already.
+    let changed = differences.iter().filter(|one| one.old_mode != 0 && one.old_mode != TREE).count();
+    if replaced != changed {
+        return Err(twice(b"."));
+    }
+    checkout::write_index(&git, owner, &index, time)?;
     owner.file(&git.join("HEAD"), 0o644, format!("{commit}\n").as_bytes())?;
 
     let mut submodules: Vec<Vec<u8>> =
@@ -175,7 +189,10 @@ mod tests {
             What::Whiteout => '-',
         };
         let pieces = plan(differences);
-        pieces.iter().map(|piece| format!("{}{}", sign(&piece.what), String::from_utf8_lossy(&piece.path))).collect()
+        pieces
+            .iter()
+            .map(|piece| format!("{}{}", sign(&piece.what), String::from_utf8_lossy(&piece.path)))
+            .collect()
     }
 
     const FILE: u32 = 0o100644;

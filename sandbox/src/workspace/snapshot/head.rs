@@ -30,7 +30,11 @@ const OVERRULED: &str = "[core]\n\tbare = false\n\tfileMode = true\n\tsymlinks =
 const KINDS: [&str; 3] = ["refs/heads", "refs/tags", "refs/remotes"];
 
 /// What is put over the layers, and which objects are bound into it for it to be of use.
-pub(super) fn additions(root: &Path, objects: &Objects, commit: &str) -> Result<(Vec<Added>, Vec<SharedObjects>)> {
+pub(super) fn additions(
+    root: &Path,
+    objects: &Objects,
+    commit: &str,
+) -> Result<(Vec<Added>, Vec<SharedObjects>)> {
     let repository = &objects.repository;
     let git = RelPath::root().join(b".git");
     let refs = References::read(repository, objects.format)?;
@@ -43,8 +47,7 @@ pub(super) fn additions(root: &Path, objects: &Objects, commit: &str) -> Result<
         let path = name.split(|byte| *byte == b'/').fold(git.clone(), |path, part| path.join(part));
         added.push(Added::File(path, format!("ref: {target}\n").into_bytes()));
     }
-    let copies =
-        [(git.join(b"shallow"), "shallow"), (git.join(b"info").join(b"exclude"), "info/exclude")];
+    let copies = [(git.join(b"shallow"), "shallow"), (git.join(b"info").join(b"exclude"), "info/exclude")];
     for (path, from) in copies {
         if let Ok(contents) = fs::read(repository.common.join(from)) {
             added.push(Added::File(path, contents));
@@ -160,7 +163,9 @@ impl References {
         }
         if format.is_name(value) {
             self.direct.insert(name.to_vec(), String::from_utf8_lossy(value).into_owned());
-        } else if let Some(target) = value.strip_prefix(b"ref: refs/").filter(|target| is_reference_name(target)) {
+        } else if let Some(target) =
+            value.strip_prefix(b"ref: refs/").filter(|target| is_reference_name(target))
+        {
             self.direct.remove(name);
             self.links.push((name.to_vec(), format!("refs/{}", String::from_utf8_lossy(target))));
         }
@@ -207,7 +212,9 @@ mod tests {
 
     #[test]
     fn a_reference_stays_one_line_and_below_its_folder() {
-        for name in ["refs/heads/a\nb", "refs/heads/../../config", "refs/heads/", "refs/stash", "refs/heads/a b"] {
+        for name in
+            ["refs/heads/a\nb", "refs/heads/../../config", "refs/heads/", "refs/stash", "refs/heads/a b"]
+        {
             let mut refs = References::default();
             refs.add(name.as_bytes(), &[b'a'; 40], ObjectFormat::Sha1);
             assert!(refs.direct.is_empty(), "{name:?}");

@@ -154,8 +154,13 @@ impl Index {
         &self.bytes
     }
 
-    /// This index with some paths exchanged (`None` takes one out), all their files of the same time.
-    pub(super) fn with(&self, changes: &BTreeMap<Vec<u8>, Option<Replacement>>, time: u32) -> Vec<u8> {
+    /// This index with some paths exchanged (`None` takes one out), all their files of the same time; and how
+    /// many of the paths it had before.
+    pub(super) fn with(
+        &self,
+        changes: &BTreeMap<Vec<u8>, Option<Replacement>>,
+        time: u32,
+    ) -> (Vec<u8>, usize) {
         let mut out = Vec::with_capacity(self.bytes.len() + changes.len() * 160);
         out.extend_from_slice(&self.bytes[..HEADER]);
         let mut count: u32 = 0;
@@ -196,7 +201,7 @@ impl Index {
         }
         let digest = self.format.digest(&out);
         out.extend_from_slice(&digest);
-        out
+        (out, self.count - kept as usize)
     }
 
     fn append(&self, out: &mut Vec<u8>, path: &[u8], new: &Replacement, time: u32) {
@@ -227,11 +232,7 @@ impl Index {
     }
 
     /// The trees that are known, without those that changed.
-    fn known_trees(
-        &self,
-        data: &[u8],
-        changes: &BTreeMap<Vec<u8>, Option<Replacement>>,
-    ) -> Option<Vec<u8>> {
+    fn known_trees(&self, data: &[u8], changes: &BTreeMap<Vec<u8>, Option<Replacement>>) -> Option<Vec<u8>> {
         let mut changed: HashSet<&[u8]> = HashSet::from([b"".as_slice()]);
         for path in changes.keys() {
             for (slash, _) in path.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
@@ -327,7 +328,7 @@ mod tests {
 
     fn changed(index: &Index, changes: &[(&str, Option<Replacement>)]) -> Index {
         let changes = changes.iter().map(|(path, new)| (path.as_bytes().to_vec(), new.clone())).collect();
-        Index::parse(ObjectFormat::Sha1, index.with(&changes, 5)).expect("an index")
+        Index::parse(ObjectFormat::Sha1, index.with(&changes, 5).0).expect("an index")
     }
 
     #[test]

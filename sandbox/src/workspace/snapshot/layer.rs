@@ -48,7 +48,8 @@ impl LayerWriter {
         let file = rustix::fs::openat(self.folder(), name, flags, mode);
         let mut file = File::from(file.map_err(|error| self.refused(path, error))?);
         loop {
-            let length = content.read(&mut self.buffer).map_err(at("can't read the content of", self.shown(path)))?;
+            let length =
+                content.read(&mut self.buffer).map_err(at("can't read the content of", self.shown(path)))?;
             if length == 0 {
                 break;
             }
@@ -121,7 +122,8 @@ impl LayerWriter {
             return Err(SnapshotError::Hostile { path: path.to_vec(), reason: "is no name for a file" });
         }
         let name = components.pop().unwrap_or_default();
-        let shared = self.open.iter().zip(&components).take_while(|(open, wanted)| open.0 == **wanted).count();
+        let shared =
+            self.open.iter().zip(&components).take_while(|(open, wanted)| open.0 == **wanted).count();
         self.open.truncate(shared);
         for component in &components[shared..] {
             let folder = self.make(component).map_err(|error| self.refused(path, error))?;

@@ -191,7 +191,8 @@ impl Snapshots {
     pub fn workspace(&self, layers: &Layers, root: &Path, run: &Run) -> Result<Workspace> {
         let owner = self.store.owner;
         let (added, objects) = head::additions(root, &self.objects, &layers.commit)?;
-        let folder = |name: &str, mode| run.folder(name, mode).map_err(at("can't make a folder in", run.path()));
+        let folder =
+            |name: &str, mode| run.folder(name, mode).map_err(at("can't make a folder in", run.path()));
         let overlay = Overlay {
             lowers: layers.lowers.clone(),
             upper: folder("upper0", 0o755)?,
@@ -224,6 +225,8 @@ impl Snapshots {
 impl Layers {
     /// Whether a path of the tree is a submodule's.
     pub fn is_submodule(&self, path: &RelPath) -> bool {
-        self.submodules.binary_search_by(|known| known.as_path().as_os_str().as_bytes().cmp(path.as_bytes())).is_ok()
+        self.submodules
+            .binary_search_by(|known| known.as_path().as_os_str().as_bytes().cmp(path.as_bytes()))
+            .is_ok()
     }
 }

@@ -54,7 +54,8 @@ impl Objects {
     pub(super) fn open(program: &Path, folder: &Path, repository: &Repository, owner: Owner) -> Result<Self> {
         let config = fs::read(repository.common.join("config")).unwrap_or_default();
         let config = head::settings(&String::from_utf8_lossy(&config));
-        let unsupported = |reason: String| SnapshotError::Unsupported { path: repository.common.clone(), reason };
+        let unsupported =
+            |reason: String| SnapshotError::Unsupported { path: repository.common.clone(), reason };
         let format = match config.get("extensions.objectformat").map(String::as_str) {
             None | Some("sha1") => ObjectFormat::Sha1,
             Some("sha256") => ObjectFormat::Sha256,
@@ -132,9 +133,11 @@ impl Objects {
             .and_then(|running| running.read_into(&mut out)?.finish())
             .map_err(|error| nothing(Some(error)))?;
         let text = String::from_utf8_lossy(&out);
-        let mut names = text.lines().filter(|line| self.format.is_name(line.as_bytes())).map(str::to_owned);
-        match (names.next(), names.next()) {
-            (Some(commit), Some(tree)) => Ok((commit, tree)),
+        match text.lines().collect::<Vec<_>>()[..] {
+            [commit, tree] if [commit, tree].iter().all(|name| self.format.is_name(name.as_bytes())) => {
+                Ok((commit.to_owned(), tree.to_owned()))
+            }
+            // A range, say, which is more than a commit.
             _ => Err(nothing(None)),
         }
     }
@@ -148,12 +151,26 @@ impl Objects {
             .map_err(|error| self.git_error(error))?;
         let bytes = fs::read(scratch).map_err(at("can't read", scratch))?;
         fs::remove_file(scratch).map_err(at("can't remove", scratch))?;
-        Index::parse(self.format, bytes).map_err(|reason| SnapshotError::Index { path: scratch.to_owned(), reason })
+        let index = Index::parse(self.format, bytes)
+            .map_err(|reason| SnapshotError::Index { path: scratch.to_owned(), reason })?;
+        // Of a path that is there twice, the index keeps one without a word.
+        let mut listed = Count::default();
+        Running::start(self.command(["ls-tree", "-r", "-z", tree]), "ls-tree")
+            .and_then(|running| running.read_into(&mut listed)?.finish())
+            .map_err(|error| self.git_error(error))?;
+        if listed.0 != index.len() {
+            return Err(SnapshotError::Hostile {
+                path: b".".to_vec(),
+                reason: "has a path that is there twice",
+            });
+        }
+        Ok(index)
     }
 
     /// Where two trees differ, directories named too; `None` when in more than `limit` paths.
     pub(super) fn differences(&self, old: &str, new: &str, limit: usize) -> Result<Option<Vec<Difference>>> {
-        let command = self.command(["diff-tree", "-r", "-t", "--raw", "-z", "--no-renames", "--no-abbrev", old, new]);
+        let command =
+            self.command(["diff-tree", "-r", "-t", "--raw", "-z", "--no-renames", "--no-abbrev", old, new]);
         let mut child = Spawned::start(command).map_err(|error| self.git_error(error))?;
         let mut found = Vec::new();
         let mut leaves = 0;
@@ -190,8 +207,8 @@ impl Objects {
             return Ok(());
         }
         let broken = |source| self.git_error(GitError::Pipe { command: "cat-file".into(), source });
-        let mut child =
-            Spawned::start(self.command(["cat-file", "--batch", "--buffer"])).map_err(|error| self.git_error(error))?;
+        let mut child = Spawned::start(self.command(["cat-file", "--batch", "--buffer"]))
+            .map_err(|error| self.git_error(error))?;
         let input = child.child.stdin.take();
         std::thread::scope(|scope| {
             // Git answers while it is still being asked: with one thread, both sides would wait for ever.
@@ -206,34 +223,41 @@ impl Objects {
                 }
             });
             let answered = (|| {
-            let mut line = Vec::new();
-            for one in wanted {
-                line.clear();
-                child.out.read_until(b'\n', &mut line).map_err(broken)?;
-                let text = String::from_utf8_lossy(&line);
-                let mut parts = text.split_ascii_whitespace().skip(1);
-                let size = match (parts.next(), parts.next().map(str::parse::<u64>)) {
-                    (Some("blob"), Some(Ok(size))) => size,
-                    (Some("missing"), _) => {
-                        let (object, path) = name(one);
-                        return Err(SnapshotError::Missing { path: path.to_vec(), object, partial: self.partial });
+                let mut line = Vec::new();
+                for one in wanted {
+                    line.clear();
+                    child.out.read_until(b'\n', &mut line).map_err(broken)?;
+                    let text = String::from_utf8_lossy(&line);
+                    let mut parts = text.split_ascii_whitespace().skip(1);
+                    let size = match (parts.next(), parts.next().map(str::parse::<u64>)) {
+                        (Some("blob"), Some(Ok(size))) => size,
+                        (Some("missing"), _) => {
+                            let (object, path) = name(one);
+                            return Err(SnapshotError::Missing {
+                                path: path.to_vec(),
+                                object,
+                                partial: self.partial,
+                            });
+                        }
+                        (Some(_), Some(_)) => {
+                            let path = name(one).1.to_vec();
+                            return Err(SnapshotError::Hostile {
+                                path,
+                                reason: "is not a file in git's eyes",
+                            });
+                        }
+                        _ => return Err(self.ended(&mut child)),
+                    };
+                    let mut content = (&mut child.out).take(size);
+                    take(one, size, &mut content)?;
+                    let left = content.limit();
+                    if left > 0 {
+                        return Err(self.ended(&mut child));
                     }
-                    (Some(_), Some(_)) => {
-                        let path = name(one).1.to_vec();
-                        return Err(SnapshotError::Hostile { path, reason: "is not a file in git's eyes" });
-                    }
-                    _ => return Err(self.ended(&mut child)),
-                };
-                let mut content = (&mut child.out).take(size);
-                take(one, size, &mut content)?;
-                let left = content.limit();
-                if left > 0 {
-                    return Err(self.ended(&mut child));
+                    let mut newline = [0];
+                    child.out.read_exact(&mut newline).map_err(broken)?;
                 }
-                let mut newline = [0];
-                child.out.read_exact(&mut newline).map_err(broken)?;
-            }
-            Ok(())
+                Ok(())
             })();
             if answered.is_err() {
                 // Whoever is still asking must not wait for a git that waits for us.
@@ -274,6 +298,21 @@ impl Objects {
             }
         }
         found
+    }
+}
+
+/// How many names, each ended by a zero, went by.
+#[derive(Debug, Default)]
+struct Count(usize);
+
+impl Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += memchr::memchr_iter(0, bytes).count();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -360,9 +360,9 @@ fn hold_quietly(path: &Path) -> Result<Option<Held>> {
         _ => return Ok(None),
     }
     let facts = fs::read(path.join(FACTS)).ok().and_then(|text| serde_json::from_slice::<Facts>(&text).ok());
-    let Some(facts) = facts.filter(|facts| {
-        facts.version == VERSION && facts.boot.as_ref().is_none_or(|known| *known == boot())
-    }) else {
+    let Some(facts) = facts
+        .filter(|facts| facts.version == VERSION && facts.boot.as_ref().is_none_or(|known| *known == boot()))
+    else {
         return Ok(None);
     };
     let list = path.join("submodules");
