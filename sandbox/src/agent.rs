@@ -95,15 +95,13 @@ pub(crate) fn become_agent(
     host_proc: BorrowedFd<'_>,
     channel: BorrowedFd<'_>,
 ) -> Failure {
-    match prepare(start, streams, host_proc) {
+    match prepare(start, streams, host_proc, channel) {
         Err(failure) => failure,
         Ok(ready) => {
             if let Err(error) = channel::send(channel, &FromSandbox::Ready(ready), None) {
                 return failed("can't report to the supervisor")(error);
             }
-            if !channel::wait_for_go(channel) {
-                sys::exit_now(1);
-            }
+            channel::wait_for_go(channel);
             let error = execute(start);
             let _ = channel::send(channel, &FromSandbox::NotStarted { error: error as i32 }, None);
             sys::exit_now(if error == nix::Error::ENOENT { 127 } else { 126 })
@@ -115,13 +113,14 @@ fn prepare(
     start: &Start<'_>,
     streams: &Streams,
     host_proc: BorrowedFd<'_>,
+    channel: BorrowedFd<'_>,
 ) -> Result<Ready, Failure> {
     let policy = start.policy;
     rustix::process::setsid().map_err(failed("can't start a session"))?;
     connect(streams).map_err(failed("can't connect standard input and output"))?;
-    let pid = rustix::fs::readlinkat(host_proc, "self", Vec::new())
-        .map_err(failed("can't read the own process id"))?;
-    let pid = pid.to_str().ok().and_then(|pid| pid.parse().ok()).unwrap_or(0);
+    let pid = own_pid(host_proc).map_err(failed("can't read the own process id"))?;
+    channel::send(channel, &FromSandbox::Born { pid }, None)
+        .map_err(failed("can't report to the supervisor"))?;
 
     if let Identity::Nobody { .. } = start.identity {
         become_nobody(start.identity, host_proc)?;
@@ -150,7 +149,13 @@ fn prepare(
     if policy.wants(Control::Seccomp) {
         syscalls::restrict().map_err(failed("can't filter system calls"))?;
     }
-    Ok(Ready { pid, landlock_held })
+    Ok(Ready { landlock_held })
+}
+
+/// What the host calls this process: a link in its /proc that leads every reader to itself.
+fn own_pid(host_proc: BorrowedFd<'_>) -> io::Result<i32> {
+    let link = rustix::fs::readlinkat(host_proc, "self", Vec::new())?;
+    link.to_str().ok().and_then(|pid| pid.parse().ok()).ok_or_else(|| io::Error::other("/proc/self is odd"))
 }
 
 fn connect(streams: &Streams) -> io::Result<()> {

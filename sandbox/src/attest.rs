@@ -80,9 +80,9 @@ pub(crate) struct Asked<'a> {
     pub(crate) root: bool,
 }
 
-/// Reads the agent's process.
-pub(crate) fn read(asked: &Asked<'_>, ready: &Ready) -> io::Result<Attestation> {
-    let process = Process::read(ready.pid)?;
+/// Reads the agent's process, which waits at the gate.
+pub(crate) fn read(asked: &Asked<'_>, ready: &Ready, view: View) -> io::Result<Attestation> {
+    let process = Process::read(view)?;
     let controls = Control::ALL
         .iter()
         .map(|control| {
@@ -111,6 +111,19 @@ enum Held {
 impl From<bool> for Held {
     fn from(held: bool) -> Self {
         if held { Held::Yes } else { Held::No }
+    }
+}
+
+/// What the agent sees, which is final before the rest of it is: read while it gives up everything else.
+pub(crate) struct View {
+    pid: i32,
+    mounts: Vec<Mount>,
+}
+
+impl View {
+    pub(crate) fn read(pid: i32) -> io::Result<Self> {
+        let mounts = read_proc(&format!("/proc/{pid}/mountinfo"))?;
+        Ok(Self { pid, mounts: mounts.lines().filter_map(parse_mount).collect() })
     }
 }
 
@@ -146,7 +159,7 @@ const NAMESPACES: &[(&str, Control)] = &[
 ];
 
 impl Process {
-    fn read(pid: i32) -> io::Result<Self> {
+    fn read(View { pid, mounts }: View) -> io::Result<Self> {
         let file = |name: &str| read_proc(&format!("/proc/{pid}/{name}"));
         let status = file("status")?
             .lines()
@@ -177,7 +190,7 @@ impl Process {
             pid,
             status,
             uid_map: file("uid_map")?.split_whitespace().collect::<Vec<_>>().join(" "),
-            mounts: file("mountinfo")?.lines().filter_map(parse_mount).collect(),
+            mounts,
             limits: file("limits")?,
             foreign,
             descriptors,

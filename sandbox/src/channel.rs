@@ -13,9 +13,14 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::sys;
+
 /// From the sandbox to its supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromSandbox {
+    /// The process that will be the agent, as the host numbers it. Its view is final; it goes on to give
+    /// up everything else.
+    Born { pid: i32 },
     /// The supervisor's end of the terminal comes with this message.
     Terminal,
     /// Everything is in place; the agent-to-be waits for [`Go`].
@@ -31,8 +36,6 @@ pub(crate) enum FromSandbox {
 /// What can only be known inside.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Ready {
-    /// The agent's process, as the host numbers it.
-    pub(crate) pid: i32,
     /// What came of trying something only Landlock forbids.
     pub(crate) landlock_held: bool,
 }
@@ -44,7 +47,7 @@ pub(crate) enum Ended {
 }
 
 /// From the supervisor to the sandbox: go on.
-pub(crate) const GO: &[u8] = b"go";
+const GO: &[u8] = b"go";
 
 const LARGEST: usize = 16 * 1024;
 
@@ -59,48 +62,56 @@ pub(crate) fn send(
     message: &FromSandbox,
     descriptor: Option<&OwnedFd>,
 ) -> io::Result<()> {
-    let mut bytes = serde_json::to_vec(message)?;
-    bytes.truncate(LARGEST);
+    Ok(send_bytes(channel, &serde_json::to_vec(message)?, descriptor)?)
+}
+
+fn send_bytes(channel: impl AsFd, bytes: &[u8], descriptor: Option<&OwnedFd>) -> rustix::io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     let handed = descriptor.map(|descriptor| [descriptor.as_fd()]);
     if let Some(handed) = &handed {
         ancillary.push(SendAncillaryMessage::ScmRights(handed));
     }
-    rustix::net::sendmsg(channel, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::NOSIGNAL)?;
-    Ok(())
+    rustix::net::sendmsg(channel, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL).map(drop)
 }
 
 /// Hears one message; `None` when every other end is closed.
 pub(crate) fn receive(channel: impl AsFd) -> io::Result<Option<(FromSandbox, Option<OwnedFd>)>> {
     let mut bytes = vec![0; LARGEST];
+    let (length, descriptor) = receive_bytes(channel, &mut bytes)?;
+    if length == 0 {
+        return Ok(None);
+    }
+    Ok(Some((serde_json::from_slice(&bytes[..length])?, descriptor)))
+}
+
+fn receive_bytes(channel: impl AsFd, bytes: &mut [u8]) -> rustix::io::Result<(usize, Option<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC;
     let message = loop {
-        match rustix::net::recvmsg(&channel, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
+        match rustix::net::recvmsg(&channel, &mut [IoSliceMut::new(bytes)], &mut ancillary, flags) {
             Err(rustix::io::Errno::INTR) => {}
             other => break other?,
         }
     };
-    if message.bytes == 0 {
-        return Ok(None);
-    }
     let descriptor = ancillary.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
         _ => None,
     });
-    Ok(Some((serde_json::from_slice(&bytes[..message.bytes])?, descriptor)))
+    Ok((message.bytes, descriptor))
 }
 
-/// Waits for the supervisor's word; false when the supervisor is gone.
-pub(crate) fn wait_for_go(channel: impl AsFd) -> bool {
+/// The supervisor's word, with a descriptor if there is one to hand over.
+pub(crate) fn say_go(channel: impl AsFd, descriptor: Option<&OwnedFd>) -> io::Result<()> {
+    Ok(send_bytes(channel, GO, descriptor)?)
+}
+
+/// Waits for the supervisor's word. Does not return when the supervisor is gone.
+pub(crate) fn wait_for_go(channel: impl AsFd) -> Option<OwnedFd> {
     let mut bytes = [0; 8];
-    loop {
-        match rustix::net::recv(&channel, &mut bytes, RecvFlags::empty()) {
-            Err(rustix::io::Errno::INTR) => {}
-            Ok((length, _)) => return &bytes[..length] == GO,
-            Err(_) => return false,
-        }
+    match receive_bytes(channel, &mut bytes) {
+        Ok((length, descriptor)) if &bytes[..length] == GO => descriptor,
+        _ => sys::exit_now(1),
     }
 }

@@ -110,6 +110,10 @@ fn toolchains(home: &Path, environment: &dyn Fn(&str) -> Option<OsString>) -> (V
     let mut found: Vec<PathBuf> = Vec::new();
     let mut secrets = Vec::new();
     let mut add = |path: PathBuf, credentials: &[&str]| {
+        // Most are not there: one call tells, where resolving takes one for each component.
+        if rustix::fs::access(&path, rustix::fs::Access::EXISTS).is_err() {
+            return;
+        }
         let Ok(path) = path.canonicalize() else { return };
         let covered = found.iter().any(|known| path.starts_with(known))
             || SYSTEM.iter().any(|system| path.starts_with(system));

@@ -6,6 +6,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
+use nix::sched::CloneFlags;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
@@ -15,32 +16,35 @@ use crate::agent::{self, Failure, Start, Streams, failed};
 use crate::channel::{self, Ended, FromSandbox};
 use crate::control::Control;
 use crate::identity::Identity;
-use crate::mounts::{Layers, NewRoot};
-use crate::policy::Network;
-use crate::sys::{self, Fork};
-use crate::view::Step;
+use crate::mounts::NewRoot;
+use crate::sys::{self, Fork, Idler};
+use crate::view::Plan;
 use crate::workspace::Workspace;
 
 /// What the first process is born with.
 pub(crate) struct Birth<'a> {
     pub(crate) start: Start<'a>,
     pub(crate) workspace: &'a Workspace,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) plan: Plan,
+    /// An empty folder to build the new root on.
     pub(crate) staging: &'a Path,
-    pub(crate) idmap: Option<OwnedFd>,
+    /// The namespaces it makes itself.
+    pub(crate) namespaces: CloneFlags,
     /// Pipes for the agent; `None` asks for a terminal.
     pub(crate) pipes: Option<[OwnedFd; 3]>,
-    /// Whether the supervisor still has to put us into a cgroup.
-    pub(crate) wait: bool,
 }
 
 /// The life of the first process.
 pub(crate) fn live(birth: Birth<'_>, channel: &OwnedFd) -> ! {
+    let alone = birth.start.policy.wants(Control::PidNamespace);
     match build(birth, channel) {
-        Ok((agent, everyone)) => {
+        Ok(agent) => {
+            let everyone = Pid::from_raw(if alone { -1 } else { -agent.as_raw() });
             let ended = wait_for(agent, everyone);
-            // In a namespace of its own the kernel does this when we end; without one it is all we can do.
+            // The kernel would do this when we end. Doing it first lets the supervisor go to work on what
+            // was left behind while it takes our namespaces apart.
             let _ = nix::sys::signal::kill(everyone, Signal::SIGKILL);
+            while alone && !matches!(waitpid(None, None), Err(nix::Error::ECHILD)) {}
             let _ = channel::send(channel, &FromSandbox::Ended(ended), None);
             sys::exit_now(0)
         }
@@ -51,13 +55,10 @@ pub(crate) fn live(birth: Birth<'_>, channel: &OwnedFd) -> ! {
     }
 }
 
-/// Returns the agent, and whom to signal to reach every process inside.
-fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<(Pid, Pid), Failure> {
-    let Birth { start, workspace, steps, staging, idmap, pipes, wait } = birth;
+/// Makes the namespaces and the view, and starts the agent.
+fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<Pid, Failure> {
+    let Birth { start, workspace, plan, staging, namespaces, pipes } = birth;
     die_with_supervisor()?;
-    if wait && !channel::wait_for_go(channel) {
-        sys::exit_now(1);
-    }
     let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     // The host's /proc, by descriptor: it outlives the move into the new root, says what the host calls us,
     // and is writable where ours is not.
@@ -66,22 +67,23 @@ fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<(Pid, Pid), Failure> {
         agent::write_maps(host_proc.as_fd(), (*uid, *uid), (*gid, *gid))
             .map_err(failed("can't map the user"))?;
     }
-    if start.policy.wants(Control::UtsNamespace) {
+    // Here and not at birth: a network namespace takes longer to make than everything the supervisor does
+    // meanwhile.
+    nix::sched::unshare(namespaces).map_err(failed("can't make namespaces"))?;
+    if namespaces.contains(CloneFlags::CLONE_NEWUTS) {
         nix::unistd::sethostname("agency").map_err(failed("can't set the host name"))?;
     }
-    if start.policy.network != Network::Full && start.policy.wants(Control::Network) {
+    if namespaces.contains(CloneFlags::CLONE_NEWNET) {
         sys::loopback_up().map_err(failed("can't bring up the loopback interface"))?;
     }
-    let idmap = idmap.as_ref().map(AsFd::as_fd);
-    let layers = workspace
-        .overlays
-        .iter()
-        .map(|overlay| Layers::open(overlay, idmap))
-        .collect::<Result<Vec<_>, _>>()
+    let mut root = NewRoot::create(staging, start.policy, start.identity.outside()).map_err(failed(""))?;
+    root.perform(&plan.ground).map_err(failed(""))?;
+    // From here on the layers must be there, and we in our cgroup.
+    root.map_owner(channel::wait_for_go(channel));
+    root.perform(&plan.folders)
+        .and_then(|()| root.add_workspace(workspace, start.opening))
+        .and_then(|()| root.perform(&plan.covers))
         .map_err(failed(""))?;
-    let root = NewRoot::create(staging, start.policy, start.identity.outside(), idmap).map_err(failed(""))?;
-    root.perform(&steps, workspace, &layers, start.opening).map_err(failed(""))?;
-    drop(layers);
     root.enter().map_err(failed(""))?;
 
     let streams = match pipes {
@@ -103,8 +105,7 @@ fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<(Pid, Pid), Failure> {
         Fork::Parent(agent) => {
             drop(streams);
             step_down(start.identity)?;
-            let alone = start.policy.wants(Control::PidNamespace);
-            Ok((agent, Pid::from_raw(if alone { -1 } else { -agent.as_raw() })))
+            Ok(agent)
         }
     }
 }
@@ -176,23 +177,10 @@ fn wait_for(agent: Pid, everyone: Pid) -> Ended {
 
 /// A user namespace for idmapped mounts: the owner's files are seen as the agent's.
 pub(crate) fn idmap(owner: (u32, u32), agent: (u32, u32)) -> std::io::Result<OwnedFd> {
-    use nix::sched::CloneFlags;
-    // Namespaces live as long as a process or a descriptor does: a child born into it is enough to open it.
-    match sys::clone_into(CloneFlags::CLONE_NEWUSER, None)? {
-        sys::Clone::Child => loop {
-            nix::unistd::pause();
-        },
-        sys::Clone::Parent { pid, pidfd } => {
-            let open = || -> std::io::Result<OwnedFd> {
-                std::fs::write(format!("/proc/{pid}/uid_map"), format!("{} {} 1", owner.0, agent.0))?;
-                std::fs::write(format!("/proc/{pid}/gid_map"), format!("{} {} 1", owner.1, agent.1))?;
-                let path = format!("/proc/{pid}/ns/user");
-                Ok(rustix::fs::open(path.as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
-            };
-            let namespace = open();
-            rustix::process::pidfd_send_signal(&pidfd, rustix::process::Signal::KILL)?;
-            waitpid(pid, None)?;
-            namespace
-        }
-    }
+    // A namespace lives as long as a process or a descriptor does.
+    let idler = Idler::start(CloneFlags::CLONE_NEWUSER)?;
+    let path = |name: &str| format!("/proc/{}/{name}", idler.pid);
+    std::fs::write(path("uid_map"), format!("{} {} 1", owner.0, agent.0))?;
+    std::fs::write(path("gid_map"), format!("{} {} 1", owner.1, agent.1))?;
+    Ok(rustix::fs::open(path("ns/user").as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
 }

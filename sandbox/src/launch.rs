@@ -15,13 +15,12 @@ use nix::sched::CloneFlags;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::fs::OFlags;
-use rustix::net::SendFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::agent::Start;
-use crate::attest::{self, Asked, Attestation, Statement};
+use crate::attest::{self, Asked, Attestation, Statement, View};
 use crate::cgroup::{self, Cgroup};
-use crate::channel::{self, FromSandbox, GO, Ready};
+use crate::channel::{self, FromSandbox, Ready};
 use crate::control::Control;
 use crate::flow::Flow;
 use crate::harvest::Base;
@@ -35,7 +34,7 @@ use crate::policy::{Network, Policy};
 use crate::supervise::{self, Conversation, End, Watch};
 use crate::sys::{self, Clone};
 use crate::terminal::RawTerminal;
-use crate::view::{self, Step};
+use crate::view::{Plan, Step};
 use crate::watch::Watcher;
 use crate::workspace::Workspace;
 use crate::workspace::state::Run;
@@ -47,6 +46,8 @@ pub struct Request<'a> {
     pub host: &'a Host,
     pub workspace: &'a Workspace,
     pub run: &'a Run,
+    /// An empty folder the sandbox may build on, in a mount namespace of its own; runs may share one.
+    pub staging: &'a Path,
     pub command: &'a [OsString],
     /// Where in the workspace it starts.
     pub start: &'a RelPath,
@@ -62,6 +63,7 @@ pub struct Outcome {
     pub end: End,
     pub attestation: Attestation,
     pub elapsed: Duration,
+    pub remains: Remains,
 }
 
 /// Why a command was not run.
@@ -98,25 +100,15 @@ pub fn run(request: &Request<'_>) -> Result<Outcome, LaunchError> {
         });
     }
     let identity = identify(policy, request.host)?;
-    let idmap = match &identity {
-        Identity::Nobody { .. } => {
-            let mapped = init::idmap(request.workspace.owner, identity.outside());
-            Some(mapped.map_err(|error| {
-                unavailable("can't make a user namespace", error.raw_os_error().unwrap_or(0))
-            })?)
-        }
-        _ => None,
-    };
-    let steps = view::plan(policy, request.host, identity.inside());
-    let hidden = hidden(&steps, request.workspace);
+    let plan = Plan::new(policy, request.host, identity.inside());
+    let hidden = hidden(&plan, request.workspace);
+    let opening = opening(policy, request.workspace).map_err(internal("can't look at the workspace"))?;
     let cgroup = cgroup(request)?;
-    let _janitor = cgroup
+    let janitor = cgroup
         .as_ref()
         .map(|cgroup| Janitor::employ(cgroup.paths().cloned().collect()))
         .transpose()
         .map_err(internal("can't start the process that cleans up"))?;
-    hand_over(request.workspace, &identity).map_err(internal("can't give the agent its layer"))?;
-    let opening = opening(policy, request.workspace).map_err(internal("can't look at the workspace"))?;
     let signals = watch_signals().map_err(internal("can't watch for signals"))?;
     let (ours, theirs) = channel::pair().map_err(internal("can't talk to the sandbox"))?;
     let pipes = Pipes::make(request.terminal).map_err(internal("can't make pipes"))?;
@@ -128,16 +120,14 @@ pub fn run(request: &Request<'_>) -> Result<Outcome, LaunchError> {
         .map_err(internal("can't open the cgroup"))?
         .flatten();
     let must_enter = cgroup.is_some() && birthplace.is_none();
-    let clone = sys::clone_into(namespaces(policy, &identity), birthplace.as_ref().map(AsFd::as_fd));
-    let clone =
-        clone.map_err(|error| unavailable("can't make namespaces", error.raw_os_error().unwrap_or(0)))?;
+    let namespaces = Namespaces::of(policy, &identity);
+    let clone = sys::clone_into(namespaces.at_birth, birthplace.as_ref().map(AsFd::as_fd))
+        .map_err(|error| unavailable("can't make namespaces", error.raw_os_error().unwrap_or(0)))?;
     let started = Instant::now();
     let (pid, pidfd) = match clone {
-        Clone::Parent { pid, pidfd } => (pid, pidfd),
+        Clone::Parent { pid, pidfd } => (pid.as_raw(), pidfd),
         Clone::Child => {
-            drop(ours);
-            drop(signals);
-            drop(pipes.ours);
+            drop((ours, signals, pipes.ours));
             let start = Start {
                 policy,
                 identity: &identity,
@@ -150,25 +140,27 @@ pub fn run(request: &Request<'_>) -> Result<Outcome, LaunchError> {
             let birth = Birth {
                 start,
                 workspace: request.workspace,
-                steps,
-                staging: request.run.path(),
-                idmap,
+                plan,
+                staging: request.staging,
+                namespaces: namespaces.later,
                 pipes: pipes.theirs,
-                wait: must_enter,
             };
             init::live(birth, &theirs)
         }
     };
-    drop(theirs);
-    drop(pipes.theirs);
-    drop(idmap);
-    let sandbox = Sandbox { pidfd, pid: pid.as_raw(), channel: ours };
-    if must_enter && let Some(cgroup) = &cgroup {
-        cgroup.enter(sandbox.pid).map_err(internal("can't move the sandbox into its cgroup"))?;
-        sandbox.go().map_err(internal("can't talk to the sandbox"))?;
-    }
+    drop((theirs, pipes.theirs));
+    let sandbox = Sandbox { pidfd, pid, channel: ours };
 
-    let (ready, master) = sandbox.wait_until_ready()?;
+    // While the first process makes its namespaces and the ground of the view, its layers are made here.
+    make_layers(request.workspace, &identity).map_err(internal("can't make the agent's layer"))?;
+    let idmap = idmap(request.workspace, &identity)?;
+    if must_enter && let Some(cgroup) = &cgroup {
+        cgroup.enter(pid).map_err(internal("can't move the sandbox into its cgroup"))?;
+    }
+    channel::say_go(&sandbox.channel, idmap.as_ref()).map_err(internal("can't talk to the sandbox"))?;
+    drop(idmap);
+
+    let (view, ready, master) = sandbox.wait_until_ready()?;
     let asked = Asked {
         policy,
         workspace: &request.workspace.path,
@@ -180,7 +172,7 @@ pub fn run(request: &Request<'_>) -> Result<Outcome, LaunchError> {
         root: request.host.is_root(),
     };
     let attestation =
-        attest::read(&asked, &ready).map_err(internal("can't read back what holds the sandbox"))?;
+        attest::read(&asked, &ready, view).map_err(internal("can't read back what holds the sandbox"))?;
     let missing: Vec<Statement> = attestation.missing().cloned().collect();
     if !missing.is_empty() {
         return Err(LaunchError::NotHeld { missing });
@@ -189,7 +181,7 @@ pub fn run(request: &Request<'_>) -> Result<Outcome, LaunchError> {
     let raw = RawTerminal::enter(request.streams[0], master.as_ref());
     let conversation =
         converse(request, pipes.ours, master).map_err(internal("can't connect the streams"))?;
-    sandbox.go().map_err(internal("can't talk to the sandbox"))?;
+    channel::say_go(&sandbox.channel, None).map_err(internal("can't talk to the sandbox"))?;
     let watched =
         attestation.statement(Control::Memory).is_some_and(|one| one.enforced == attest::Enforced::Watched);
     let memory = policy
@@ -220,10 +212,22 @@ pub fn run(request: &Request<'_>) -> Result<Outcome, LaunchError> {
     })
     .map_err(internal("can't watch the sandbox"))?;
     drop(raw);
-    Ok(Outcome { end, attestation, elapsed: started.elapsed() })
+    let remains = Remains { _sandbox: sandbox, _cgroup: cgroup, _janitor: janitor };
+    Ok(Outcome { end, attestation, elapsed: started.elapsed(), remains })
+}
+
+/// What the kernel is still taking apart when every process of a sandbox is dead. Dropping it waits until
+/// that is over: then no process, mount or cgroup is left.
+#[derive(Debug)]
+pub struct Remains {
+    // In this order: a cgroup can be removed when its last process is gone.
+    _sandbox: Sandbox,
+    _cgroup: Option<Cgroup>,
+    _janitor: Option<Janitor>,
 }
 
 /// A started sandbox. It is killed and reaped when it goes out of sight, whatever happened.
+#[derive(Debug)]
 struct Sandbox {
     pidfd: OwnedFd,
     pid: i32,
@@ -231,23 +235,23 @@ struct Sandbox {
 }
 
 impl Sandbox {
-    fn go(&self) -> io::Result<()> {
-        rustix::net::send(&self.channel, GO, SendFlags::NOSIGNAL)?;
-        Ok(())
-    }
-
-    fn wait_until_ready(&self) -> Result<(Ready, Option<OwnedFd>), LaunchError> {
-        let mut master = None;
+    fn wait_until_ready(&self) -> Result<(View, Ready, Option<OwnedFd>), LaunchError> {
+        let (mut view, mut master) = (None, None);
+        let early =
+            |what| LaunchError::Internal { what, source: io::Error::other("it ended before it was ready") };
         loop {
             match channel::receive(&self.channel).map_err(internal("can't hear the sandbox"))? {
-                Some((FromSandbox::Ready(ready), _)) => return Ok((ready, master)),
+                Some((FromSandbox::Born { pid }, _)) => {
+                    view = Some(View::read(pid).map_err(internal("can't read the agent's view"))?);
+                }
                 Some((FromSandbox::Terminal, terminal)) => master = terminal,
+                Some((FromSandbox::Ready(ready), _)) => {
+                    let view = view.ok_or_else(|| early("the sandbox has no view"))?;
+                    return Ok((view, ready, master));
+                }
                 Some((FromSandbox::Failed { what, error }, _)) => return Err(unavailable(&what, error)),
                 Some(_) => {}
-                None => {
-                    let source = io::Error::other("it ended before it was ready");
-                    return Err(LaunchError::Internal { what: "the sandbox did not start", source });
-                }
+                None => return Err(early("the sandbox did not start")),
             }
         }
     }
@@ -294,9 +298,11 @@ fn base(workspace: &Workspace) -> io::Result<Base> {
 
 /// The upper layer's own folder is what the agent sees as the workspace: it must be the agent's, with the
 /// mode of the folder it covers.
-fn hand_over(workspace: &Workspace, identity: &Identity) -> io::Result<()> {
+fn make_layers(workspace: &Workspace, identity: &Identity) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     for overlay in &workspace.overlays {
+        std::fs::create_dir(&overlay.upper)?;
+        std::fs::create_dir(&overlay.work)?;
         if let Some(lower) = overlay.lowers.first() {
             let mode = std::fs::metadata(lower)?.permissions().mode();
             std::fs::set_permissions(&overlay.upper, std::fs::Permissions::from_mode(mode & 0o7777))?;
@@ -309,31 +315,48 @@ fn hand_over(workspace: &Workspace, identity: &Identity) -> io::Result<()> {
     Ok(())
 }
 
-fn namespaces(policy: &Policy, identity: &Identity) -> CloneFlags {
-    // Root builds everything as root and enters a user namespace last: one that owns none of the others.
-    let mut flags = CloneFlags::CLONE_NEWNS;
-    if let Identity::Caller { .. } = identity {
-        flags |= CloneFlags::CLONE_NEWUSER;
+/// Root's agent is nobody on the host, and still edits the owner's files.
+fn idmap(workspace: &Workspace, identity: &Identity) -> Result<Option<OwnedFd>, LaunchError> {
+    match identity {
+        Identity::Nobody { .. } => init::idmap(workspace.owner, identity.outside())
+            .map(Some)
+            .map_err(|error| unavailable("can't map users", error.raw_os_error().unwrap_or(0))),
+        Identity::Caller { .. } | Identity::Unmapped { .. } => Ok(None),
     }
-    for (control, flag) in [
-        (Control::PidNamespace, CloneFlags::CLONE_NEWPID),
-        (Control::IpcNamespace, CloneFlags::CLONE_NEWIPC),
-        (Control::UtsNamespace, CloneFlags::CLONE_NEWUTS),
-        (Control::CgroupNamespace, CloneFlags::CLONE_NEWCGROUP),
-    ] {
-        if policy.wants(control) {
-            flags |= flag;
+}
+
+/// Which namespaces the sandbox lives in, and which of them it makes after its birth.
+struct Namespaces {
+    at_birth: CloneFlags,
+    later: CloneFlags,
+}
+
+impl Namespaces {
+    fn of(policy: &Policy, identity: &Identity) -> Self {
+        // Root builds everything as root and enters a user namespace last: one that owns none of the others.
+        let mut at_birth = CloneFlags::CLONE_NEWNS;
+        if let Identity::Caller { .. } = identity {
+            at_birth |= CloneFlags::CLONE_NEWUSER;
         }
+        if policy.wants(Control::PidNamespace) {
+            at_birth |= CloneFlags::CLONE_NEWPID;
+        }
+        let mut later = CloneFlags::empty();
+        for (wanted, flag) in [
+            (policy.wants(Control::IpcNamespace), CloneFlags::CLONE_NEWIPC),
+            (policy.wants(Control::UtsNamespace), CloneFlags::CLONE_NEWUTS),
+            (policy.wants(Control::CgroupNamespace), CloneFlags::CLONE_NEWCGROUP),
+            (policy.wants(Control::Network) && policy.network != Network::Full, CloneFlags::CLONE_NEWNET),
+        ] {
+            later.set(flag, wanted);
+        }
+        Self { at_birth, later }
     }
-    if policy.wants(Control::Network) && policy.network != Network::Full {
-        flags |= CloneFlags::CLONE_NEWNET;
-    }
-    flags
 }
 
 /// Every path that must be covered, as the agent would name it.
-fn hidden(steps: &[Step], workspace: &Workspace) -> Vec<PathBuf> {
-    let planned = steps.iter().filter_map(|step| match step {
+fn hidden(plan: &Plan, workspace: &Workspace) -> Vec<PathBuf> {
+    let planned = plan.covers.iter().filter_map(|step| match step {
         Step::Hide { at } => Some(at.clone()),
         _ => None,
     });

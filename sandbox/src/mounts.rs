@@ -55,19 +55,14 @@ pub(crate) struct NewRoot<'a> {
     /// The agent's user and group on the host, who own the private folders.
     owner: (u32, u32),
     /// The user namespace that maps the workspace owner's files to the agent, where one is needed.
-    idmap: Option<BorrowedFd<'a>>,
+    idmap: Option<OwnedFd>,
     /// Where the run keeps its files: the new root is built there.
     staging: &'a Path,
 }
 
 impl<'a> NewRoot<'a> {
     /// An empty root: one file system in memory, whose size is what all private folders share.
-    pub(crate) fn create(
-        staging: &'a Path,
-        policy: &'a Policy,
-        owner: (u32, u32),
-        idmap: Option<BorrowedFd<'a>>,
-    ) -> Result<Self> {
+    pub(crate) fn create(staging: &'a Path, policy: &'a Policy, owner: (u32, u32)) -> Result<Self> {
         let slash = Path::new("/");
         rustix::mount::mount_change(slash, MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
             .map_err(at("can't detach from the host's mounts at", slash))?;
@@ -91,16 +86,15 @@ impl<'a> NewRoot<'a> {
         )
         .map_err(at("can't make a file system in memory for", staging))?;
         attach(root.as_fd(), staging)?;
-        Ok(Self { root, policy, owner, idmap, staging })
+        Ok(Self { root, policy, owner, idmap: None, staging })
     }
 
-    pub(crate) fn perform(
-        &self,
-        steps: &[Step],
-        workspace: &Workspace,
-        layers: &[Layers],
-        opening: &Opening,
-    ) -> Result<()> {
+    /// From here on, the owner of the workspace's files is seen as the agent, by this user namespace.
+    pub(crate) fn map_owner(&mut self, idmap: Option<OwnedFd>) {
+        self.idmap = idmap;
+    }
+
+    pub(crate) fn perform(&self, steps: &[Step]) -> Result<()> {
         for step in steps {
             match step {
                 Step::Folder { at: path } => self.make_target(path, true)?,
@@ -111,7 +105,6 @@ impl<'a> NewRoot<'a> {
                 Step::Device { name } => self.device(name)?,
                 Step::Proc => self.proc()?,
                 Step::Terminals => self.terminals()?,
-                Step::Workspace => self.workspace(workspace, layers, opening)?,
                 Step::Hide { at: path } => self.hide(path)?,
                 Step::Pin { at: path, access } => self.pin(path, *access)?,
             }
@@ -202,7 +195,7 @@ impl<'a> NewRoot<'a> {
             MountAttributes {
                 set: attributes,
                 recursive: true,
-                idmap: self.idmap.filter(|_| access == Access::ReadAsOwner),
+                idmap: self.idmap.as_ref().map(AsFd::as_fd).filter(|_| access == Access::ReadAsOwner),
             },
         )
         .map_err(at("can't restrict", source))?;
@@ -292,9 +285,10 @@ impl<'a> NewRoot<'a> {
     }
 
     /// The workspace: the overlay as a whole read-only, the opened directories writable on top of it.
-    fn workspace(&self, workspace: &Workspace, layers: &[Layers], opening: &Opening) -> Result<()> {
+    pub(crate) fn add_workspace(&self, workspace: &Workspace, opening: &Opening) -> Result<()> {
         let path = &workspace.path;
-        for (number, (overlay, layers)) in workspace.overlays.iter().zip(layers).enumerate() {
+        for (number, overlay) in workspace.overlays.iter().enumerate() {
+            let layers = &Layers::open(overlay, self.idmap.as_ref().map(AsFd::as_fd))?;
             let made = opening.make.iter().filter(|_| number == 0);
             self.overlay(overlay, layers, number, made)?;
         }
@@ -308,9 +302,11 @@ impl<'a> NewRoot<'a> {
         for (directories, writable) in [(&opening.open, true), (&opening.close, false)] {
             for directory in directories.iter().filter(|directory| !directory.is_root()) {
                 let shown = path.join(directory.as_path());
-                let door = clone_tree(open(directory)?.as_fd()).map_err(at("can't bind the folder", &shown))?;
+                let door =
+                    clone_tree(open(directory)?.as_fd()).map_err(at("can't bind the folder", &shown))?;
                 if !writable {
-                    self.restrict(door.as_fd(), READ_ONLY, false).map_err(at("can't make read-only:", &shown))?;
+                    self.restrict(door.as_fd(), READ_ONLY, false)
+                        .map_err(at("can't make read-only:", &shown))?;
                 }
                 doors.push((directory, door));
             }
@@ -516,7 +512,8 @@ impl Layers {
             None => open(lower),
             Some(userns) => {
                 let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-                let tree = rustix::mount::open_tree(rustix::fs::CWD, lower, flags).map_err(at("can't bind", lower))?;
+                let tree = rustix::mount::open_tree(rustix::fs::CWD, lower, flags)
+                    .map_err(at("can't bind", lower))?;
                 let attributes = MountAttributes { set: READ_ONLY, recursive: false, idmap: Some(userns) };
                 sys::mount_setattr(tree.as_fd(), attributes).map_err(at("can't map the owner of", lower))?;
                 Ok(tree)

@@ -155,6 +155,7 @@ pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<End> {
     let mut guard = Guard::new(watch.deadlines.clone(), Instant::now());
     let mut next_look = watch.memory.as_ref().map(|_| Instant::now());
     let mut ended: Option<End> = None;
+    let mut not_started: Option<End> = None;
     let mut alive = true;
     let mut channel_open = true;
     loop {
@@ -173,9 +174,10 @@ pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<End> {
                 continue;
             }
         }
-        if !alive && watch.conversation.output.iter().all(Flow::is_over) {
+        // The first process speaks its last words when everyone else is dead.
+        if (!alive || ended.is_some()) && watch.conversation.output.iter().all(Flow::is_over) {
             let stopped = guard.stopping.map(|stopping| End::Stopped(stopping.why));
-            return Ok(stopped.or(ended).unwrap_or(End::Signaled(libc::SIGKILL)));
+            return Ok(stopped.or(not_started).or(ended).unwrap_or(End::Signaled(libc::SIGKILL)));
         }
 
         let wake = [guard.next(), next_look.filter(|_| alive)].into_iter().flatten().min();
@@ -208,12 +210,12 @@ pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<End> {
         if seen.message {
             match channel::receive(&watch.channel)? {
                 Some((FromSandbox::Ended(Ended::Exited(code)), _)) => {
-                    ended = ended.or(Some(End::Exited(code)));
+                    ended = Some(End::Exited(code));
                 }
                 Some((FromSandbox::Ended(Ended::Signaled(signal)), _)) => {
-                    ended = ended.or(Some(End::Signaled(signal)));
+                    ended = Some(End::Signaled(signal));
                 }
-                Some((FromSandbox::NotStarted { error }, _)) => ended = Some(End::NotStarted(error)),
+                Some((FromSandbox::NotStarted { error }, _)) => not_started = Some(End::NotStarted(error)),
                 Some(_) => {}
                 None => channel_open = false,
             }

@@ -42,7 +42,6 @@ pub(crate) enum Step {
     },
     Proc,
     Terminals,
-    Workspace,
     /// Nothing readable is left at this path.
     Hide {
         at: PathBuf,
@@ -71,8 +70,25 @@ const TEMPORARY: &[(&str, u32)] = &[("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/d
 /// Top-level folders that are only bound when nothing is to be hidden.
 const HIDDEN_BY_ABSENCE: &[&str] = &["/run", "/var", "/srv", "/mnt", "/media", "/home", "/root", "/boot"];
 
-/// The plan for a policy on a host. `inside` is the agent's user and group as it sees them.
-pub(crate) fn plan(policy: &Policy, host: &Host, inside: (u32, u32)) -> Vec<Step> {
+/// The plan for a policy on a host. Its first part depends on nothing but the host, and is carried out while
+/// the layers of the workspace are still being made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) ground: Vec<Step>,
+    /// Before the workspace, which may lie in it.
+    pub(crate) folders: Vec<Step>,
+    /// After everything, over whatever is there.
+    pub(crate) covers: Vec<Step>,
+}
+
+impl Plan {
+    /// `inside` is the agent's user and group as it sees them.
+    pub(crate) fn new(policy: &Policy, host: &Host, inside: (u32, u32)) -> Self {
+        Self { ground: ground(policy, host, inside), folders: folders(policy), covers: covers(policy, host) }
+    }
+}
+
+fn ground(policy: &Policy, host: &Host, inside: (u32, u32)) -> Vec<Step> {
     let mut steps = Vec::new();
     let read = if policy.wants(Control::ReadOnlyHost) { Access::Read } else { Access::Write };
     for system in &host.system {
@@ -133,7 +149,11 @@ pub(crate) fn plan(policy: &Policy, host: &Host, inside: (u32, u32)) -> Vec<Step
     for (path, contents) in accounts(host, inside) {
         steps.push(Step::File { at: path.into(), contents });
     }
+    steps
+}
 
+fn folders(policy: &Policy) -> Vec<Step> {
+    let mut steps = Vec::new();
     steps.extend(policy.read.iter().map(|path| Step::Bind {
         source: path.clone(),
         at: path.clone(),
@@ -156,9 +176,12 @@ pub(crate) fn plan(policy: &Policy, host: &Host, inside: (u32, u32)) -> Vec<Step
             steps.push(Step::Pin { at: folder.target.join(path.as_path()), access: Access::Read });
         }
     }
-    steps.push(Step::Workspace);
+    steps
+}
 
-    if hides {
+fn covers(policy: &Policy, host: &Host) -> Vec<Step> {
+    let mut steps = Vec::new();
+    if policy.wants(Control::HiddenPaths) {
         let visible = |path: &&PathBuf| !path.starts_with(&host.home) || policy.wants(Control::PrivateHome);
         steps.extend(host.secrets.iter().filter(visible).map(|path| Step::Hide { at: path.clone() }));
         steps.extend(policy.hide.iter().map(|path| Step::Hide { at: path.clone() }));

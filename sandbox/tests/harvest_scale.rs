@@ -1,5 +1,5 @@
 //! What a harvest costs. Ignored, because the trees take longer to make than to harvest:
-//! `cargo test --release -p agency-sandbox --test harvest_scale -- --ignored --test-threads=1 --nocapture`
+//! `TMPDIR=/dev/shm cargo test --release -p agency-sandbox --test harvest_scale -- --ignored --test-threads=1 --nocapture`
 
 mod harvest_support;
 
@@ -53,5 +53,5 @@ fn a_million_tiny_files_take_seconds_and_little_memory() {
     let secrets = vec![Secret { name: "KEY".into(), value: b"0123456789".to_vec() }];
     let (seconds, changes) =
         measured("a million files, all of them", &t, &Asked { limits, secrets, ..Asked::default() });
-    assert!(seconds < 20.0 && changes == 1_000_000);
+    assert!(seconds < 60.0 && changes == 1_000_000);
 }

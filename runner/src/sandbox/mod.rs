@@ -30,6 +30,7 @@ pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
     let live = result::open_folder(&folder.root)?;
     result::recover(&state, live.as_fd())?;
     let run = state.start_run().map_err(own_failure)?;
+    let staging = state.folder("stage").map_err(own_failure)?;
     let ignored = folder.ignored();
     let workspace = folder.workspace(&run, &ignored, &state).map_err(own_failure)?;
     let started = if command.apply { Some(Mark::now(live.as_fd()).map_err(own_failure)?) } else { None };
@@ -41,6 +42,7 @@ pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
         host: &host,
         workspace: &workspace,
         run: &run,
+        staging: &staging,
         command: &command.command,
         start: &folder.start,
         terminal: command.tty,
@@ -48,11 +50,14 @@ pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
     })
     .map_err(refused)?;
 
-    let work =
-        Work { command, policy: &policy, workspace: &workspace, run: &run, state: &state, live };
+    let work = Work { command, policy: &policy, workspace: &workspace, run: &run, state: &state, live };
     let judged = work.judge(&ignored)?;
     let result = work.settle(&outcome, &judged, started)?;
-    report::tell(command, &outcome, &judged, &result)
+    let code = report::tell(command, &outcome, &judged, &result);
+    // The layers go while the kernel is still taking the sandbox apart; then that is waited for.
+    drop(run);
+    drop(outcome);
+    code
 }
 
 fn own_failure<E: std::error::Error + 'static>(error: E) -> Failure {

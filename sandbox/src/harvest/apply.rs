@@ -4,14 +4,14 @@
 //! what the agent started from, and one that changed meanwhile refuses the whole. Then
 //!
 //! 1. new contents are written into a stage, a directory on the same file system, durably;
-//! 2. a [journal](super::journal) lists the operations, durably;
+//! 2. a journal lists the operations, durably;
 //! 3. each operation is one rename between the stage and the folder. Whatever it displaces is kept in the
 //!    stage, also something that appeared a moment ago, so nothing is ever overwritten;
 //! 4. the displaced entries are compared once more with those that were checked;
 //! 5. the journal says "applied", durably, and the stage is removed.
 //!
 //! Up to 5 everything can be undone, by the same code after an error and after a crash
-//! ([`recover`](super::recover)).
+//! ([`recover`]).
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -11,6 +11,9 @@
 //! all the time. Build files (`Cargo.toml`, `package.json`, `Makefile`) are not either: they are the work, and
 //! run when somebody builds.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use super::names;
 use crate::path::RelPath;
 use crate::scope::Scope;
@@ -101,19 +104,25 @@ pub const CONTROL_FILES: &[Control] = &[
     anywhere(".kodingx", "agency"),
 ];
 
+/// The list by its first component: every changed path is looked up, and there may be very many.
+static BY_FIRST: LazyLock<HashMap<&str, Vec<&Control>>> = LazyLock::new(|| {
+    let mut by_first: HashMap<_, Vec<_>> = HashMap::new();
+    for control in CONTROL_FILES {
+        by_first.entry(control.path.split('/').next().unwrap_or_default()).or_default().push(control);
+    }
+    by_first
+});
+
 /// The protected name a path lies at or below, and how many components of the path reach to its end. The
 /// longest one counts: a glob for `.github/**` names no workflow.
 pub fn control_file(path: &RelPath) -> Option<(&'static Control, usize)> {
     let folded: Vec<String> = path.components().map(names::fold).collect();
     let mut found = None;
-    for control in CONTROL_FILES {
-        let length = control.path.split('/').count();
-        let last_start = match control.nested {
-            true => folded.len().saturating_sub(length),
-            false => 0,
-        };
-        for start in 0..=last_start {
-            let here = folded[start..].iter().take(length).map(String::as_str).eq(control.path.split('/'));
+    for (start, first) in folded.iter().enumerate() {
+        for &control in BY_FIRST.get(first.as_str()).into_iter().flatten() {
+            let length = control.path.split('/').count();
+            let here = (start == 0 || control.nested)
+                && folded[start..].iter().take(length).map(String::as_str).eq(control.path.split('/'));
             if here && found.is_none_or(|(_, end)| end < start + length) {
                 found = Some((control, start + length));
             }

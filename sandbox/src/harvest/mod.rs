@@ -2,8 +2,8 @@
 //!
 //! The upper layer was written by somebody who may mean harm: its names are arbitrary bytes, its directories
 //! may be locked, deep or countless, and where a file is expected there may be a pipe that never answers. So
-//! it is walked by descriptor ([`tree`]), compared with the [`Base`] by content, and every difference is
-//! judged before anybody acts on it ([`walk`]). What comes out is git's view of the work: files, their
+//! it is walked by descriptor (`tree`), compared with the [`Base`] by content, and every difference is
+//! judged before anybody acts on it (`walk`). What comes out is git's view of the work: files, their
 //! executable bit, and links. A file that was only touched, a new empty directory, a changed owner are no
 //! difference.
 //!

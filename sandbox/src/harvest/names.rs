@@ -25,14 +25,13 @@ pub(crate) fn is_dot_git(name: &[u8]) -> bool {
 /// stream suffix and trailing dots and spaces, both ignore case. Bytes that are not UTF-8 become U+FFFD, so
 /// the result may be compared with plain names, and with nothing else.
 pub(crate) fn fold(name: &[u8]) -> String {
-    let folded: String = String::from_utf8_lossy(name)
-        .chars()
-        .filter(|c| !is_ignored_by_hfs(*c))
-        .flat_map(char::to_lowercase)
-        .collect();
+    let text = String::from_utf8_lossy(name);
+    let folded: String = match text.is_ascii() {
+        true => text.to_ascii_lowercase(),
+        false => text.chars().filter(|c| !is_ignored_by_hfs(*c)).flat_map(char::to_lowercase).collect(),
+    };
     let stem = folded.split(':').next().unwrap_or_default();
-    let trimmed = stem.trim_end_matches([' ', '.']);
-    trimmed.to_owned()
+    stem.trim_end_matches([' ', '.']).to_owned()
 }
 
 fn is_ignored_by_hfs(character: char) -> bool {

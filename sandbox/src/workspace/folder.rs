@@ -85,17 +85,15 @@ impl Folder {
         let failed = |source| FolderError::State { path: run.path().to_owned(), source };
         let owner = fs::metadata(&self.root).map_err(failed)?;
         let user_xattr = !rustix::process::geteuid().is_root();
-        let overlay = |number: usize, lower: &Path| -> io::Result<Overlay> {
-            Ok(Overlay {
-                lowers: vec![lower.to_owned()],
-                upper: run.folder(&format!("upper{number}"), 0o755)?,
-                work: run.folder(&format!("work{number}"), 0o700)?,
-                at: lower.to_owned(),
-                added: Vec::new(),
-                user_xattr,
-            })
+        let overlay = |number: usize, lower: &Path| Overlay {
+            lowers: vec![lower.to_owned()],
+            upper: run.path().join(format!("upper{number}")),
+            work: run.path().join(format!("work{number}")),
+            at: lower.to_owned(),
+            added: Vec::new(),
+            user_xattr,
         };
-        let mut overlays = vec![overlay(0, &self.root).map_err(failed)?];
+        let mut overlays = vec![overlay(0, &self.root)];
         let mut scratch = ignored.directories();
         if let Some(repository) = &self.repository {
             let common = &repository.common;
@@ -107,7 +105,7 @@ impl Folder {
                 }
                 // A linked worktree's repository lies elsewhere.
                 None => {
-                    let mut private = overlay(1, common).map_err(failed)?;
+                    let mut private = overlay(1, common);
                     private.added = private_git::additions(common, &RelPath::root());
                     overlays.push(private);
                 }

@@ -19,6 +19,7 @@ use crate::path::RelPath;
 pub struct Overlay {
     /// Topmost first.
     pub lowers: Vec<PathBuf>,
+    /// Made when the sandbox is.
     pub upper: PathBuf,
     pub work: PathBuf,
     pub at: PathBuf,

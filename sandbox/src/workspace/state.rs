@@ -107,13 +107,6 @@ impl Run {
     pub fn path(&self) -> &Path {
         &self.path
     }
-
-    /// Makes a folder in it.
-    pub fn folder(&self, name: &str, mode: u32) -> io::Result<PathBuf> {
-        let path = self.path.join(name);
-        DirBuilder::new().mode(mode).create(&path)?;
-        Ok(path)
-    }
 }
 
 impl Drop for Run {

@@ -224,7 +224,8 @@ pub fn in_overlay(temp: &Path, layers: &[&Path], upper: &Path, work: impl FnOnce
                 .expect("an overlay");
             work(&merged);
             let seen = picture(&merged);
-            umount2(&merged, MntFlags::empty()).expect("unmounted");
+            // Detached: a child that another test is just starting may still hold a copy of a descriptor.
+            umount2(&merged, MntFlags::MNT_DETACH).expect("unmounted");
             seen
         });
         mounted.join().expect("the work ends")
