@@ -198,7 +198,12 @@ fn a_delta_of_another_boot_and_a_layer_of_another_version_are_made_again() {
     drop(delta);
     let delta = snapshots.layers(&second).expect("layers");
     assert_eq!(delta.made, Made::Delta);
-    spoil(&delta.lowers[1], "\"version\":1", "\"version\":9");
+    let snapshot = delta.lowers[1].clone();
     drop(delta);
+    // Once it was synced, a snapshot is good for any boot.
+    snapshots.collect().expect("collected");
+    spoil(&snapshot, "\"boot\":null", "\"boot\":null");
+    assert_eq!(snapshots.layers(&first).expect("layers").made, Made::Nothing);
+    spoil(&snapshot, "\"version\":1", "\"version\":9");
     assert_eq!(snapshots.layers(&first).expect("layers").made, Made::Snapshot);
 }

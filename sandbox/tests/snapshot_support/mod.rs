@@ -257,7 +257,9 @@ pub fn mounted<T: Send>(workspace: &Workspace, scratch: &Path, work: impl FnOnce
     let (top, merged) = (scratch.join("top"), scratch.join("merged"));
     let _ = fs::remove_dir_all(&top);
     fs::create_dir_all(&top).expect("made");
-    fs::create_dir_all(&merged).expect("made");
+    for folder in [&merged, &overlay.upper, &overlay.work] {
+        fs::create_dir_all(folder).expect("made");
+    }
     for added in &overlay.added {
         match added {
             Added::Directory(path) => fs::create_dir_all(top.join(path.as_path())).expect("made"),

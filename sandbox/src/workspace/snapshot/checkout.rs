@@ -83,7 +83,7 @@ pub(super) fn build(
     skeleton(&git, owner, objects.format)?;
     write_index(&git, owner, index.as_bytes(), time)?;
     owner.file(&git.join("HEAD"), 0o644, format!("{commit}\n").as_bytes())?;
-    site.finish(&folder, tree, &Facts::synced(index.len(), time), &submodules)
+    site.finish(&folder, tree, &Facts::new(index.len(), time), &submodules)
 }
 
 /// A repository without objects and references.

@@ -160,7 +160,7 @@ pub(super) fn build(
         snapshot.submodules.iter().filter(|path| !changes.contains_key(*path)).cloned().collect();
     submodules.extend(differences.iter().filter(|one| one.new_mode == SUBMODULE).map(|one| one.path.clone()));
     submodules.sort();
-    site.finish(&folder, tree, &Facts::of_this_boot(old.len(), time), &submodules)
+    site.finish(&folder, tree, &Facts::new(old.len(), time), &submodules)
 }
 
 fn binary(hexadecimal: &str) -> Vec<u8> {

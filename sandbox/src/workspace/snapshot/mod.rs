@@ -174,7 +174,8 @@ impl Snapshots {
         Layers { lowers, commit, tree, submodules, made, _held: held }
     }
 
-    /// Removes what nobody uses, except what was used last. Says how many snapshots and deltas went.
+    /// Removes what nobody uses, except what was used last, and makes what stays survive a crash of the
+    /// machine. Says how many snapshots and deltas went. Both may take long; no attempt has to wait for it.
     pub fn collect(&self) -> Result<usize> {
         let site = self.store.building()?;
         let mut removed = site.collect(self.tuning.keep_snapshots)?;
@@ -183,6 +184,7 @@ impl Snapshots {
                 removed += self.store.building_delta(&snapshot)?.collect(self.tuning.keep_deltas)?;
             }
         }
+        self.store.settle(&site)?;
         Ok(removed)
     }
 
@@ -191,12 +193,10 @@ impl Snapshots {
     pub fn workspace(&self, layers: &Layers, root: &Path, run: &Run) -> Result<Workspace> {
         let owner = self.store.owner;
         let (added, objects) = head::additions(root, &self.objects, &layers.commit)?;
-        let folder =
-            |name: &str, mode| run.folder(name, mode).map_err(at("can't make a folder in", run.path()));
         let overlay = Overlay {
             lowers: layers.lowers.clone(),
-            upper: folder("upper0", 0o755)?,
-            work: folder("work0", 0o700)?,
+            upper: run.path().join("upper0"),
+            work: run.path().join("work0"),
             at: root.to_owned(),
             added,
             user_xattr: !rustix::process::geteuid().is_root(),

@@ -7,10 +7,10 @@
 //!   new-*, old-*               under construction, or on its way out
 //!   <tree>/                    one snapshot, complete and never changed
 //!     lock                     locked shared by whoever uses it
-//!     building                 locked by whoever builds or removes a delta of it
 //!     facts.json
 //!     submodules
 //!     layer/                   the tree, with a `.git`
+//!     deltas/building          locked by whoever builds or removes a delta of it
 //!     deltas/<other tree>/     what turns it into another tree
 //!       lock, facts.json, submodules, layer/
 //! ```
@@ -21,8 +21,9 @@
 //! layer that was removed is still a lock, on a file that is gone; so after it is taken, it is looked up
 //! again.
 //!
-//! Surviving a crash of the machine is another matter. A snapshot is worth a sync of the file system, once. A
-//! delta is rebuilt faster than it is synced, so it is not, and names the boot it belongs to.
+//! Surviving a crash of the machine is another matter: a name may reach the disk before the contents do. Nobody
+//! waits for a sync, so a new layer names the boot it is good for, and after the next one it is as good as
+//! none. Snapshots are worth keeping; [`Store::settle`] syncs them later, when nobody is waiting.
 //!
 //! Root leaves nothing here that the repository's owner could not read and remove, and every file of a layer
 //! belongs to that one owner: mounts map exactly one user and group to the agent.
@@ -135,12 +136,12 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    pub(super) fn synced(files: usize, time: u32) -> Self {
-        Self { version: VERSION, files, time, boot: None }
+    pub(super) fn new(files: usize, time: u32) -> Self {
+        Self { version: VERSION, files, time, boot: Some(boot()) }
     }
 
-    pub(super) fn of_this_boot(files: usize, time: u32) -> Self {
-        Self { boot: Some(boot()), ..Self::synced(files, time) }
+    fn text(&self, path: &Path) -> Result<Vec<u8>> {
+        serde_json::to_vec(self).map_err(io::Error::from).map_err(at("can't write", path))
     }
 }
 
@@ -215,12 +216,34 @@ impl Store {
 
     /// Waits until nobody else builds or removes a snapshot, and sweeps what they left.
     pub(super) fn building(&self) -> Result<Site<'_>> {
-        Site::enter(self.path.clone(), self.owner)
+        Site::enter(self.path.clone(), self.owner, true)
     }
 
     /// The same for the deltas of one snapshot.
     pub(super) fn building_delta<'a>(&'a self, snapshot: &'a Held) -> Result<Site<'a>> {
-        Site::enter(snapshot.deltas(), self.owner)
+        Site::enter(snapshot.deltas(), self.owner, false)
+    }
+
+    /// Makes the snapshots of this boot survive a crash of the machine.
+    pub(super) fn settle(&self, _site: &Site<'_>) -> Result<()> {
+        let mut fresh = Vec::new();
+        for tree in self.recent() {
+            fresh.extend(self.snapshot_quietly(&tree)?.filter(|snapshot| snapshot.facts.boot.is_some()));
+        }
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        File::open(&self.path)
+            .and_then(|folder| Ok(rustix::fs::syncfs(&folder)?))
+            .map_err(at("can't sync", &self.path))?;
+        for snapshot in fresh {
+            let facts = Facts { boot: None, ..snapshot.facts.clone() };
+            let (path, new) = (snapshot.path.join(FACTS), snapshot.path.join("facts.new"));
+            let _ = fs::remove_file(&new);
+            self.owner.file(&new, 0o600, &facts.text(&new)?)?;
+            fs::rename(&new, &path).map_err(at("can't name", &path))?;
+        }
+        Ok(())
     }
 }
 
@@ -229,16 +252,17 @@ impl Store {
 pub(super) struct Site<'a> {
     folder: PathBuf,
     owner: Owner,
+    of_snapshots: bool,
     _lock: File,
     _store: std::marker::PhantomData<&'a Store>,
 }
 
 impl Site<'_> {
-    fn enter(folder: PathBuf, owner: Owner) -> Result<Self> {
+    fn enter(folder: PathBuf, owner: Owner, of_snapshots: bool) -> Result<Self> {
         let path = folder.join(BUILDING);
         let lock = open_lock(&path, owner).map_err(at("can't open", &path))?;
         wait(&lock).map_err(at("can't lock", &path))?;
-        let site = Self { folder, owner, _lock: lock, _store: std::marker::PhantomData };
+        let site = Self { folder, owner, of_snapshots, _lock: lock, _store: std::marker::PhantomData };
         site.sweep();
         Ok(site)
     }
@@ -262,7 +286,7 @@ impl Site<'_> {
         Ok(path)
     }
 
-    /// Gives a complete layer its name. A snapshot also gets a place for its deltas, and is synced.
+    /// Gives a complete layer its name.
     pub(super) fn finish(
         &self,
         path: &Path,
@@ -273,13 +297,9 @@ impl Site<'_> {
         let owner = self.owner;
         owner.file(&path.join("submodules"), 0o600, &submodules.join(&0))?;
         owner.file(&path.join(LOCK), 0o600, b"")?;
-        let text = serde_json::to_vec(facts).map_err(io::Error::from).map_err(at("can't write", path))?;
-        owner.file(&path.join(FACTS), 0o600, &text)?;
-        if facts.boot.is_none() {
+        owner.file(&path.join(FACTS), 0o600, &facts.text(path)?)?;
+        if self.of_snapshots {
             owner.folder(&path.join(DELTAS), 0o700)?;
-            owner.file(&path.join(DELTAS).join(BUILDING), 0o600, b"")?;
-            let folder = File::open(path).map_err(at("can't open", path))?;
-            rustix::fs::syncfs(&folder).map_err(at("can't sync", path))?;
         }
         let lock = File::open(path.join(LOCK)).map_err(at("can't open", path))?;
         // Held before it can be seen: nobody removes what has never been used.
