@@ -303,7 +303,24 @@ fn what_is_no_commit_is_said_to_be_none() {
     for rev in ["", "--all", "nothing", "main..main", "HEAD~5", absent.as_str(), "HEAD:a", "main\nmain"] {
         assert!(matches!(snapshots.layers(rev), Err(SnapshotError::NoCommit { .. })), "{rev:?}");
     }
-    for rev in ["HEAD", "@", "main", "refs/heads/main", "HEAD~0", "main^0", &commit[..10], &commit] {
+    repo.run(["update-ref", "refs/remotes/origin/main", &commit]);
+    repo.run(["symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main"]);
+    repo.run(["tag", "-a", "v1", "-m", "a tag"]);
+    for rev in [
+        "origin",
+        "origin/main",
+        "v1",
+        "heads/main",
+        "v1^{commit}",
+        "HEAD",
+        "@",
+        "main",
+        "refs/heads/main",
+        "HEAD~0",
+        "main^0",
+        &commit[..10],
+        &commit,
+    ] {
         assert_eq!(snapshots.layers(rev).expect("layers").commit, commit, "{rev:?}");
     }
 }
@@ -365,4 +382,35 @@ fn roots_layers_belong_to_the_repositorys_owner() {
             waiting.extend(fs::read_dir(path).expect("read").map(|entry| entry.expect("an entry").path()));
         }
     }
+}
+
+#[test]
+fn a_linked_worktree_and_borrowed_objects_work_like_any_repository() {
+    if skipped_without_root() {
+        return;
+    }
+    let origin = Repo::new();
+    origin.put("a", "1");
+    origin.commit("one");
+    let mut clone = Repo::new();
+    let path = clone.temp.path().join("clone");
+    clone.run(["clone", "-q", "--shared", origin.root.to_str().expect("text"), path.to_str().expect("text")]);
+    clone.root = path;
+    clone.put("a", "2");
+    clone.commit("two");
+    let linked = clone.temp.path().join("linked");
+    clone.run(["worktree", "add", "-q", "-b", "other", linked.to_str().expect("text"), "HEAD~1"]);
+    clone.root = linked.canonicalize().expect("a path");
+    let snapshots = clone.snapshots();
+    let layers = snapshots.layers("HEAD").expect("layers");
+    assert_eq!(layers.commit, clone.run(["rev-parse", "other"]));
+    let run = clone.state().start_run().expect("a run");
+    let workspace = snapshots.workspace(&layers, &clone.root, &run).expect("a workspace");
+    let places: Vec<_> = workspace.objects.iter().map(|objects| objects.at.clone()).collect();
+    assert_eq!(places, [clone.root.join(".git/base/0"), origin.root.join(".git/objects")]);
+    mounted(&workspace, &clone.temp.path().join("scratch"), |merged| {
+        assert_clean(&clone.git, merged, "a linked worktree");
+        let log = output(&mut git_in(&clone.git, merged, ["log", "--format=%s", "main", "--"]));
+        assert_eq!(log, "two\none");
+    });
 }

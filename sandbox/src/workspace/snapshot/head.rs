@@ -171,6 +171,21 @@ impl References {
         }
     }
 
+    /// What a name stands for, looked for where git looks for it (`gitrevisions(7)`).
+    pub(super) fn find(&self, name: &str) -> Option<&str> {
+        if name == "HEAD" {
+            return self.head.as_deref();
+        }
+        let places = ["", "refs/", "refs/tags/", "refs/heads/", "refs/remotes/"];
+        let full = places.iter().map(|place| format!("{place}{name}"));
+        let full = full.chain([format!("refs/remotes/{name}/HEAD")]);
+        full.into_iter().find_map(|full| {
+            let link = self.links.iter().find(|(link, _)| *link == full.as_bytes());
+            let full = link.map_or(full.as_bytes(), |(_, target)| target.as_bytes());
+            self.direct.get(full).map(String::as_str)
+        })
+    }
+
     /// As git packs them.
     pub(super) fn packed(&self) -> Vec<u8> {
         let mut out = b"# pack-refs with: sorted \n".to_vec();

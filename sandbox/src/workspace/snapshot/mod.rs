@@ -24,7 +24,6 @@ mod objects;
 mod store;
 
 use std::fs::File;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use self::error::{Result, at};
@@ -106,6 +105,9 @@ impl Snapshots {
         let owner = Owner::of(&repository.common).map_err(at("can't look at", &repository.common))?;
         let store = Store::open(state.path().join("snapshots"), owner)?;
         let objects = Objects::open(git, &store.git(), repository, owner)?;
+        if !objects.is_created() {
+            objects.create(git, &store.building()?)?;
+        }
         Ok(Self { store, objects, tuning: Tuning::default(), state: state.path().to_owned() })
     }
 
@@ -225,8 +227,6 @@ impl Snapshots {
 impl Layers {
     /// Whether a path of the tree is a submodule's.
     pub fn is_submodule(&self, path: &RelPath) -> bool {
-        self.submodules
-            .binary_search_by(|known| known.as_path().as_os_str().as_bytes().cmp(path.as_bytes()))
-            .is_ok()
+        self.submodules.binary_search(path).is_ok()
     }
 }

@@ -16,7 +16,7 @@ use std::process::{Child, ChildStdout, Command};
 use super::error::{Result, SnapshotError, at};
 use super::head;
 use super::index::{Index, ObjectFormat};
-use super::store::Owner;
+use super::store::{Owner, Site};
 use crate::git::{GitError, OwnGit, Running};
 use crate::workspace::folder::Repository;
 
@@ -49,6 +49,9 @@ pub(super) const LINK: u32 = 0o120000;
 /// Git refuses names that mean `.git` on any of these, wherever it runs.
 const PROTECT: [&str; 4] = ["-c", "core.protectHFS=true", "-c", "core.protectNTFS=true"];
 
+const SHA256_CONFIG: &str =
+    "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectformat = sha256\n";
+
 impl Objects {
     /// `folder` is where our own repository is, or will be.
     pub(super) fn open(program: &Path, folder: &Path, repository: &Repository, owner: Owner) -> Result<Self> {
@@ -71,30 +74,26 @@ impl Objects {
         let partial = config.contains_key("extensions.partialclone")
             || config.iter().any(|(key, value)| key.ends_with(".promisor") && value == "true");
         let git = OwnGit::open(program, folder).with_objects(&repository.common.join("objects"));
-        let objects = Self { git, repository: repository.clone(), format, owner, partial };
-        if !folder.join("HEAD").exists() {
-            objects.create(program, folder)?;
-        }
-        Ok(objects)
+        Ok(Self { git, repository: repository.clone(), format, owner, partial })
     }
 
-    fn create(&self, program: &Path, folder: &Path) -> Result<()> {
-        let temporary = folder.with_extension(format!("{}-new", std::process::id()));
+    pub(super) fn is_created(&self) -> bool {
+        self.git.directory().join("HEAD").exists()
+    }
+
+    /// Makes our own repository. `site` keeps others from doing the same.
+    pub(super) fn create(&self, program: &Path, site: &Site<'_>) -> Result<()> {
+        if self.is_created() {
+            return Ok(());
+        }
+        let (temporary, folder) = (site.new_path("git"), self.git.directory());
         OwnGit::create(program, &temporary).map_err(|error| self.git_error(error))?;
         if self.format == ObjectFormat::Sha256 {
-            let config = "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectformat = sha256\n";
             let path = temporary.join("config");
-            fs::write(&path, config).map_err(at("can't write", &path))?;
+            fs::write(&path, SHA256_CONFIG).map_err(at("can't write", &path))?;
         }
         self.owner.give_all(&temporary).map_err(at("can't give away", &temporary))?;
-        match fs::rename(&temporary, folder) {
-            Ok(()) => Ok(()),
-            // Somebody else was faster, and theirs is as good.
-            Err(_) if folder.join("HEAD").exists() => {
-                crate::erase::tree(&temporary).map_err(at("can't remove", &temporary))
-            }
-            Err(error) => Err(at("can't make", folder)(error)),
-        }
+        fs::rename(&temporary, folder).map_err(at("can't make", folder))
     }
 
     fn git_error(&self, source: GitError) -> SnapshotError {
@@ -113,20 +112,21 @@ impl Objects {
 
     /// The commit a person means, and its tree.
     pub(super) fn resolve(&self, rev: &str) -> Result<(String, String)> {
-        let nothing = |source| SnapshotError::NoCommit { rev: rev.to_owned(), source };
+        let asked = rev;
+        let nothing = |source| SnapshotError::NoCommit { rev: asked.to_owned(), source };
         if rev.is_empty() || rev.starts_with('-') || rev.contains(['\0', '\n']) {
             return Err(nothing(None));
         }
-        let mut rev = rev.to_owned();
-        if !self.format.is_name(rev.as_bytes()) {
+        // Git is asked with the reference's object: our repository has no references, so that no process has
+        // to keep them up to date for another.
+        let end = rev.find(['^', '~', '@', ':', '{']).filter(|end| *end > 0).unwrap_or(rev.len());
+        let (name, tail) = if rev == "@" { ("HEAD", "") } else { rev.split_at(end) };
+        let rev = if self.format.is_name(name.as_bytes()) {
+            rev.to_owned()
+        } else {
             let refs = head::References::read(&self.repository, self.format)?;
-            let tail = rev.strip_prefix("HEAD").or_else(|| rev.strip_prefix('@'));
-            if let Some(tail) = tail.filter(|tail| tail.is_empty() || tail.starts_with(['^', '~', '@'])) {
-                rev = format!("{}{tail}", refs.head.as_deref().ok_or_else(|| nothing(None))?);
-            }
-            let path = self.git.directory().join("packed-refs");
-            replace(&path, &refs.packed(), self.owner).map_err(at("can't write", &path))?;
-        }
+            format!("{}{tail}", refs.find(name).unwrap_or(name))
+        };
         let mut out = Vec::new();
         let command = self.command(["rev-parse", &format!("{rev}^{{commit}}"), &format!("{rev}^{{tree}}")]);
         Running::start(command, "rev-parse")
@@ -331,14 +331,6 @@ fn parse_difference(header: &[u8], path: Vec<u8>) -> Option<Difference> {
     let (old_mode, new_mode) = (mode()?, mode()?);
     let object = parts.nth(1)?.to_owned();
     Some(Difference { path, old_mode, new_mode, object })
-}
-
-fn replace(path: &Path, contents: &[u8], owner: Owner) -> io::Result<()> {
-    let temporary = path.with_extension(format!("{}-{:?}", std::process::id(), std::thread::current().id()));
-    let mut file = fs::File::create(&temporary)?;
-    file.write_all(contents)?;
-    owner.give(&file)?;
-    fs::rename(&temporary, path)
 }
 
 /// A git whose output is read bit by bit. It is ended when nobody reads it any more.

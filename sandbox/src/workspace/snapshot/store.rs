@@ -278,9 +278,14 @@ impl Site<'_> {
         }
     }
 
+    /// A name that nobody takes for complete.
+    pub(super) fn new_path(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("new-{name}"))
+    }
+
     /// A place to make a layer in.
     pub(super) fn start(&self, tree: &str) -> Result<PathBuf> {
-        let path = self.folder.join(format!("new-{tree}"));
+        let path = self.new_path(tree);
         self.owner.folder(&path, 0o700)?;
         self.owner.folder(&path.join(LAYER), 0o755)?;
         Ok(path)
@@ -306,8 +311,7 @@ impl Site<'_> {
         flock(&lock, FlockOperation::NonBlockingLockShared).map_err(at("can't lock", path))?;
         let target = self.folder.join(tree);
         if target.symlink_metadata().is_ok() {
-            // Of another version, or of another boot. Nobody uses it: they would have found it unusable too.
-            self.remove(&target)?;
+            self.remove_useless(&target)?;
         }
         fs::rename(path, &target).map_err(at("can't name", &target))?;
         Ok(Held { path: target, facts: facts.clone(), submodules: submodules.to_vec(), lock })
@@ -325,6 +329,15 @@ impl Site<'_> {
             }
         }
         Ok(removed)
+    }
+
+    /// Removes a layer of another boot, which nobody can use any more, or of another version, which another
+    /// version of this program may.
+    fn remove_useless(&self, path: &Path) -> Result<()> {
+        let lock = File::open(path.join(LOCK));
+        let free = lock.as_ref().map_or(Ok(()), |lock| flock(lock, FlockOperation::NonBlockingLockExclusive));
+        free.map_err(at("another version of this program uses", path))?;
+        self.remove(path)
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
@@ -404,4 +417,18 @@ fn recent(folder: &Path) -> Vec<String> {
     }
     found.sort();
     found.into_iter().rev().map(|(_, name)| name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What version 1 wrote must be read for as long as it may lie in somebody's repository.
+    #[test]
+    fn the_facts_of_version_1_are_understood() {
+        let snapshot = br#"{"version":1,"files":3,"time":1700000000,"boot":null}"#;
+        let facts: Facts = serde_json::from_slice(snapshot).expect("facts");
+        assert_eq!(facts, Facts { version: 1, files: 3, time: 1_700_000_000, boot: None });
+        assert_eq!(serde_json::to_vec(&facts).expect("text"), snapshot);
+    }
 }
