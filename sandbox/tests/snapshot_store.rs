@@ -83,19 +83,19 @@ fn a_builder_killed_at_any_moment_leaves_nothing_that_is_taken_for_whole() {
     }
     let moved = repo.commit("moved");
     let truths = [(&commit, repo.truth(&commit)), (&moved, repo.truth(&moved))];
+    let trees = [&commit, &moved].map(|rev| repo.run(["rev-parse", &format!("{rev}^{{tree}}")]));
     let store = repo.root.join(".git/agency/snapshots");
     let mut killed = 0;
-    for round in 0..40u64 {
+    for round in 0..24u64 {
         for rev in [&commit, &moved] {
             let mut child = another(&repo, rev).spawn().expect("started");
             // From before it opened anything to after it is done.
             std::thread::sleep(Duration::from_micros(1_000 + round * 97 % 20 * 7_000));
             child.kill().expect("killed");
             killed += usize::from(!child.wait().expect("reaped").success());
-            for (truth_rev, truth) in &truths {
-                let tree = repo.run(["rev-parse", &format!("{truth_rev}^{{tree}}")]);
-                let layer = store.join(&tree).join("layer");
-                if layer.exists() && store.join(&tree).join("facts.json").exists() {
+            for (tree, (_, truth)) in trees.iter().zip(&truths) {
+                let layer = store.join(tree).join("layer");
+                if layer.exists() {
                     assert_same(&picture(&layer), truth, "what a killed builder left");
                 }
             }
@@ -113,7 +113,7 @@ fn a_builder_killed_at_any_moment_leaves_nothing_that_is_taken_for_whole() {
             fs::remove_dir_all(&store).expect("removed");
         }
     }
-    assert!(killed > 20, "{killed}");
+    assert!(killed > 12, "{killed}");
     repo.snapshots().layers(&commit).expect("layers");
     let leftovers: Vec<_> = fs::read_dir(&store)
         .expect("read")
