@@ -83,9 +83,12 @@ pub(crate) struct Sandbox {
     /// How large one file may become
     #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "8GiB", help_heading = "Limits")]
     pub(crate) file_size: u64,
-    /// How much HOME, /tmp, /var/tmp and /dev/shm may hold together
-    #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "2GiB", help_heading = "Limits")]
+    /// How much HOME, /tmp, /var/tmp, /dev/shm and changes caught in memory may hold together
+    #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "4GiB", help_heading = "Limits")]
     pub(crate) tmp_size: u64,
+    /// Where changes are caught. What git ignores is on disk either way [default: memory, where it can be]
+    #[arg(long, value_enum, help_heading = "Limits")]
+    pub(crate) layer: Option<Layer>,
 
     /// Apply the changes to the folder, if all of them are in scope
     #[arg(long, conflicts_with_all = ["patch", "discard"], help_heading = "Result")]
@@ -128,6 +131,14 @@ pub(crate) enum Isolation {
     Landlock,
     /// A container
     Container,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Layer {
+    /// Fast, and as large as --tmp-size
+    Memory,
+    /// Beside the repository
+    Disk,
 }
 
 /// Show what this host can hold, and what to change where it can't

@@ -33,8 +33,8 @@ pub(crate) enum AccessError {
 }
 
 /// Restricts this process and everything it starts. Below a `writable` directory everything but making
-/// devices is allowed; a `device` can be opened for writing.
-pub(crate) fn restrict(writable: &[PathBuf], devices: &[&Path]) -> Result<(), AccessError> {
+/// devices is allowed; what lies in `devices` can be opened for writing.
+pub(crate) fn restrict(writable: &[PathBuf], devices: &Path) -> Result<(), AccessError> {
     let Some((_, abi)) = abi() else {
         return Ok(());
     };
@@ -53,9 +53,7 @@ pub(crate) fn restrict(writable: &[PathBuf], devices: &[&Path]) -> Result<(), Ac
     for path in writable {
         created = created.add_rule(PathBeneath::new(PathFd::new(path)?, write))?;
     }
-    for path in devices {
-        created = created.add_rule(PathBeneath::new(PathFd::new(path)?, device))?;
-    }
+    created = created.add_rule(PathBeneath::new(PathFd::new(devices)?, device))?;
     created.restrict_self()?;
     Ok(())
 }

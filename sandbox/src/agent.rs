@@ -142,9 +142,8 @@ fn prepare(
         restrict_access(start)?;
         landlock_held = access::holds();
     }
-    // Marked rather than closed: this process still needs its channel.
     if policy.wants(Control::Descriptors) {
-        sys::close_on_exec_from(3).map_err(failed("can't close descriptors"))?;
+        sys::close_all_but(channel).map_err(failed("can't close descriptors"))?;
     }
     if policy.wants(Control::Seccomp) {
         syscalls::restrict().map_err(failed("can't filter system calls"))?;
@@ -235,16 +234,14 @@ fn drop_capabilities() -> rustix::io::Result<()> {
 }
 
 fn restrict_access(start: &Start<'_>) -> Result<(), Failure> {
-    let mut writable: Vec<PathBuf> = ["/tmp", "/var/tmp", "/dev/shm", "/dev/pts"].map(PathBuf::from).into();
+    let mut writable: Vec<PathBuf> = ["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from).into();
     writable.push(start.home.to_owned());
     writable.extend(start.opening.open.iter().map(|path| start.workspace.join(path.as_path())));
     writable.extend(start.policy.folders.iter().map(|folder| folder.target.clone()));
     if !start.policy.wants(Control::ReadOnlyHost) {
         writable.push("/".into());
     }
-    let devices =
-        ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"].map(Path::new);
-    access::restrict(&writable, &devices).map_err(failed("can't restrict file access"))
+    access::restrict(&writable, Path::new("/dev")).map_err(failed("can't restrict file access"))
 }
 
 /// Looks the command up in the agent's own PATH, in the agent's own view, and starts it.

@@ -4,7 +4,6 @@
 //! read about that process from outside, through /proc, or was tried by it and answered by the kernel.
 //! Nothing is copied from what we meant to do.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -73,6 +72,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) workspace: &'a Path,
     pub(crate) overlays: &'a [Overlay],
+    pub(crate) stores: &'a [Overlay],
     pub(crate) opening: &'a Opening,
     pub(crate) home: &'a Path,
     pub(crate) hidden: Vec<PathBuf>,
@@ -130,7 +130,7 @@ impl View {
 /// A process as /proc tells it.
 struct Process {
     pid: i32,
-    status: BTreeMap<String, String>,
+    status: String,
     uid_map: String,
     mounts: Vec<Mount>,
     limits: String,
@@ -161,11 +161,7 @@ const NAMESPACES: &[(&str, Control)] = &[
 impl Process {
     fn read(View { pid, mounts }: View) -> io::Result<Self> {
         let file = |name: &str| read_proc(&format!("/proc/{pid}/{name}"));
-        let status = file("status")?
-            .lines()
-            .filter_map(|line| line.split_once(':'))
-            .map(|(key, value)| (key.to_owned(), value.trim().to_owned()))
-            .collect();
+        let status = file("status")?;
         let mut foreign = Vec::new();
         for (name, _) in NAMESPACES {
             let theirs = fs::read_link(format!("/proc/{pid}/ns/{name}"))?;
@@ -175,14 +171,17 @@ impl Process {
             }
         }
         let mut descriptors = Vec::new();
-        for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
-            let entry = entry?;
-            let info = read_proc(&entry.path().to_string_lossy()).unwrap_or_default();
-            let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap_or("0").trim();
-            // Octal, as open(2) takes them. What is closed when the program starts does not count.
-            let passed = i64::from_str_radix(flags, 8).unwrap_or(0) & i64::from(libc::O_CLOEXEC) == 0;
+        for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
+            let number: i32 = entry?.file_name().to_string_lossy().parse().unwrap_or(-1);
+            // The three standard ones are passed on. Of others, what is closed when the program starts does
+            // not count: the flags are octal, as open(2) takes them.
+            let passed = (0..3).contains(&number) || {
+                let info = read_proc(&format!("/proc/{pid}/fdinfo/{number}"))?;
+                let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap_or("0").trim();
+                i64::from_str_radix(flags, 8).unwrap_or(0) & i64::from(libc::O_CLOEXEC) == 0
+            };
             if passed {
-                descriptors.push(entry.file_name().to_string_lossy().parse().unwrap_or(-1));
+                descriptors.push(number);
             }
         }
         descriptors.sort_unstable();
@@ -306,7 +305,7 @@ impl Process {
                 (small.into(), format!("RLIMIT_FSIZE {limit}"))
             }
             Control::TmpSize => {
-                let options = self.mount_at(Path::new("/tmp")).map_or("", |mount| &mount.options);
+                let options = self.mount_of(Path::new("/tmp")).map_or("", |mount| &mount.options);
                 let size = options.split(',').find(|option| option.starts_with("size="));
                 (size.is_some().into(), format!("tmpfs {}", size.unwrap_or("without size")))
             }
@@ -315,7 +314,8 @@ impl Process {
     }
 
     fn status(&self, key: &str) -> &str {
-        self.status.get(key).map_or("", String::as_str)
+        let line = self.status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+        line.unwrap_or_default().trim()
     }
 
     fn number(&self, key: &str) -> u64 {
@@ -337,6 +337,11 @@ impl Process {
         self.mounts.iter().rev().find(|mount| mount.point == path)
     }
 
+    /// The mount a path lies on.
+    fn mount_of(&self, path: &Path) -> Option<&Mount> {
+        path.ancestors().find_map(|above| self.mount_at(above))
+    }
+
     /// Whether something of ours lies over the path, or nothing visible is there at all.
     fn covered(&self, path: &Path) -> bool {
         match self.mount_at(path) {
@@ -346,7 +351,7 @@ impl Process {
     }
 
     fn private(&self, paths: &[&Path]) -> (Held, String) {
-        let open = paths.iter().find(|path| self.mount_at(path).is_none_or(|mount| mount.kind != "tmpfs"));
+        let open = paths.iter().find(|path| self.mount_of(path).is_none_or(|mount| mount.kind != "tmpfs"));
         match open {
             Some(path) => (Held::No, format!("{} is not private", path.display())),
             None => (Held::Yes, "tmpfs".into()),
@@ -361,8 +366,7 @@ impl Process {
             mount.read_only
                 || point.starts_with(asked.workspace)
                 || point.starts_with("/dev")
-                || ["/tmp", "/var/tmp"].iter().any(|path| point == Path::new(path))
-                || point == asked.home
+                || (point == Path::new("/") && mount.kind == "tmpfs")
                 || policy.folders.iter().any(|folder| point.starts_with(&folder.target))
                 || asked.overlays.iter().any(|overlay| *point == overlay.at)
         };
@@ -388,6 +392,7 @@ impl Process {
                 && mount.point.starts_with(asked.workspace)
                 && !mount.read_only
                 && !opened.contains(&mount.point)
+                && !asked.stores.iter().any(|store| store.at == mount.point)
         });
         let is_closed = |path: &RelPath| self.mount_at(&below(path)).is_some_and(|mount| mount.read_only);
         let held = overlay.is_some()

@@ -21,6 +21,8 @@ pub(crate) enum FromSandbox {
     /// The process that will be the agent, as the host numbers it. Its view is final; it goes on to give
     /// up everything else.
     Born { pid: i32 },
+    /// The upper layer of the workspace comes with this message.
+    Layer,
     /// The supervisor's end of the terminal comes with this message.
     Terminal,
     /// Everything is in place; the agent-to-be waits for [`Go`].

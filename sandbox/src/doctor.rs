@@ -57,15 +57,21 @@ pub(crate) fn advice(errno: i32) -> String {
     }
 }
 
+/// Whether an overlay's upper layer can be in memory here.
+pub fn memory_layers() -> bool {
+    rustix::process::geteuid().is_root() || kernel() >= (6, 6)
+}
+
+fn kernel() -> (u32, u32) {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
 /// Looks at everything that can be looked at without starting anything.
 pub fn findings() -> Vec<Finding> {
     let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
-    let version = |text: &str| {
-        let mut numbers =
-            text.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().unwrap_or(0));
-        (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
-    };
-    let recent = version(&kernel) >= (5, 19);
+    let recent = self::kernel() >= (5, 19);
     let filesystems = fs::read_to_string("/proc/filesystems").unwrap_or_default();
     let overlay = filesystems.lines().any(|line| line.ends_with("\toverlay"));
     let landlock = access::abi();

@@ -54,7 +54,8 @@ const SYSTEM_SECRETS: &[&str] = &[
 ];
 
 /// Variables that are passed without being named: they say how to talk and where tools are, never a secret.
-const PASSED: &[&str] = &["PATH", "LANG", "LANGUAGE", "TERM", "COLORTERM", "NO_COLOR", "TZ"];
+const PASSED: &[&str] =
+    &["PATH", "USER", "LOGNAME", "LANG", "LANGUAGE", "TERM", "COLORTERM", "NO_COLOR", "TZ"];
 
 /// Facts about the host.
 #[derive(Debug, Clone)]
@@ -156,17 +157,18 @@ pub fn environment(
             || name.to_str().is_some_and(|name| name.starts_with("LC_"))
             || named.iter().any(|wanted| wanted == name)
     };
-    let own = [
+    let mut own = vec![
         ("HOME", host.home.as_os_str()),
-        ("USER", OsStr::new("agent")),
-        ("LOGNAME", OsStr::new("agent")),
         ("SHELL", OsStr::new("/bin/sh")),
         ("TMPDIR", OsStr::new("/tmp")),
     ];
+    if host.is_root() {
+        own.extend([("USER", OsStr::new("agent")), ("LOGNAME", OsStr::new("agent"))]);
+    }
     let named_own = |name: &OsStr| own.iter().any(|(own, _)| name == *own);
     let mut environment: Vec<(OsString, OsString)> =
         caller.into_iter().filter(|(name, _)| passes(name) && !named_own(name)).collect();
-    environment.extend(own.map(|(name, value)| (name.into(), value.to_owned())));
+    environment.extend(own.into_iter().map(|(name, value)| (name.into(), value.to_owned())));
     if !environment.iter().any(|(name, _)| name == "PATH") {
         environment.push(("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()));
     }
@@ -201,7 +203,7 @@ mod tests {
         .map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let passed = environment(&host(), caller, &["KEY".into()]);
         let names: Vec<_> = passed.iter().map(|(name, _)| name.to_string_lossy().into_owned()).collect();
-        assert_eq!(names, ["HOME", "KEY", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TMPDIR", "USER"]);
+        assert_eq!(names, ["HOME", "KEY", "LC_ALL", "PATH", "SHELL", "TMPDIR"]);
         assert!(passed.contains(&("HOME".into(), "/home/me".into())));
     }
 }

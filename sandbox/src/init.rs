@@ -80,11 +80,13 @@ fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<Pid, Failure> {
     root.perform(&plan.ground).map_err(failed(""))?;
     // From here on the layers must be there, and we in our cgroup.
     root.map_owner(channel::wait_for_go(channel));
-    root.perform(&plan.folders)
-        .and_then(|()| root.add_workspace(workspace, start.opening))
-        .and_then(|()| root.perform(&plan.covers))
-        .map_err(failed(""))?;
+    root.perform(&plan.folders).map_err(failed(""))?;
+    let upper = root.add_workspace(workspace, start.opening).map_err(failed(""))?;
+    root.perform(&plan.covers).map_err(failed(""))?;
     root.enter().map_err(failed(""))?;
+    channel::send(channel, &FromSandbox::Layer, upper.as_ref())
+        .map_err(failed("can't report to the supervisor"))?;
+    drop(upper);
 
     let streams = match pipes {
         Some([input, output, error]) => Streams::Pipes { input, output, error },

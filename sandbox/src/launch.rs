@@ -36,8 +36,8 @@ use crate::sys::{self, Clone};
 use crate::terminal::RawTerminal;
 use crate::view::{Plan, Step};
 use crate::watch::Watcher;
-use crate::workspace::Workspace;
 use crate::workspace::state::Run;
+use crate::workspace::{Layer, Workspace};
 
 /// One command to run.
 #[derive(Debug)]
@@ -63,6 +63,8 @@ pub struct Outcome {
     pub end: End,
     pub attestation: Attestation,
     pub elapsed: Duration,
+    /// What the agent changed, for [`crate::harvest`].
+    pub upper: OwnedFd,
     pub remains: Remains,
 }
 
@@ -152,7 +154,8 @@ pub fn run(request: &Request<'_>) -> Result<Outcome, LaunchError> {
     let sandbox = Sandbox { pidfd, pid, channel: ours };
 
     // While the first process makes its namespaces and the ground of the view, its layers are made here.
-    make_layers(request.workspace, &identity).map_err(internal("can't make the agent's layer"))?;
+    make_layers(request.workspace, request.run, &identity)
+        .map_err(internal("can't make the agent's layer"))?;
     let idmap = idmap(request.workspace, &identity)?;
     if must_enter && let Some(cgroup) = &cgroup {
         cgroup.enter(pid).map_err(internal("can't move the sandbox into its cgroup"))?;
@@ -160,11 +163,12 @@ pub fn run(request: &Request<'_>) -> Result<Outcome, LaunchError> {
     channel::say_go(&sandbox.channel, idmap.as_ref()).map_err(internal("can't talk to the sandbox"))?;
     drop(idmap);
 
-    let (view, ready, master) = sandbox.wait_until_ready()?;
+    let Prepared { view, ready, upper, master } = sandbox.wait_until_ready()?;
     let asked = Asked {
         policy,
         workspace: &request.workspace.path,
         overlays: &request.workspace.overlays,
+        stores: &request.workspace.stores,
         opening: &opening,
         home: &request.host.home,
         hidden,
@@ -195,8 +199,7 @@ pub fn run(request: &Request<'_>) -> Result<Outcome, LaunchError> {
             source: io::Error::other(error),
         })?;
     let mut since = SystemTime::now();
-    let uppers: Vec<PathBuf> =
-        request.workspace.overlays.iter().map(|overlay| overlay.upper.clone()).collect();
+    let uppers = uppers(request.workspace, &upper);
     let mut changed = || {
         let before = std::mem::replace(&mut since, SystemTime::now());
         uppers.iter().any(|upper| changed_since(upper, before))
@@ -213,7 +216,7 @@ pub fn run(request: &Request<'_>) -> Result<Outcome, LaunchError> {
     .map_err(internal("can't watch the sandbox"))?;
     drop(raw);
     let remains = Remains { _sandbox: sandbox, _cgroup: cgroup, _janitor: janitor };
-    Ok(Outcome { end, attestation, elapsed: started.elapsed(), remains })
+    Ok(Outcome { end, attestation, elapsed: started.elapsed(), upper, remains })
 }
 
 /// What the kernel is still taking apart when every process of a sandbox is dead. Dropping it waits until
@@ -234,9 +237,17 @@ struct Sandbox {
     channel: OwnedFd,
 }
 
+/// What a sandbox that is about to start has said of itself.
+struct Prepared {
+    view: View,
+    ready: Ready,
+    upper: OwnedFd,
+    master: Option<OwnedFd>,
+}
+
 impl Sandbox {
-    fn wait_until_ready(&self) -> Result<(View, Ready, Option<OwnedFd>), LaunchError> {
-        let (mut view, mut master) = (None, None);
+    fn wait_until_ready(&self) -> Result<Prepared, LaunchError> {
+        let (mut view, mut upper, mut master) = (None, None, None);
         let early =
             |what| LaunchError::Internal { what, source: io::Error::other("it ended before it was ready") };
         loop {
@@ -244,10 +255,12 @@ impl Sandbox {
                 Some((FromSandbox::Born { pid }, _)) => {
                     view = Some(View::read(pid).map_err(internal("can't read the agent's view"))?);
                 }
+                Some((FromSandbox::Layer, layer)) => upper = layer,
                 Some((FromSandbox::Terminal, terminal)) => master = terminal,
                 Some((FromSandbox::Ready(ready), _)) => {
                     let view = view.ok_or_else(|| early("the sandbox has no view"))?;
-                    return Ok((view, ready, master));
+                    let upper = upper.ok_or_else(|| early("the sandbox has no layer"))?;
+                    return Ok(Prepared { view, ready, upper, master });
                 }
                 Some((FromSandbox::Failed { what, error }, _)) => return Err(unavailable(&what, error)),
                 Some(_) => {}
@@ -296,20 +309,22 @@ fn base(workspace: &Workspace) -> io::Result<Base> {
     Ok(Base::new(lowers.iter().map(open).collect::<Result<_, _>>()?))
 }
 
-/// The upper layer's own folder is what the agent sees as the workspace: it must be the agent's, with the
+/// Makes the layers that are on disk. The upper one is what the agent sees: it must be the agent's, with the
 /// mode of the folder it covers.
-fn make_layers(workspace: &Workspace, identity: &Identity) -> io::Result<()> {
+fn make_layers(workspace: &Workspace, run: &Run, identity: &Identity) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
-    for overlay in &workspace.overlays {
-        std::fs::create_dir(&overlay.upper)?;
-        std::fs::create_dir(&overlay.work)?;
+    for overlay in workspace.overlays.iter().chain(&workspace.stores) {
+        let Layer::Disk { upper, work } = &overlay.layer else { continue };
+        run.make()?;
+        std::fs::create_dir(upper)?;
         if let Some(lower) = overlay.lowers.first() {
+            std::fs::create_dir(work)?;
             let mode = std::fs::metadata(lower)?.permissions().mode();
-            std::fs::set_permissions(&overlay.upper, std::fs::Permissions::from_mode(mode & 0o7777))?;
+            std::fs::set_permissions(upper, std::fs::Permissions::from_mode(mode & 0o7777))?;
         }
         if let Identity::Nobody { .. } = identity {
             let (uid, gid) = identity.outside();
-            std::os::unix::fs::chown(&overlay.upper, Some(uid), Some(gid))?;
+            std::os::unix::fs::chown(upper, Some(uid), Some(gid))?;
         }
     }
     Ok(())
@@ -428,6 +443,16 @@ fn converse<'a>(
         }),
         (None, None) => Err(io::Error::other("the sandbox handed over no terminal")),
     }
+}
+
+/// Every folder that shows a sign of life when the agent writes something.
+fn uppers(workspace: &Workspace, upper: &OwnedFd) -> Vec<PathBuf> {
+    use std::os::fd::AsRawFd;
+    let stores = workspace.stores.iter().filter_map(|store| match &store.layer {
+        Layer::Disk { upper, .. } => Some(upper.clone()),
+        Layer::Memory => None,
+    });
+    std::iter::once(PathBuf::from(format!("/proc/self/fd/{}/", upper.as_raw_fd()))).chain(stores).collect()
 }
 
 /// Whether anything below changed after `since`: only asked when nothing else was heard for long.

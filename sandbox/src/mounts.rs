@@ -23,7 +23,7 @@ use crate::path::RelPath;
 use crate::policy::Policy;
 use crate::sys::{self, MountAttributes};
 use crate::view::{Access, Step};
-use crate::workspace::{Added, Overlay, Workspace};
+use crate::workspace::{Added, Layer, Overlay, Workspace};
 
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 const WRITABLE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
@@ -112,15 +112,12 @@ impl<'a> NewRoot<'a> {
         Ok(())
     }
 
-    /// Makes the root itself read-only and moves into it; nothing of the old one stays reachable.
+    /// Moves into the new root; nothing of the old one stays reachable. The root itself is memory of the
+    /// sandbox's own: it needs no protection from the agent, only a size.
     pub(crate) fn enter(self) -> Result<()> {
         let staging = self.staging;
         // What was only made to be bound elsewhere lives on in its mounts; its names go.
         self.hide_drawer()?;
-        if self.policy.wants(Control::ReadOnlyHost) {
-            self.restrict(self.root.as_fd(), READ_ONLY, false)
-                .map_err(at("can't make read-only:", staging))?;
-        }
         rustix::process::fchdir(&self.root).map_err(at("can't enter", staging))?;
         // With the same folder for both, the old root ends up mounted over the new one, and one unmount
         // removes it.
@@ -172,9 +169,7 @@ impl<'a> NewRoot<'a> {
         .map_err(at("can't give the agent", path))?;
         // The umask took bits away when the folder was made.
         rustix::fs::chmodat(&self.root, relative(path), Mode::from_raw_mode(mode), AtFlags::empty())
-            .map_err(at("can't set the mode of", path))?;
-        let tree = self.clone_own(relative(path), path)?;
-        self.attach_inside(tree.as_fd(), path)
+            .map_err(at("can't set the mode of", path))
     }
 
     fn bind(&self, source: &Path, path: &Path, access: Access) -> Result<()> {
@@ -285,12 +280,14 @@ impl<'a> NewRoot<'a> {
     }
 
     /// The workspace: the overlay as a whole read-only, the opened directories writable on top of it.
-    pub(crate) fn add_workspace(&self, workspace: &Workspace, opening: &Opening) -> Result<()> {
+    /// Returns the upper layer of the workspace itself.
+    pub(crate) fn add_workspace(&self, workspace: &Workspace, opening: &Opening) -> Result<Option<OwnedFd>> {
         let path = &workspace.path;
+        let mut upper = None;
         for (number, overlay) in workspace.overlays.iter().enumerate() {
-            let layers = &Layers::open(overlay, self.idmap.as_ref().map(AsFd::as_fd))?;
             let made = opening.make.iter().filter(|_| number == 0);
-            self.overlay(overlay, layers, number, made)?;
+            let layers = self.overlay(overlay, number, made)?;
+            upper = upper.or(Some(layers.upper));
         }
         let root = self.resolve(path).map_err(at("can't enter the workspace at", path))?;
         let open = |directory: &RelPath| {
@@ -321,10 +318,31 @@ impl<'a> NewRoot<'a> {
             move_onto(door.as_fd(), target.as_fd())
                 .map_err(at("can't mount over", &path.join(directory.as_path())))?;
         }
+        for (number, store) in workspace.stores.iter().enumerate() {
+            self.store(store, workspace.overlays.len() + number)?;
+        }
         for hidden in &workspace.hidden {
             self.hide(&path.join(hidden.as_path()))?;
         }
-        self.hide(&workspace.state)
+        self.hide(&workspace.state)?;
+        Ok(upper)
+    }
+
+    /// Scratch with a layer of its own.
+    fn store(&self, store: &Overlay, number: usize) -> Result<()> {
+        match &store.layer {
+            Layer::Disk { upper, .. } if store.lowers.is_empty() => {
+                let tree = rustix::mount::open_tree(
+                    rustix::fs::CWD,
+                    upper.as_path(),
+                    OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC,
+                )
+                .map_err(at("can't bind", upper))?;
+                self.restrict(tree.as_fd(), WRITABLE, false).map_err(at("can't restrict", upper))?;
+                self.attach_inside(tree.as_fd(), &store.at)
+            }
+            _ => self.overlay(store, number, std::iter::empty()).map(drop),
+        }
     }
 
     /// One overlay. Its layers are named by descriptor: no path has to be escaped for the option string, and
@@ -332,12 +350,12 @@ impl<'a> NewRoot<'a> {
     fn overlay<'b>(
         &self,
         overlay: &Overlay,
-        layers: &Layers,
         number: usize,
         made: impl Iterator<Item = &'b RelPath>,
-    ) -> Result<()> {
+    ) -> Result<Layers> {
+        let layers = self.open_layers(overlay, number)?;
         let mut lowers: Vec<String> = layers.lowers.iter().map(|fd| descriptor(fd.as_fd())).collect();
-        let added = self.add(overlay, layers, number, made)?;
+        let added = self.add(overlay, &layers, number, made)?;
         if let Some(added) = &added {
             lowers.insert(0, descriptor(added.as_fd()));
         }
@@ -360,7 +378,54 @@ impl<'a> NewRoot<'a> {
             MountFlags::NOSUID | MountFlags::NODEV,
             Some(options.as_c_str()),
         )
-        .map_err(at(failed, &overlay.at))
+        .map_err(at(failed, &overlay.at))?;
+        Ok(layers)
+    }
+
+    fn open_layers(&self, overlay: &Overlay, number: usize) -> Result<Layers> {
+        let idmap = self.idmap.as_ref().map(AsFd::as_fd);
+        let mapped = |lower: &Path| match idmap {
+            None => open_folder(lower),
+            Some(userns) => {
+                let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+                let tree = rustix::mount::open_tree(rustix::fs::CWD, lower, flags)
+                    .map_err(at("can't bind", lower))?;
+                let attributes = MountAttributes { set: READ_ONLY, recursive: false, idmap: Some(userns) };
+                sys::mount_setattr(tree.as_fd(), attributes).map_err(at("can't map the owner of", lower))?;
+                Ok(tree)
+            }
+        };
+        let base = overlay.lowers.iter().map(|lower| open_folder(lower)).collect::<Result<_>>()?;
+        let (upper, work) = match &overlay.layer {
+            Layer::Disk { upper, work } => (open_folder(upper)?, open_folder(work)?),
+            Layer::Memory => self.memory_layer(overlay, number)?,
+        };
+        Ok(Layers {
+            lowers: overlay.lowers.iter().map(|lower| mapped(lower)).collect::<Result<_>>()?,
+            upper,
+            work,
+            base: Base::new(base),
+        })
+    }
+
+    /// An upper layer in the sandbox's memory. Its own folder is what the agent sees as the workspace: it is
+    /// the agent's, with the mode of the folder it covers.
+    fn memory_layer(&self, overlay: &Overlay, number: usize) -> Result<(OwnedFd, OwnedFd)> {
+        let failed = || at("can't make a layer for", &overlay.at);
+        let mode = overlay.lowers.first().and_then(|lower| rustix::fs::stat(lower).ok());
+        let mode = mode.map_or(0o755, |stat| stat.st_mode & 0o7777);
+        self.make_folder(Path::new(DRAWER), 0o755)?;
+        let drawer = rustix::fs::openat(&self.root, DRAWER, FOLDER, Mode::empty()).map_err(failed())?;
+        let make = |name: String, mode: u32| -> rustix::io::Result<OwnedFd> {
+            let path = RelPath::root().join(name.as_bytes());
+            rustix::fs::mkdirat(&drawer, path.as_path(), Mode::RWXU)?;
+            self.give(drawer.as_fd(), &path, mode)?;
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            rustix::fs::openat(&drawer, path.as_path(), flags, Mode::empty())
+        };
+        let upper = make(format!("upper{number}"), mode).map_err(failed())?;
+        let work = make(format!("work{number}"), 0o700).map_err(failed())?;
+        Ok((upper, work))
     }
 
     /// The layer in memory that lies over the lower ones: what a workspace adds, and the scope's missing
@@ -493,39 +558,20 @@ impl<'a> NewRoot<'a> {
     }
 }
 
-/// The layers of one overlay, opened before the new root covers the way to them.
-pub(crate) struct Layers {
+/// The layers of one overlay, open.
+struct Layers {
+    /// As they are mounted: with the owner seen as the agent, where that is needed.
     lowers: Vec<OwnedFd>,
     upper: OwnedFd,
     work: OwnedFd,
+    /// As they are.
     base: Base,
 }
 
-impl Layers {
-    /// With `idmap`, the owner of the lower layers' files is seen as the agent.
-    pub(crate) fn open(overlay: &Overlay, idmap: Option<BorrowedFd<'_>>) -> Result<Self> {
-        let open = |path: &Path| {
-            rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-                .map_err(at("can't open", path))
-        };
-        let mapped = |lower: &Path| match idmap {
-            None => open(lower),
-            Some(userns) => {
-                let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-                let tree = rustix::mount::open_tree(rustix::fs::CWD, lower, flags)
-                    .map_err(at("can't bind", lower))?;
-                let attributes = MountAttributes { set: READ_ONLY, recursive: false, idmap: Some(userns) };
-                sys::mount_setattr(tree.as_fd(), attributes).map_err(at("can't map the owner of", lower))?;
-                Ok(tree)
-            }
-        };
-        Ok(Self {
-            lowers: overlay.lowers.iter().map(|lower| mapped(lower)).collect::<Result<_>>()?,
-            upper: open(&overlay.upper)?,
-            work: open(&overlay.work)?,
-            base: Base::new(overlay.lowers.iter().map(|lower| open(lower)).collect::<Result<_>>()?),
-        })
-    }
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+fn open_folder(path: &Path) -> Result<OwnedFd> {
+    rustix::fs::open(path, FOLDER, Mode::empty()).map_err(at("can't open", path))
 }
 
 /// Opens a directory of the workspace; a symbolic link anywhere on the way is an error, not a way out.

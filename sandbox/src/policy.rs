@@ -61,13 +61,13 @@ pub struct Limits {
     pub processes: Option<u64>,
     /// Bytes of the largest file.
     pub file_size: Option<u64>,
-    /// Bytes in HOME, /tmp, /var/tmp and /dev/shm together.
+    /// Bytes in HOME, /tmp, /var/tmp, /dev/shm and layers in memory, together.
     pub tmp_size: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { memory: None, processes: Some(4096), file_size: Some(8 << 30), tmp_size: 2 << 30 }
+        Self { memory: None, processes: Some(4096), file_size: Some(8 << 30), tmp_size: 4 << 30 }
     }
 }
 

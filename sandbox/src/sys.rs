@@ -165,12 +165,26 @@ pub(crate) fn loopback_up() -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Marks every descriptor from `first` on close-on-exec, known to us or not.
-pub(crate) fn close_on_exec_from(first: u32) -> io::Result<()> {
-    const CLOSE_RANGE_CLOEXEC: u32 = 4;
-    // SAFETY: close_range takes plain numbers; with CLOEXEC it closes nothing now, so no owner is surprised.
-    let result = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, CLOSE_RANGE_CLOEXEC) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+/// Closes every descriptor from 3 on, known to us or not, but `kept`, which is marked close-on-exec.
+///
+/// For a process that is about to become another program: whatever else in it owns a descriptor is never
+/// used or dropped again.
+pub(crate) fn close_all_but(kept: BorrowedFd<'_>) -> io::Result<()> {
+    let kept = kept.as_raw_fd() as u32;
+    for (first, last, flags) in
+        [(kept, kept, libc::CLOSE_RANGE_CLOEXEC), (3, kept.saturating_sub(1), 0), (kept + 1, u32::MAX, 0)]
+    {
+        if first > last {
+            continue;
+        }
+        // SAFETY: close_range takes plain numbers. The caller leaves through exec or exit and lets no owner of
+        // these descriptors run.
+        let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
 /// Ends this process now, without running destructors or flushing what the parent will flush too.

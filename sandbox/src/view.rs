@@ -97,10 +97,6 @@ fn ground(policy: &Policy, host: &Host, inside: (u32, u32)) -> Vec<Step> {
             System::Link(path, target) => Step::Link { at: path.clone(), to: target.clone() },
         });
     }
-    // Programs ask how many processors there are; nothing else of /sys is anyone's business.
-    let processors = PathBuf::from("/sys/devices/system/cpu");
-    steps.push(Step::Bind { source: processors.clone(), at: processors, access: Access::Read });
-
     let hides = policy.wants(Control::HiddenPaths);
     if !hides {
         for path in HIDDEN_BY_ABSENCE.iter().map(PathBuf::from).filter(|path| path.is_dir()) {
@@ -146,8 +142,11 @@ fn ground(policy: &Policy, host: &Host, inside: (u32, u32)) -> Vec<Step> {
     } else {
         steps.push(Step::Bind { source: host.home.clone(), at: host.home.clone(), access: read });
     }
-    for (path, contents) in accounts(host, inside) {
-        steps.push(Step::File { at: path.into(), contents });
+    // Root's agent is a stranger to the host's account files; an ordinary user's is in them.
+    if host.is_root() {
+        for (path, contents) in accounts(host, inside) {
+            steps.push(Step::File { at: path.into(), contents });
+        }
     }
     steps
 }

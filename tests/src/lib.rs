@@ -3,5 +3,6 @@
 pub mod adversary;
 pub mod listeners;
 pub mod processes;
+pub mod repository;
 pub mod tree;
 pub mod user;

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use agency_sandbox::control::Control;
+use agency_sandbox::doctor;
 use agency_sandbox::host::{self, Host};
 use agency_sandbox::policy::{Deadlines, Limits, Network, Policy};
 use agency_sandbox::scope::{Glob, Scope};
 use agency_sandbox::workspace::folder::Folder;
 
-use crate::arguments::{Isolation, Sandbox};
+use crate::arguments::{Isolation, Layer, Sandbox};
 use crate::message::{Failure, UNAVAILABLE, USAGE};
 
 pub(super) fn level(isolation: Isolation) -> Result<(), Failure> {
@@ -114,6 +115,22 @@ pub(super) fn result(command: &Sandbox, current: &Path) -> Result<(), Failure> {
         return Err(Failure::usage(format!("--patch {}: there is no folder to write it in", file.display())));
     }
     Ok(())
+}
+
+/// Whether changes are caught in memory. An overlay of an ordinary user keeps its marks in `user.*`
+/// attributes, which files in memory have since Linux 6.6.
+pub(super) fn in_memory(layer: Option<Layer>) -> Result<bool, Failure> {
+    let able = doctor::memory_layers();
+    match layer {
+        None => Ok(able),
+        Some(Layer::Disk) => Ok(false),
+        Some(Layer::Memory) if able => Ok(true),
+        Some(Layer::Memory) => Err(Failure::new_message(
+            UNAVAILABLE,
+            "changes can't be caught in memory by an ordinary user on this kernel",
+        )
+        .with_hint("Linux 6.6 or newer is needed; leave --layer out, or run as root")),
+    }
 }
 
 /// Where runs outside repositories keep their state.

@@ -29,10 +29,11 @@ pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
     let state = folder.state(&asked::user_state(&host)).map_err(own_failure)?;
     let live = result::open_folder(&folder.root)?;
     result::recover(&state, live.as_fd())?;
-    let run = state.start_run().map_err(own_failure)?;
+    let run = state.run();
     let staging = state.folder("stage").map_err(own_failure)?;
     let ignored = folder.ignored();
-    let workspace = folder.workspace(&run, &ignored, &state).map_err(own_failure)?;
+    let workspace =
+        folder.workspace(&run, &ignored, &state, asked::in_memory(command.layer)?).map_err(own_failure)?;
     let started = if command.apply { Some(Mark::now(live.as_fd()).map_err(own_failure)?) } else { None };
 
     let (input, output, error) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
@@ -50,9 +51,17 @@ pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
     })
     .map_err(refused)?;
 
-    let work = Work { command, policy: &policy, workspace: &workspace, run: &run, state: &state, live };
+    let work = Work {
+        command,
+        policy: &policy,
+        workspace: &workspace,
+        run: &run,
+        state: &state,
+        outcome: &outcome,
+        live,
+    };
     let judged = work.judge(&ignored)?;
-    let result = work.settle(&outcome, &judged, started)?;
+    let result = work.settle(&judged, started)?;
     let code = report::tell(command, &outcome, &judged, &result);
     // The layers go while the kernel is still taking the sandbox apart; then that is waited for.
     drop(run);

@@ -44,13 +44,13 @@ pub(super) struct Work<'a> {
     pub(super) workspace: &'a Workspace,
     pub(super) run: &'a Run,
     pub(super) state: &'a State,
+    pub(super) outcome: &'a Outcome,
     pub(super) live: OwnedFd,
 }
 
 impl Work<'_> {
     /// Every change, judged by the exact scope.
     pub(super) fn judge(&self, ignored: &Ignored) -> Result<Harvest, Failure> {
-        let upper = self.upper()?;
         let hidden: Vec<RelPath> = self
             .policy
             .hide
@@ -71,7 +71,7 @@ impl Work<'_> {
         let everything = Scope::parse(&["**"], &[]).map_err(super::own_failure)?;
         let judges = self.policy.wants(Control::Harvest);
         let mut harvest = harvest::harvest(
-            upper.as_fd(),
+            self.outcome.upper.as_fd(),
             &self.base()?,
             &Rules {
                 scope: if judges { &self.policy.scope } else { &everything },
@@ -88,12 +88,7 @@ impl Work<'_> {
     }
 
     /// Applies, writes or throws away.
-    pub(super) fn settle(
-        &self,
-        outcome: &Outcome,
-        judged: &Harvest,
-        started: Option<Mark>,
-    ) -> Result<Settled, Failure> {
+    pub(super) fn settle(&self, judged: &Harvest, started: Option<Mark>) -> Result<Settled, Failure> {
         if !judged.is_clean() {
             return Ok(Settled::Refused);
         }
@@ -101,7 +96,7 @@ impl Work<'_> {
         if !wanted {
             return Ok(Settled::Discarded);
         }
-        if !matches!(outcome.end, End::Exited(_)) {
+        if !matches!(self.outcome.end, End::Exited(_)) {
             return Ok(Settled::Unfinished);
         }
         match (&self.command.patch, started) {
@@ -114,10 +109,9 @@ impl Work<'_> {
     fn apply(&self, judged: &Harvest, started: Mark) -> Result<(), Failure> {
         let journal = self.state.folder(JOURNAL).map_err(super::own_failure)?;
         let journal = open_folder(&journal)?;
-        let upper = self.upper()?;
         let work = Apply {
             changes: &judged.changes,
-            upper: upper.as_fd(),
+            upper: self.outcome.upper.as_fd(),
             live: self.live.as_fd(),
             started,
             journal: journal.as_fd(),
@@ -130,24 +124,17 @@ impl Work<'_> {
         let failed = |error: std::io::Error| {
             Failure::new_message(OWN_FAILURE, format!("can't write {}: {error}", file.display()))
         };
+        self.run.make().map_err(super::own_failure)?;
         let git =
             OwnGit::create(Path::new("git"), &self.run.path().join("git")).map_err(super::own_failure)?;
         let mut beside = file.as_os_str().to_owned();
         beside.push(format!(".agency-{}", std::process::id()));
         let mut out = BufWriter::new(File::create(&beside).map_err(failed)?);
-        let upper = self.upper()?;
-        patch::write(&git, &judged.changes, upper.as_fd(), &self.base()?, &mut out)
+        patch::write(&git, &judged.changes, self.outcome.upper.as_fd(), &self.base()?, &mut out)
             .map_err(super::own_failure)?;
         out.flush().map_err(failed)?;
         out.get_ref().sync_all().map_err(failed)?;
         std::fs::rename(&beside, file).map_err(failed)
-    }
-
-    fn upper(&self) -> Result<OwnedFd, Failure> {
-        self.workspace.overlays.first().map_or_else(
-            || Err(Failure::new_message(OWN_FAILURE, "the workspace has no layer")),
-            |overlay| open_folder(&overlay.upper),
-        )
     }
 
     fn base(&self) -> Result<Base, Failure> {
@@ -170,7 +157,7 @@ pub(super) fn recover(state: &State, live: BorrowedFd<'_>) -> Result<(), Failure
     match apply::recover(journal.as_fd(), live).map_err(super::own_failure)? {
         Recovery::Nothing => {}
         Recovery::Finished => {
-            message::notice("finished applying the changes of an earlier run that was interrupted")
+            message::notice("finished applying the changes of an earlier run that was interrupted");
         }
         Recovery::RolledBack { kept } if kept.is_empty() => {
             message::notice(

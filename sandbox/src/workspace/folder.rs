@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use crate::path::RelPath;
 use crate::workspace::ignored::Ignored;
 use crate::workspace::state::{Run, State};
-use crate::workspace::{Overlay, Workspace, private_git};
+use crate::workspace::{Added, Layer, Overlay, Workspace, private_git};
 
 /// A folder somebody wants a command to run in.
 #[derive(Debug)]
@@ -80,32 +80,58 @@ impl Folder {
         Ignored::new(vec![self.root.clone()], exclude)
     }
 
-    /// The layers of one run.
-    pub fn workspace(&self, run: &Run, ignored: &Ignored, state: &State) -> Result<Workspace, FolderError> {
-        let failed = |source| FolderError::State { path: run.path().to_owned(), source };
+    /// The layers of one run. With `in_memory`, what the agent changes is caught there, and only scratch is
+    /// put on disk.
+    pub fn workspace(
+        &self,
+        run: &Run,
+        ignored: &Ignored,
+        state: &State,
+        in_memory: bool,
+    ) -> Result<Workspace, FolderError> {
+        let failed = |source| FolderError::State { path: self.root.clone(), source };
         let owner = fs::metadata(&self.root).map_err(failed)?;
         let user_xattr = !rustix::process::geteuid().is_root();
-        let overlay = |number: usize, lower: &Path| Overlay {
+        let on_disk = |name: &str| Layer::Disk {
+            upper: run.path().join(format!("{name}-upper")),
+            work: run.path().join(format!("{name}-work")),
+        };
+        let overlay = |name: &str, lower: &Path| Overlay {
             lowers: vec![lower.to_owned()],
-            upper: run.path().join(format!("upper{number}")),
-            work: run.path().join(format!("work{number}")),
+            layer: if in_memory { Layer::Memory } else { on_disk(name) },
             at: lower.to_owned(),
             added: Vec::new(),
             user_xattr,
         };
-        let mut overlays = vec![overlay(0, &self.root)];
-        let mut scratch = ignored.directories();
+        let mut overlays = vec![overlay("folder", &self.root)];
+        let (mut scratch, mut stores) = (ignored.directories(), Vec::new());
+        if in_memory {
+            for (number, path) in scratch.drain(..).enumerate() {
+                let at = self.root.join(path.as_path());
+                let exists = at.is_dir();
+                stores.push(Overlay {
+                    lowers: exists.then(|| at.clone()).into_iter().collect(),
+                    layer: on_disk(&format!("scratch{number}")),
+                    at,
+                    added: Vec::new(),
+                    user_xattr,
+                });
+                if !exists {
+                    overlays[0].added.push(Added::Directory(path));
+                }
+            }
+        }
         if let Some(repository) = &self.repository {
             let common = &repository.common;
             let inside = common.strip_prefix(&self.root).ok();
             match inside.and_then(|path| RelPath::parse(path.as_os_str().as_bytes()).ok()) {
                 Some(inside) => {
-                    overlays[0].added = private_git::additions(common, &inside);
+                    overlays[0].added.extend(private_git::additions(common, &inside));
                     scratch.push(inside);
                 }
                 // A linked worktree's repository lies elsewhere.
                 None => {
-                    let mut private = overlay(1, common);
+                    let mut private = overlay("git", common);
                     private.added = private_git::additions(common, &RelPath::root());
                     overlays.push(private);
                 }
@@ -115,6 +141,7 @@ impl Folder {
             path: self.root.clone(),
             overlays,
             scratch,
+            stores,
             hidden: ignored.secrets(),
             objects: Vec::new(),
             state: state.path().to_owned(),

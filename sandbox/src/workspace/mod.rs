@@ -19,14 +19,21 @@ use crate::path::RelPath;
 pub struct Overlay {
     /// Topmost first.
     pub lowers: Vec<PathBuf>,
-    /// Made when the sandbox is.
-    pub upper: PathBuf,
-    pub work: PathBuf,
+    pub layer: Layer,
     pub at: PathBuf,
     /// What we put over the lower layers, in a layer in memory: the agent sees it, the host never does.
     pub added: Vec<Added>,
     /// Overlays an ordinary user mounts keep their marks in `user.*` attributes.
     pub user_xattr: bool,
+}
+
+/// Where what the agent writes is caught.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Layer {
+    /// In the sandbox's own memory, which has a size. Nothing to make, nothing to remove.
+    Memory,
+    /// In these folders, which are made with the sandbox and must be on one file system.
+    Disk { upper: PathBuf, work: PathBuf },
 }
 
 /// One thing put over the lower layers.
@@ -56,6 +63,9 @@ pub struct Workspace {
     pub overlays: Vec<Overlay>,
     /// Directories that are writable and never harvested.
     pub scratch: Vec<RelPath>,
+    /// Scratch that is kept out of the workspace's layer, because it may grow large while that is in memory.
+    /// One without lower layers is just its folder.
+    pub stores: Vec<Overlay>,
     /// Paths that are out of sight.
     pub hidden: Vec<RelPath>,
     /// Folders of git objects that the private repository borrows from, bound read-only once the overlays are

@@ -5,6 +5,7 @@
 //! run has a folder there and holds a lock on it for as long as it lives; a folder without a holder is what
 //! a killed run left, and the next one removes it.
 
+use std::cell::OnceCell;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -64,22 +65,12 @@ impl State {
         Ok(path)
     }
 
-    /// Starts a run: its folder, held until the [`Run`] is dropped.
-    pub fn start_run(&self) -> io::Result<Run> {
-        let runs = self.folder("runs")?;
-        let all = File::open(&runs)?;
-        // A new folder is not held for a moment. Whoever sweeps keeps everybody from making one meanwhile.
-        if flock(&all, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            sweep(&runs);
-        }
-        flock(&all, FlockOperation::LockShared)?;
+    /// A run: its folder has a name, and is made when it is first needed.
+    pub fn run(&self) -> Run {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // Nanoseconds and the process id: no two runs of one boot share both.
-        let path = runs.join(format!("{:x}-{:x}", now.as_nanos(), std::process::id()));
-        DirBuilder::new().mode(0o700).create(&path)?;
-        let held = File::open(&path)?;
-        flock(&held, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(Run { path, _held: held })
+        let name = format!("{:x}-{:x}", now.as_nanos(), std::process::id());
+        Run { path: self.path.join("runs").join(name), held: OnceCell::new() }
     }
 }
 
@@ -100,18 +91,41 @@ fn sweep(runs: &Path) {
 #[derive(Debug)]
 pub struct Run {
     path: PathBuf,
-    _held: File,
+    held: OnceCell<File>,
 }
 
 impl Run {
+    /// Where it is, or will be.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Makes it, and holds it until the run is dropped.
+    pub fn make(&self) -> io::Result<()> {
+        if self.held.get().is_some() {
+            return Ok(());
+        }
+        let runs = self.path.parent().unwrap_or(&self.path);
+        DirBuilder::new().recursive(true).mode(0o700).create(runs)?;
+        let all = File::open(runs)?;
+        // A new folder is not held for a moment. Whoever sweeps keeps everybody from making one meanwhile.
+        if flock(&all, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            sweep(runs);
+        }
+        flock(&all, FlockOperation::LockShared)?;
+        DirBuilder::new().mode(0o700).create(&self.path)?;
+        let held = File::open(&self.path)?;
+        flock(&held, FlockOperation::NonBlockingLockExclusive)?;
+        let _ = self.held.set(held);
+        Ok(())
     }
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
-        let _ = erase::tree(&self.path);
+        if self.held.get().is_some() {
+            let _ = erase::tree(&self.path);
+        }
     }
 }
 
@@ -131,10 +145,12 @@ mod tests {
     fn a_run_that_was_killed_is_swept_and_one_that_lives_is_not() {
         let folder = tempfile::tempdir().expect("a folder");
         let state = State::for_folder(folder.path(), Path::new("/some/folder")).expect("state");
-        let living = state.start_run().expect("a run");
+        let living = state.run();
+        living.make().expect("a folder");
         let dead = state.path().join("runs/dead");
         fs::create_dir_all(dead.join("upper/x")).expect("folders");
-        let third = state.start_run().expect("a run");
+        let third = state.run();
+        third.make().expect("a folder");
         assert!(living.path().exists() && third.path().exists());
         assert!(!dead.exists());
         let path = third.path().to_owned();

@@ -1,0 +1,108 @@
+//! The shape of the project, held: which crate may know which, where unsafe code and printing may be, and
+//! that what CI runs is what the README says.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace").to_owned()
+}
+
+/// Who may depend on whom. Runner knows everybody; the tests know nobody but what people run.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("agency", &["agency-supervisor", "agency-protocols", "agency-profiles", "agency-sandbox"]),
+    ("agency-supervisor", &["agency-protocols", "agency-profiles", "agency-sandbox"]),
+    ("agency-profiles", &["agency-sandbox"]),
+    ("agency-protocols", &[]),
+    ("agency-sandbox", &[]),
+    ("agency-tests", &["agency-sandbox"]),
+];
+
+#[test]
+fn crates_know_only_whom_they_may() {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let packages = metadata["packages"].as_array().expect("packages");
+    let names: BTreeSet<&str> = packages.iter().filter_map(|package| package["name"].as_str()).collect();
+    assert_eq!(names, ARROWS.iter().map(|(name, _)| *name).collect());
+    for package in packages {
+        let name = package["name"].as_str().expect("a name");
+        let (_, allowed) = ARROWS.iter().find(|(known, _)| *known == name).expect("a known crate");
+        for dependency in package["dependencies"].as_array().expect("dependencies") {
+            let dependency = dependency["name"].as_str().expect("a name");
+            let ours = dependency.starts_with("agency");
+            assert!(!ours || allowed.contains(&dependency), "{name} must not know {dependency}");
+        }
+    }
+}
+
+fn sources(folder: &str) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut waiting = vec![root().join(folder)];
+    while let Some(folder) = waiting.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                waiting.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).expect("text");
+                found.push((path, text));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "{folder} has no sources");
+    found
+}
+
+#[test]
+fn unsafe_code_lives_in_one_file_of_the_sandbox() {
+    for folder in ["runner/src", "supervisor/src", "profiles/src", "protocols/src", "sandbox/src"] {
+        for (path, text) in sources(folder) {
+            let allowed = path.ends_with("sandbox/src/sys.rs");
+            let has = text.contains("unsafe {")
+                || text.contains("unsafe fn")
+                || text.contains("allow(unsafe_code)");
+            assert!(allowed || !has, "unsafe code in {}", path.display());
+            if allowed {
+                let blocks = text.matches("unsafe {").count();
+                assert_eq!(text.matches("// SAFETY: ").count(), blocks, "every block says why it is sound");
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_but_the_runner_prints() {
+    for folder in ["supervisor/src", "profiles/src", "protocols/src", "sandbox/src"] {
+        for (path, text) in sources(folder) {
+            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+            for printing in ["println!", "eprintln!", "print!(", "io::stdout()", "io::stderr()"] {
+                assert!(!code.contains(printing), "{printing} in {}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn ci_runs_exactly_the_readmes_test_command() {
+    let readme = fs::read_to_string(root().join("README.md")).expect("a README");
+    let ci = fs::read_to_string(root().join(".ci/run")).expect("a CI script");
+    let command = ci.lines().rfind(|line| !line.trim().is_empty()).expect("a command");
+    assert_eq!(command, "scripts/test");
+    assert!(readme.lines().any(|line| line.trim() == command), "the README does not say `{command}`");
+}
+
+#[test]
+fn every_decision_is_listed() {
+    let index = fs::read_to_string(root().join("docs/decisions/README.md")).expect("an index");
+    for entry in fs::read_dir(root().join("docs/decisions")).expect("a folder").flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        assert!(name == "README.md" || index.contains(&name), "{name} is not in the index");
+    }
+}

@@ -1,0 +1,376 @@
+//! `agency sandbox` as people meet it: what is kept, what is refused, what is said, and with which code.
+
+use std::fs;
+use std::process::Output;
+
+use agency_tests::repository::{Actor, Repository, actors, said};
+
+const FILES: &[(&str, &str)] = &[
+    ("src/a.ts", "one\n"),
+    ("src/b.ts", "two\n"),
+    ("src/secrets/key", "hush\n"),
+    ("docs/guide.md", "text\n"),
+    (".gitignore", "/target\n.env\n"),
+];
+
+fn repositories() -> impl Iterator<Item = Repository> {
+    actors().into_iter().map(|actor| Repository::new(actor, FILES).expect("a repository"))
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or_else(|| panic!("no code: {output:?}"))
+}
+
+#[test]
+fn what_is_not_kept_never_reaches_the_folder() {
+    for repository in repositories() {
+        let output = repository.script(&["--write", "src/**"], "echo three >> src/a.ts").expect("runs");
+        assert_eq!(code(&output), 0, "{output:?}");
+        assert!(said(&output).1.contains("~ src/a.ts"), "{output:?}");
+        assert_eq!(repository.status().expect("git runs"), "");
+        assert!(repository.leftovers().expect("a folder").is_empty());
+    }
+}
+
+#[test]
+fn changes_in_scope_are_applied_as_a_whole() {
+    for repository in repositories() {
+        let script = "echo three >> src/a.ts && rm src/b.ts && mkdir -p src/new && echo n > src/new/c.ts \
+                      && chmod +x src/new/c.ts && ln -s a.ts src/link";
+        let output = repository.script(&["--write", "src/**", "--apply"], script).expect("runs");
+        assert_eq!(code(&output), 0, "{output:?}");
+        assert_eq!(repository.read("src/a.ts").expect("reads"), "one\nthree\n");
+        let status = repository.status().expect("git runs");
+        assert_eq!(status, " M src/a.ts\n D src/b.ts\n?? src/link\n?? src/new/\n");
+        use std::os::unix::fs::PermissionsExt;
+        let mode =
+            fs::metadata(repository.path().join("src/new/c.ts")).expect("is there").permissions().mode();
+        assert_eq!(mode & 0o111, 0o111);
+    }
+}
+
+#[test]
+fn one_change_out_of_scope_and_nothing_is_applied() {
+    for repository in repositories() {
+        // The directory is open because of `src/a.ts`; the neighbour is held by the harvest.
+        let output = repository
+            .script(&["--write", "src/a.ts", "--apply"], "echo x >> src/a.ts; echo y >> src/b.ts")
+            .expect("runs");
+        assert_eq!(code(&output), 20, "{output:?}");
+        assert!(said(&output).1.contains("src/b.ts"), "{output:?}");
+        assert_eq!(repository.status().expect("git runs"), "");
+    }
+}
+
+#[test]
+fn a_denied_folder_is_read_only_inside_its_scope() {
+    for repository in repositories() {
+        let flags = &["--write", "src/**", "--deny", "src/secrets/**", "--apply"];
+        let output =
+            repository.script(flags, "echo x > src/secrets/key; echo $?; echo ok >> src/a.ts").expect("runs");
+        let (stdout, stderr) = said(&output);
+        assert!(stderr.contains("Read-only file system"), "{stderr}");
+        assert!(!stdout.starts_with('0'), "{stdout}");
+        assert_eq!(code(&output), 0, "{output:?}");
+        assert_eq!(repository.status().expect("git runs"), " M src/a.ts\n");
+    }
+}
+
+#[test]
+fn without_a_scope_nothing_but_scratch_is_writable() {
+    for repository in repositories() {
+        let output = repository
+            .script(
+                &["--apply"],
+                "touch x 2>/dev/null || echo held; echo built > target/out && cat target/out",
+            )
+            .expect("runs");
+        assert_eq!(said(&output).0, "held\nbuilt\n");
+        assert!(!repository.path().join("target").exists(), "scratch is thrown away");
+    }
+}
+
+#[test]
+fn a_patch_says_the_same_as_the_changes() {
+    for repository in repositories() {
+        let patch = repository.path().join("target.patch");
+        let flags = &["--write", "src/**", "--patch", "target.patch"];
+        let script = "echo three >> src/a.ts; git mv src/b.ts src/c.ts; printf '\\000\\377' > src/binary";
+        let output = repository.script(flags, script).expect("runs");
+        assert_eq!(code(&output), 0, "{output:?}");
+        let applied =
+            repository.command("git").args(["apply", "--index", "target.patch"]).output().expect("runs");
+        assert!(applied.status.success(), "{applied:?}");
+        fs::remove_file(patch).expect("the patch is there");
+        assert_eq!(
+            repository.status().expect("git runs"),
+            "M  src/a.ts\nA  src/binary\nR  src/b.ts -> src/c.ts\n"
+        );
+    }
+}
+
+#[test]
+fn a_file_the_person_changed_meanwhile_is_never_overwritten() {
+    for repository in repositories() {
+        let mut child = repository
+            .sandbox(&[
+                "--write",
+                "src/**",
+                "--apply",
+                "--",
+                "sh",
+                "-c",
+                "echo agent >> src/a.ts; echo ready; read line",
+            ])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("a pipe");
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).expect("reads");
+        assert_eq!(line, "ready\n");
+        fs::write(repository.path().join("src/a.ts"), "person\n").expect("writes");
+        drop(child.stdin.take());
+        let output = child.wait_with_output().expect("ends");
+        assert_eq!(code(&output), 125, "{output:?}");
+        assert!(said(&output).1.contains("src/a.ts"), "{output:?}");
+        assert_eq!(repository.read("src/a.ts").expect("reads"), "person\n");
+    }
+}
+
+#[test]
+fn the_code_is_the_commands_own_and_json_says_so() {
+    for repository in repositories() {
+        let output = repository.script(&["--json"], "echo out; exit 7").expect("runs");
+        assert_eq!(code(&output), 7);
+        let (stdout, stderr) = said(&output);
+        let report: serde_json::Value = serde_json::from_str(&stdout).expect("only JSON on standard output");
+        assert_eq!(report["version"], 1);
+        assert_eq!(report["exit"], serde_json::json!({ "code": 7, "by": "command" }));
+        assert_eq!(report["end"], serde_json::json!({ "kind": "exited", "code": 7 }));
+        assert_eq!(report["result"], "discarded");
+        assert_eq!(stderr, "out\n");
+        let controls = report["attestation"]["controls"].as_array().expect("a list");
+        for control in controls {
+            let requested = control["requested"] == true;
+            assert_eq!(control["enforced"] == "enforced", requested, "{control}");
+        }
+    }
+}
+
+#[test]
+fn a_command_that_cannot_be_found_is_127_and_a_deadline_124() {
+    for repository in repositories() {
+        let output = repository.sandbox(&["--", "no-such-program"]).output().expect("runs");
+        assert_eq!(code(&output), 127, "{output:?}");
+        let output = repository.sandbox(&["--timeout", "300ms", "--", "sleep", "60"]).output().expect("runs");
+        assert_eq!(code(&output), 124, "{output:?}");
+        let output = repository.sandbox(&["--stall", "300ms", "--", "sleep", "60"]).output().expect("runs");
+        assert_eq!(code(&output), 124, "{output:?}");
+    }
+}
+
+#[test]
+fn output_and_changes_put_a_stall_off() {
+    let repository = Repository::new(actors()[0], FILES).expect("a repository");
+    let script = "for i in 1 2 3 4; do sleep 0.4; echo $i; done; for i in 1 2 3 4; do sleep 0.4; echo $i > src/a.ts; done";
+    let output = repository.script(&["--write", "src/**", "--stall", "1200ms"], script).expect("runs");
+    assert_eq!(code(&output), 0, "{output:?}");
+}
+
+#[test]
+fn input_and_output_pass_through_unchanged() {
+    for repository in repositories() {
+        let input: Vec<u8> = (0..1_000_000u32).flat_map(|number| number.to_le_bytes()).collect();
+        let file = repository.path().join("input");
+        fs::write(&file, &input).expect("writes");
+        let output = repository
+            .sandbox(&["--", "cat"])
+            .stdin(fs::File::open(&file).expect("opens"))
+            .output()
+            .expect("runs");
+        assert!(output.stdout == input, "{} bytes came back", output.stdout.len());
+    }
+}
+
+#[test]
+fn mistakes_get_one_clear_line_and_touch_nothing() {
+    for repository in repositories() {
+        let cases: &[(&[&str], &str)] = &[
+            (&["--no-such-flag", "--", "true"], "--no-such-flag"),
+            (&["--write", "../x", "--", "true"], "`..`"),
+            (&["--write", "/etc/**", "--", "true"], "absolute"),
+            (&["--write", "!(a)", "--", "true"], "extended glob"),
+            (&["--deny", "src/@(a|b)", "--", "true"], "extended glob"),
+            (&["--write", "src/[", "--", "true"], "does not parse"),
+            (&["--write", "", "--", "true"], "empty"),
+            (&["--read", "/no/such/path", "--", "true"], "no such path"),
+            (&["--hide", "no-such-path", "--", "true"], "no such path"),
+            (&["--memory", "0", "--", "true"], "zero"),
+            (&["--memory", "lots", "--", "true"], "not a size"),
+            (&["--processes", "0", "--", "true"], "zero"),
+            (&["--timeout", "0s", "--", "true"], "zero"),
+            (&["--timeout", "soon", "--", "true"], "not a duration"),
+            (&["--env", "NO_SUCH_VARIABLE", "--", "true"], "not set"),
+            (&["--without", "everything", "--", "true"], "no control"),
+            (&["--isolation", "magic", "--", "true"], "magic"),
+            (&["--apply", "--discard", "--", "true"], "--discard"),
+            (&["--patch", "no/such/folder/x", "--", "true"], "no folder"),
+            (&["--write", "src/**"], "COMMAND"),
+        ];
+        for (arguments, expected) in cases {
+            let output = repository.sandbox(arguments).output().expect("runs");
+            let (stdout, stderr) = said(&output);
+            assert_eq!(code(&output), 2, "{arguments:?}: {stderr}");
+            assert_eq!(stdout, "", "{arguments:?}");
+            let mut lines = stderr.lines();
+            let first = lines.next().unwrap_or_default();
+            assert!(first.starts_with("agency: ") && first.contains(expected), "{arguments:?}: {stderr}");
+            assert!(lines.all(|line| line.starts_with("  hint: ")), "{arguments:?}: {stderr}");
+        }
+        use std::os::unix::ffi::OsStrExt;
+        let odd = std::ffi::OsStr::from_bytes(b"src/\xff");
+        let output = repository
+            .sandbox(&[std::ffi::OsStr::new("--write"), odd])
+            .args(["--", "true"])
+            .output()
+            .expect("runs");
+        assert_eq!(code(&output), 2, "{output:?}");
+        assert!(!repository.path().join(".git/agency").exists(), "a mistake leaves nothing behind");
+    }
+}
+
+#[test]
+fn levels_and_lists_that_are_not_there_yet_say_so() {
+    let repository = Repository::new(actors()[0], FILES).expect("a repository");
+    for arguments in [
+        &["--isolation", "landlock", "--", "true"][..],
+        &["--isolation", "container", "--", "true"],
+        &["--net", "example.org:443", "--", "true"],
+    ] {
+        let output = repository.sandbox(arguments).output().expect("runs");
+        assert_eq!(code(&output), 3, "{output:?}");
+    }
+}
+
+#[test]
+fn globs_are_relative_to_where_one_stands() {
+    for repository in repositories() {
+        let output = repository
+            .sandbox(&[
+                "--write",
+                "*.ts",
+                "--apply",
+                "--",
+                "sh",
+                "-c",
+                "pwd; echo x >> a.ts; cat ../docs/guide.md",
+            ])
+            .current_dir(repository.path().join("src"))
+            .output()
+            .expect("runs");
+        assert_eq!(code(&output), 0, "{output:?}");
+        let expected = format!("{}/src\ntext\n", repository.path().display());
+        assert_eq!(said(&output).0, expected);
+        assert_eq!(repository.status().expect("git runs"), " M src/a.ts\n");
+    }
+}
+
+#[test]
+fn a_folder_without_a_repository_works_and_keeps_its_state_elsewhere() {
+    for actor in actors() {
+        let folder = Repository::without_git(actor, FILES).expect("a folder");
+        let state = tempfile::tempdir().expect("a folder");
+        std::os::unix::fs::chown(
+            state.path(),
+            Some(
+                fs::metadata(folder.path())
+                    .map(|meta| std::os::unix::fs::MetadataExt::uid(&meta))
+                    .expect("is there"),
+            ),
+            None,
+        )
+        .expect("gives");
+        let output = folder
+            .sandbox(&["--write", "src/**", "--apply", "--", "sh", "-c", "echo x >> src/a.ts"])
+            .env("XDG_STATE_HOME", state.path())
+            .output()
+            .expect("runs");
+        assert_eq!(code(&output), 0, "{output:?}");
+        assert_eq!(folder.read("src/a.ts").expect("reads"), "one\nx\n");
+        assert!(!folder.path().join(".git").exists());
+        assert!(state.path().join("agency/folders").is_dir());
+    }
+}
+
+#[test]
+fn ignored_secrets_are_out_of_sight_and_ignored_files_are_not_harvested() {
+    for repository in repositories() {
+        fs::write(repository.path().join(".env"), "TOKEN=abc\n").expect("writes");
+        let output = repository
+            .script(
+                &["--write", "**", "--apply"],
+                "cat .env; echo built > src/x.ts; mkdir -p target; echo y > target/z",
+            )
+            .expect("runs");
+        let (stdout, stderr) = said(&output);
+        assert!(!stdout.contains("abc") && stderr.contains("Permission denied"), "{output:?}");
+        assert_eq!(repository.status().expect("git runs"), "?? src/x.ts\n");
+        assert_eq!(repository.read(".env").expect("reads"), "TOKEN=abc\n");
+    }
+}
+
+#[test]
+fn hidden_paths_are_out_of_sight() {
+    for repository in repositories() {
+        let flags = &["--write", "src/**", "--hide", "src/secrets", "--hide", "docs/guide.md"];
+        let output =
+            repository.script(flags, "ls src/secrets; cat docs/guide.md; cat src/a.ts").expect("runs");
+        let (stdout, _) = said(&output);
+        assert_eq!(stdout, "one\n", "{output:?}");
+    }
+}
+
+#[test]
+fn a_linked_worktree_has_a_private_repository_too() {
+    for repository in repositories() {
+        let linked =
+            tempfile::Builder::new().prefix("agency-linked-").tempdir_in("/var/tmp").expect("a folder");
+        let owner = fs::metadata(repository.path()).expect("is there");
+        use std::os::unix::fs::MetadataExt;
+        std::os::unix::fs::chown(linked.path(), Some(owner.uid()), Some(owner.gid())).expect("gives");
+        let tree = linked.path().join("tree");
+        let added =
+            repository.command("git").args(["worktree", "add", "-q"]).arg(&tree).output().expect("runs");
+        assert!(added.status.success(), "{added:?}");
+        let before = repository.command("git").args(["for-each-ref"]).output().expect("runs").stdout;
+        let output = repository
+            .sandbox(&[
+                "--write",
+                "src/**",
+                "--",
+                "sh",
+                "-c",
+                "echo x >> src/a.ts; git commit -qam inside && git log --format=%s -1",
+            ])
+            .current_dir(&tree)
+            .output()
+            .expect("runs");
+        assert_eq!(said(&output).0, "inside\n", "{output:?}");
+        let after = repository.command("git").args(["for-each-ref"]).output().expect("runs").stdout;
+        assert_eq!(before, after, "no branch moved outside");
+    }
+}
+
+#[test]
+fn an_actor_is_named_inside_and_nobody_outside() {
+    let repository = Repository::new(actors()[0], FILES).expect("a repository");
+    let output = repository.script(&[], "id -un; echo $HOME | wc -l; hostname").expect("runs");
+    assert_eq!(said(&output).0, "agent\n1\nagency\n");
+    if actors().contains(&Actor::Root) {
+        let output = repository.script(&[], "cat /etc/shadow").expect("runs");
+        assert!(said(&output).1.contains("Permission denied"), "{output:?}");
+    }
+}
