@@ -118,7 +118,7 @@ fn the_private_repository_shows_history_and_branches_and_takes_commits_the_real_
         let before = repo.run(["for-each-ref"]);
         let snapshots = repo.snapshots();
         let layers = snapshots.layers("HEAD").expect("layers");
-        let run = repo.state().start_run().expect("a run");
+        let run = repo.run_folder();
         let workspace = snapshots.workspace(&layers, &repo.root, &run).expect("a workspace");
         assert_eq!(workspace.path, repo.root);
         assert!(workspace.scratch.iter().any(|path| path.as_bytes() == b".git"));
@@ -342,7 +342,7 @@ fn a_shallow_clone_stays_one() {
     clone.root = path;
     let snapshots = clone.snapshots();
     let layers = snapshots.layers("HEAD").expect("layers");
-    let run = clone.state().start_run().expect("a run");
+    let run = clone.run_folder();
     let workspace = snapshots.workspace(&layers, &clone.root, &run).expect("a workspace");
     mounted(&workspace, &clone.temp.path().join("scratch"), |merged| {
         assert_eq!(output(&mut git_in(&clone.git, merged, ["rev-list", "--count", "HEAD"])), "2");
@@ -371,7 +371,7 @@ fn roots_layers_belong_to_the_repositorys_owner() {
     let snapshots = repo.snapshots();
     let layers = [snapshots.layers(&commit).expect("layers"), snapshots.layers(&moved).expect("layers")];
     assert_eq!(layers[1].made, Made::Delta);
-    let run = repo.state().start_run().expect("a run");
+    let run = repo.run_folder();
     let workspace = snapshots.workspace(&layers[1], &repo.root, &run).expect("a workspace");
     assert_eq!(workspace.owner, (61999, 61998));
     let mut waiting = vec![repo.root.join(".git/agency/snapshots")];
@@ -404,7 +404,7 @@ fn a_linked_worktree_and_borrowed_objects_work_like_any_repository() {
     let snapshots = clone.snapshots();
     let layers = snapshots.layers("HEAD").expect("layers");
     assert_eq!(layers.commit, clone.run(["rev-parse", "other"]));
-    let run = clone.state().start_run().expect("a run");
+    let run = clone.run_folder();
     let workspace = snapshots.workspace(&layers, &clone.root, &run).expect("a workspace");
     let places: Vec<_> = workspace.objects.iter().map(|objects| objects.at.clone()).collect();
     assert_eq!(places, [clone.root.join(".git/base/0"), origin.root.join(".git/objects")]);

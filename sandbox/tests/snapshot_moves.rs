@@ -64,7 +64,7 @@ fn after_two_hundred_moves_each_tree_was_exactly_what_a_real_overlay_showed() {
     if skipped_without_root() {
         return;
     }
-    let repo = Repo::new();
+    let repo = Repo::in_memory();
     for number in 0..40 {
         repo.put(format!("stays/{}/{number}", number % 5), "stays");
     }

@@ -75,7 +75,7 @@ fn of_many_who_want_the_same_one_makes_it_and_the_others_wait() {
 
 #[test]
 fn a_builder_killed_at_any_moment_leaves_nothing_that_is_taken_for_whole() {
-    let repo = Repo::new();
+    let repo = Repo::in_memory();
     let commit = many(&repo, 600);
     for number in 0..80 {
         repo.put(format!("d{}/new{number}", number % 20), "new");

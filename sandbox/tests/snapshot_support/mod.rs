@@ -12,8 +12,8 @@ use std::process::{Command, Stdio};
 
 use agency_sandbox::workspace::folder::Folder;
 use agency_sandbox::workspace::snapshot::{Layers, Snapshots};
-use agency_sandbox::workspace::state::State;
-use agency_sandbox::workspace::{Added, Workspace};
+use agency_sandbox::workspace::state::{Run, State};
+use agency_sandbox::workspace::{Added, Layer, Workspace};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 /// The gits there are here. Debian's own is older than what people have.
@@ -44,8 +44,18 @@ impl Repo {
         Self::with(Path::new("git"), &[])
     }
 
+    /// In memory, where there is room: for tests that make and remove very many files, which some disks take
+    /// badly.
+    pub fn in_memory() -> Self {
+        let temp = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
+        Self::init(temp, Path::new("git"), &[])
+    }
+
     pub fn with(git: &Path, options: &[&str]) -> Self {
-        let temp = tempfile::tempdir().expect("a folder");
+        Self::init(tempfile::tempdir().expect("a folder"), git, options)
+    }
+
+    fn init(temp: tempfile::TempDir, git: &Path, options: &[&str]) -> Self {
         let root = temp.path().join("repo");
         let repo = Self { temp, root: root.clone(), git: git.to_owned() };
         fs::create_dir(&root).expect("made");
@@ -117,6 +127,12 @@ impl Repo {
 
     pub fn state(&self) -> State {
         self.folder().state(self.temp.path()).expect("state")
+    }
+
+    pub fn run_folder(&self) -> Run {
+        let run = self.state().run();
+        run.make().expect("a folder");
+        run
     }
 
     pub fn snapshots(&self) -> Snapshots {
@@ -260,7 +276,8 @@ pub fn mounted<T: Send>(workspace: &Workspace, scratch: &Path, work: impl FnOnce
     let (top, merged) = (scratch.join("top"), scratch.join("merged"));
     let _ = fs::remove_dir_all(&top);
     fs::create_dir_all(&top).expect("made");
-    for folder in [&merged, &overlay.upper, &overlay.work] {
+    let Layer::Disk { upper, work: index } = &overlay.layer else { unreachable!("it is on disk") };
+    for folder in [&merged, upper, index] {
         fs::create_dir_all(folder).expect("made");
     }
     for added in &overlay.added {
@@ -279,8 +296,8 @@ pub fn mounted<T: Send>(workspace: &Workspace, scratch: &Path, work: impl FnOnce
     let options = format!(
         "lowerdir={},upperdir={},workdir={},redirect_dir=nofollow,metacopy=off,index=off,volatile",
         lowers.join(":"),
-        overlay.upper.display(),
-        overlay.work.display(),
+        upper.display(),
+        index.display(),
     );
     std::thread::scope(|scope| {
         let mounted = scope.spawn(|| {
@@ -331,9 +348,9 @@ pub fn assert_unread(git: &Path, merged: &Path, what: &str) {
 /// What the layers show, through a real overlay, is the commit; and git agrees.
 pub fn assert_shows(repo: &Repo, snapshots: &Snapshots, layers: &Layers, commit: &str) {
     assert_eq!(layers.commit, commit);
-    let run = repo.state().start_run().expect("a run");
+    let run = repo.run_folder();
     let workspace = snapshots.workspace(layers, &repo.root, &run).expect("a workspace");
-    let scratch = tempfile::tempdir().expect("a folder");
+    let scratch = tempfile::tempdir_in(repo.temp.path()).expect("a folder");
     mounted(&workspace, scratch.path(), |merged| {
         assert_same(&picture(merged), &repo.truth(commit), commit);
         assert_clean(&repo.git, merged, commit);

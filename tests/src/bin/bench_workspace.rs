@@ -18,7 +18,7 @@ use agency_sandbox::scope::Scope;
 use agency_sandbox::workspace::folder::Folder;
 use agency_sandbox::workspace::snapshot::{Layers, Made, Snapshots};
 use agency_sandbox::workspace::state::State;
-use agency_sandbox::workspace::{Added, Workspace};
+use agency_sandbox::workspace::{Added, Layer, Workspace};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -205,7 +205,8 @@ fn attempt(
             let start = Instant::now();
             let layers = snapshots.layers("main")?;
             let got = start.elapsed();
-            let run = state.start_run()?;
+            let run = state.run();
+            run.make()?;
             let workspace = snapshots.workspace(&layers, root, &run)?;
             mount_workspace(&workspace, &merged, &top)?;
             let there = start.elapsed();
@@ -235,7 +236,8 @@ fn judge(workspace: &Workspace, layers: &Layers) -> Result<usize> {
     let scratch = |path: &agency_sandbox::path::RelPath, _: bool| path.as_bytes() == b".git";
     let rules =
         Rules { scope: &scope, scratch: &scratch, hidden: &[], secrets: &[], limits: Limits::default() };
-    let found = harvest(open(&workspace.overlays[0].upper)?.as_fd(), &base, &rules);
+    let Layer::Disk { upper, .. } = &workspace.overlays[0].layer else { return Err("it is on disk".into()) };
+    let found = harvest(open(upper)?.as_fd(), &base, &rules);
     if !found.is_clean() {
         return Err(format!("{:?}", found.violations).into());
     }
@@ -245,8 +247,9 @@ fn judge(workspace: &Workspace, layers: &Layers) -> Result<usize> {
 /// As a sandbox does it, with the added layer in a folder.
 fn mount_workspace(workspace: &Workspace, merged: &Path, top: &Path) -> Result<()> {
     let overlay = &workspace.overlays[0];
-    fs::create_dir(&overlay.upper)?;
-    fs::create_dir(&overlay.work)?;
+    let Layer::Disk { upper, work } = &overlay.layer else { return Err("it is on disk".into()) };
+    fs::create_dir(upper)?;
+    fs::create_dir(work)?;
     for added in &overlay.added {
         match added {
             Added::Directory(path) => fs::create_dir_all(top.join(path.as_path()))?,
@@ -263,8 +266,8 @@ fn mount_workspace(workspace: &Workspace, merged: &Path, top: &Path) -> Result<(
     let options = format!(
         "lowerdir={},upperdir={},workdir={},redirect_dir=nofollow,metacopy=off,index=off,volatile",
         lowers.join(":"),
-        overlay.upper.display(),
-        overlay.work.display()
+        upper.display(),
+        work.display()
     );
     mount(Some("overlay"), merged, Some("overlay"), MsFlags::empty(), Some(options.as_str()))?;
     for objects in &workspace.objects {

@@ -33,7 +33,7 @@ use crate::path::RelPath;
 use crate::workspace::folder::Repository;
 use crate::workspace::ignored::Ignored;
 use crate::workspace::state::{Run, State};
-use crate::workspace::{Overlay, Workspace};
+use crate::workspace::{Layer, Overlay, Workspace};
 
 pub use self::error::SnapshotError;
 pub use self::index::IndexError;
@@ -197,8 +197,8 @@ impl Snapshots {
         let (added, objects) = head::additions(root, &self.objects, &layers.commit)?;
         let overlay = Overlay {
             lowers: layers.lowers.clone(),
-            upper: run.path().join("upper0"),
-            work: run.path().join("work0"),
+            // On disk: what an agent did must outlive whoever started it.
+            layer: Layer::Disk { upper: run.path().join("upper"), work: run.path().join("work") },
             at: root.to_owned(),
             added,
             user_xattr: !rustix::process::geteuid().is_root(),
@@ -209,6 +209,7 @@ impl Snapshots {
             path: root.to_owned(),
             overlays: vec![overlay],
             scratch,
+            stores: Vec::new(),
             // Nothing is there that is not in the tree, and so in its history.
             hidden: Vec::new(),
             objects,
