@@ -180,7 +180,10 @@ fn an_ordinary_user_gets_the_same_from_an_overlay_of_their_own() {
         .arg(scratch.path())
         .args(&layers.lowers)
         .status();
-    if status.ok().and_then(|status| status.code()) == Some(0) {
-        assert_same(&picture(&scratch.path().join("truth")), &repo.truth(&commit), "a user's overlay");
+    match status.ok().and_then(|status| status.code()) {
+        Some(0) => {
+            assert_same(&picture(&scratch.path().join("truth")), &repo.truth(&commit), "a user's overlay");
+        }
+        code => skip(&format!("no overlay in a user namespace here ({code:?})")),
     }
 }

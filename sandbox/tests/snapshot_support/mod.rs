@@ -28,9 +28,13 @@ pub fn gits() -> Vec<PathBuf> {
 pub fn skipped_without_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        eprintln!("skipped: needs root");
+        skip("needs root");
     }
     !root
+}
+
+pub fn skip(reason: &str) {
+    eprintln!("skipped: {reason}");
 }
 
 pub struct Repo {

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Layers never change. Who uses one holds it ([`Layers`]), and garbage collection removes only what nobody
-//! holds ([`store`]).
+//! holds (`store`).
 
 mod checkout;
 mod delta;
