@@ -143,6 +143,7 @@ impl Folder {
             scratch,
             stores,
             hidden: ignored.secrets(),
+            objects: Vec::new(),
             state: state.path().to_owned(),
             owner: (owner.uid(), owner.gid()),
         })

@@ -17,6 +17,7 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
+use crate::harvest::Base;
 use crate::path::RelPath;
 
 /// Names that are folders of build output or packages in every ecosystem we know. A pattern without a
@@ -112,8 +113,20 @@ impl Ignored {
         rules
     }
 
+    /// Several layers as one. A single one is a live folder, which may have mounts in it that the stack of
+    /// layers, made for trees of our own, would refuse to enter.
+    fn stack(&self) -> Option<Base> {
+        let several = self.layers.len() > 1;
+        several.then(|| Base::new(self.layers.iter().filter_map(open_root).collect()))
+    }
+
     /// A file of the base, never through a symbolic link.
     fn read(&self, path: &RelPath) -> Option<String> {
+        if let Some(stack) = self.stack() {
+            let mut bytes = Vec::new();
+            stack.open(path).ok()?.take(LARGEST).read_to_end(&mut bytes).ok()?;
+            return Some(String::from_utf8_lossy(&bytes).into_owned());
+        }
         self.layers.iter().find_map(|layer| {
             let root = open_root(layer)?;
             let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -196,6 +209,10 @@ impl Ignored {
     }
 
     fn root_directories(&self) -> Vec<RelPath> {
+        if let Some(stack) = self.stack() {
+            let names = stack.directories_in(&RelPath::root()).into_iter().filter(|name| name != b".git");
+            return names.map(|name| RelPath::root().join(&name)).collect();
+        }
         let roots = self.layers.iter().filter_map(open_root);
         let entries = roots.filter_map(|root| list(&root, &RelPath::root())).flatten();
         entries
@@ -205,11 +222,17 @@ impl Ignored {
     }
 
     fn has_directory(&self, path: &RelPath) -> bool {
-        self.kind(path).is_some_and(|kind| kind.is_dir())
+        match self.stack() {
+            Some(stack) => stack.directory_exists(path),
+            None => self.kind(path).is_some_and(|kind| kind.is_dir()),
+        }
     }
 
     fn has_other(&self, path: &RelPath) -> bool {
-        self.kind(path).is_some_and(|kind| !kind.is_dir())
+        match self.stack() {
+            Some(stack) => stack.leaf_exists(path),
+            None => self.kind(path).is_some_and(|kind| !kind.is_dir()),
+        }
     }
 
     fn kind(&self, path: &RelPath) -> Option<rustix::fs::FileType> {

@@ -2,11 +2,12 @@
 //!
 //! The lower layers are somebody's and never change by our hand; whatever the agent writes lands in an upper
 //! layer of its own, which is judged afterwards ([`crate::harvest`]) and thrown away. A [`folder`] workspace
-//! lies over a live folder.
+//! lies over a live folder, a [`snapshot`] workspace over the tree of a commit.
 
 pub mod folder;
 pub mod ignored;
 pub mod private_git;
+pub mod snapshot;
 pub mod state;
 
 use std::path::PathBuf;
@@ -44,6 +45,15 @@ pub enum Added {
     Absence(RelPath),
 }
 
+/// A folder of git objects that is seen somewhere else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedObjects {
+    /// The real one.
+    pub source: PathBuf,
+    /// Where the agent sees it.
+    pub at: PathBuf,
+}
+
 /// Everything a sandbox needs to know of a workspace.
 #[derive(Debug, Clone)]
 pub struct Workspace {
@@ -58,6 +68,10 @@ pub struct Workspace {
     pub stores: Vec<Overlay>,
     /// Paths that are out of sight.
     pub hidden: Vec<RelPath>,
+    /// Folders of git objects that the private repository borrows from, bound read-only once the overlays are
+    /// there, their owner seen as the agent like that of the lower layers. `at` is inside an overlay or
+    /// outside the workspace, and is only there after it was made.
+    pub objects: Vec<SharedObjects>,
     /// Where runs keep their files: hidden, should it be visible at all.
     pub state: PathBuf,
     /// User and group the lower layers' files belong to.

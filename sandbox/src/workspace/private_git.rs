@@ -95,7 +95,7 @@ const ADDED: &str =
     "[core]\n\tcheckStat = minimal\n\tfsmonitor = false\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n";
 
 /// The settings of a configuration that may be shown, and our own.
-fn sanitize(real: &str) -> String {
+pub(super) fn sanitize(real: &str) -> String {
     let mut out = String::new();
     let mut section: Option<(String, &[&str])> = None;
     let mut continues = false;

@@ -1,0 +1,239 @@
+//! A base that moved: what turns a snapshot into another tree, as one layer on top of it.
+//!
+//! It is always the whole difference between the two trees, never a difference to another delta: a stack of
+//! them would grow with every commit, and the kernel bounds how deep it may be. What it holds is decided by
+//! [`plan`], without touching a file.
+//!
+//! In overlayfs a name in an upper layer hides whatever the lower layers have by that name, except that
+//! folders are merged. So a file needs nothing more where it replaces a folder, nor a folder where it
+//! replaces a file. What went is covered by a whiteout, and a folder that went by one whiteout for all of it.
+//! Only a submodule, an empty folder, that replaces a folder has to cover each name in it. An opaque mark,
+//! which would do the same, is kept in an attribute whose name depends on who mounts the overlay.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::checkout::{self, recent_second};
+use super::error::{Result, SnapshotError, at};
+use super::index::{Index, Replacement};
+use super::layer::LayerWriter;
+use super::objects::{Difference, LINK, Objects, SUBMODULE, TREE};
+use super::store::{Facts, Held, Owner, Site};
+
+/// One thing a delta holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Piece {
+    path: Vec<u8>,
+    what: What,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum What {
+    /// A file or a link, with its mode and object.
+    Blob {
+        mode: u32,
+        object: String,
+    },
+    /// The place of a submodule.
+    Folder,
+    Whiteout,
+}
+
+/// What a delta must hold, in the order of its paths.
+fn plan(differences: &[Difference]) -> Vec<Piece> {
+    let gone: HashSet<&[u8]> = differences
+        .iter()
+        .filter(|one| one.old_mode == TREE && one.new_mode == 0)
+        .map(|one| one.path.as_slice())
+        .collect();
+    let new: HashMap<&[u8], u32> = differences
+        .iter()
+        .filter(|one| one.new_mode != 0)
+        .map(|one| (one.path.as_slice(), one.new_mode))
+        .collect();
+    let is_folder = |path: &[u8]| !gone.contains(path) || new.get(path) == Some(&SUBMODULE);
+    let mut pieces: BTreeMap<&[u8], What> = BTreeMap::new();
+    for one in differences {
+        let path = one.path.as_slice();
+        match one.new_mode {
+            0 if new.contains_key(path) => {}
+            0 => {
+                let parent = path.iter().rposition(|byte| *byte == b'/').map(|slash| &path[..slash]);
+                if parent.is_none_or(is_folder) {
+                    pieces.insert(path, What::Whiteout);
+                }
+            }
+            TREE => {}
+            SUBMODULE if one.old_mode == SUBMODULE => {}
+            SUBMODULE => drop(pieces.insert(path, What::Folder)),
+            mode => drop(pieces.insert(path, What::Blob { mode, object: one.object.clone() })),
+        }
+    }
+    // Whiteouts inside a submodule's folder make that folder.
+    let covered: Vec<Vec<u8>> = pieces
+        .iter()
+        .filter(|(_, what)| **what == What::Whiteout)
+        .filter_map(|(path, _)| {
+            path.iter().rposition(|byte| *byte == b'/').map(|slash| path[..slash].to_vec())
+        })
+        .collect();
+    for folder in covered {
+        if pieces.get(folder.as_slice()) == Some(&What::Folder) {
+            pieces.remove(folder.as_slice());
+        }
+    }
+    pieces.into_iter().map(|(path, what)| Piece { path: path.to_vec(), what }).collect()
+}
+
+/// Builds the delta that turns a snapshot into the tree of a commit.
+pub(super) fn build(
+    site: &Site<'_>,
+    objects: &Objects,
+    owner: Owner,
+    snapshot: &Held,
+    (commit, tree): (&str, &str),
+    differences: &[Difference],
+) -> Result<Held> {
+    let folder = site.start(tree)?;
+    let layer = folder.join("layer");
+    // Never older than the snapshot, also if the clock was set back meanwhile.
+    let time = recent_second().max(snapshot.facts.time);
+    let mut writer = LayerWriter::new(&layer, owner, time)?;
+    let pieces = plan(differences);
+    let blobs: Vec<&Piece> = pieces.iter().filter(|piece| matches!(piece.what, What::Blob { .. })).collect();
+    let mut others = pieces.iter().filter(|piece| !matches!(piece.what, What::Blob { .. })).peekable();
+    let mut make_before = |writer: &mut LayerWriter, path: Option<&[u8]>| -> Result<()> {
+        while let Some(piece) = others.next_if(|piece| path.is_none_or(|path| piece.path.as_slice() < path)) {
+            match piece.what {
+                What::Folder => writer.directory(&piece.path)?,
+                _ => writer.whiteout(&piece.path)?,
+            }
+        }
+        Ok(())
+    };
+    let mut sizes: HashMap<&[u8], u64> = HashMap::new();
+    objects.blobs(
+        &blobs,
+        |piece| match &piece.what {
+            What::Blob { object, .. } => (object.clone(), piece.path.as_slice()),
+            What::Folder | What::Whiteout => (String::new(), piece.path.as_slice()),
+        },
+        |piece, size, content| {
+            make_before(&mut writer, Some(&piece.path))?;
+            sizes.insert(&piece.path, size);
+            match piece.what {
+                What::Blob { mode: LINK, .. } => writer.link(&piece.path, size, content),
+                What::Blob { mode, .. } => writer.file(&piece.path, mode & 0o100 != 0, content),
+                What::Folder | What::Whiteout => Ok(()),
+            }
+        },
+    )?;
+    make_before(&mut writer, None)?;
+
+    let twice = |path: &[u8]| SnapshotError::Hostile { path: path.to_vec(), reason: "is there twice" };
+    let mut changes: BTreeMap<Vec<u8>, Option<Replacement>> = BTreeMap::new();
+    for one in differences.iter().filter(|one| one.new_mode == 0 && one.old_mode != TREE) {
+        changes.insert(one.path.clone(), None);
+    }
+    for one in differences.iter().filter(|one| one.new_mode != 0 && one.new_mode != TREE) {
+        let size = sizes.get(one.path.as_slice()).copied().unwrap_or(0);
+        let object = binary(&one.object);
+        let new = Replacement { mode: one.new_mode, object, size };
+        if changes.insert(one.path.clone(), Some(new)).flatten().is_some() {
+            return Err(twice(&one.path));
+        }
+    }
+    let path = snapshot.layer().join(".git/index");
+    let old = std::fs::read(&path).map_err(at("can't read", &path))?;
+    let old = Index::parse(objects.format, old).map_err(|reason| SnapshotError::Index { path, reason })?;
+    let git = layer.join(".git");
+    owner.folder(&git, 0o755)?;
+    let (index, replaced) = old.with(&changes, time);
+    // A tree that names a path twice is seen here as one that adds what was there already.
+    let changed = differences.iter().filter(|one| one.old_mode != 0 && one.old_mode != TREE).count();
+    if replaced != changed {
+        return Err(twice(b"."));
+    }
+    checkout::write_index(&git, owner, &index, time)?;
+    owner.file(&git.join("HEAD"), 0o644, format!("{commit}\n").as_bytes())?;
+
+    let mut submodules: Vec<Vec<u8>> =
+        snapshot.submodules.iter().filter(|path| !changes.contains_key(*path)).cloned().collect();
+    submodules.extend(differences.iter().filter(|one| one.new_mode == SUBMODULE).map(|one| one.path.clone()));
+    submodules.sort();
+    site.finish(&folder, tree, &Facts::new(old.len(), time), &submodules)
+}
+
+fn binary(hexadecimal: &str) -> Vec<u8> {
+    let digits = hexadecimal.as_bytes().chunks_exact(2);
+    digits
+        .map(|pair| {
+            let digit = |byte: u8| char::from(byte).to_digit(16).unwrap_or(0) as u8;
+            digit(pair[0]) << 4 | digit(pair[1])
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn difference(path: &str, old_mode: u32, new_mode: u32) -> Difference {
+        Difference { path: path.into(), old_mode, new_mode, object: "00".into() }
+    }
+
+    /// `+` a blob, `/` a folder, `-` a whiteout.
+    fn shown(differences: &[Difference]) -> Vec<String> {
+        let sign = |what: &What| match what {
+            What::Blob { .. } => '+',
+            What::Folder => '/',
+            What::Whiteout => '-',
+        };
+        let pieces = plan(differences);
+        pieces
+            .iter()
+            .map(|piece| format!("{}{}", sign(&piece.what), String::from_utf8_lossy(&piece.path)))
+            .collect()
+    }
+
+    const FILE: u32 = 0o100644;
+
+    #[test]
+    fn a_folder_that_went_is_one_whiteout() {
+        let differences = [
+            difference("a", TREE, TREE),
+            difference("a/b", TREE, 0),
+            difference("a/b/c", TREE, 0),
+            difference("a/b/c/d", FILE, 0),
+            difference("a/b/e", FILE, 0),
+            difference("a/f", FILE, 0),
+        ];
+        assert_eq!(shown(&differences), ["-a/b", "-a/f"]);
+    }
+
+    #[test]
+    fn a_file_for_a_folder_and_a_folder_for_a_file_need_no_whiteout() {
+        let differences = [
+            difference("a", TREE, 0),
+            difference("a/b", FILE, 0),
+            difference("a", 0, FILE),
+            difference("c", FILE, 0),
+            difference("c", 0, TREE),
+            difference("c/d", 0, FILE),
+        ];
+        assert_eq!(shown(&differences), ["+a", "+c/d"]);
+    }
+
+    #[test]
+    fn a_submodule_covers_each_name_of_the_folder_it_replaces() {
+        let differences = [
+            difference("a", TREE, 0),
+            difference("a/b", TREE, 0),
+            difference("a/b/c", FILE, 0),
+            difference("a/d", FILE, 0),
+            difference("a", 0, SUBMODULE),
+            difference("e", 0, SUBMODULE),
+            difference("f", SUBMODULE, SUBMODULE),
+        ];
+        assert_eq!(shown(&differences), ["-a/b", "-a/d", "/e"]);
+    }
+}

@@ -1,0 +1,238 @@
+//! The part of the private repository that belongs to one run: a thin layer on top of the others.
+//!
+//! Which commit the agent starts from, which branches there are and how the repository is configured changes
+//! from run to run while the files stay the same, so it is not kept with them. The layer is made in memory for
+//! each run: HEAD, detached at the commit; branches, tags and remote branches as they are now; the
+//! configuration without what could run a program or carry a secret ([`crate::workspace::private_git`]); and
+//! where the real objects are seen, which are bound there read-only.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::error::{Result, SnapshotError};
+use super::index::ObjectFormat;
+use super::objects::Objects;
+use crate::path::RelPath;
+use crate::workspace::folder::Repository;
+use crate::workspace::private_git::sanitize;
+use crate::workspace::{Added, SharedObjects};
+
+/// Everything is checked out, as raw bytes, on a file system that knows modes and links.
+const OVERRULED: &str = "[core]\n\tbare = false\n\tfileMode = true\n\tsymlinks = true\n\tignoreCase = false\n\
+    \tautocrlf = false\n\tsafecrlf = false\n\tsparseCheckout = false\n\tsparseCheckoutCone = false\n\
+    [index]\n\tsparse = false\n";
+
+/// The kinds of references an agent gets to see. Others (a person's stash, other attempts) are not its
+/// business.
+const KINDS: [&str; 3] = ["refs/heads", "refs/tags", "refs/remotes"];
+
+/// What is put over the layers, and which objects are bound into it for it to be of use.
+pub(super) fn additions(
+    root: &Path,
+    objects: &Objects,
+    commit: &str,
+) -> Result<(Vec<Added>, Vec<SharedObjects>)> {
+    let repository = &objects.repository;
+    let git = RelPath::root().join(b".git");
+    let refs = References::read(repository, objects.format)?;
+    let mut added = vec![
+        Added::File(git.join(b"HEAD"), format!("{commit}\n").into_bytes()),
+        Added::File(git.join(b"packed-refs"), refs.packed()),
+        Added::File(git.join(b"config"), config(repository).into_bytes()),
+    ];
+    for (name, target) in &refs.links {
+        let path = name.split(|byte| *byte == b'/').fold(git.clone(), |path, part| path.join(part));
+        added.push(Added::File(path, format!("ref: {target}\n").into_bytes()));
+    }
+    let copies = [(git.join(b"shallow"), "shallow"), (git.join(b"info").join(b"exclude"), "info/exclude")];
+    for (path, from) in copies {
+        if let Ok(contents) = fs::read(repository.common.join(from)) {
+            added.push(Added::File(path, contents));
+        }
+    }
+
+    let mut alternates = String::new();
+    let mut shared = Vec::new();
+    for (number, found) in objects.object_folders().into_iter().enumerate() {
+        // One that another names by its path has to be where that path leads.
+        let at = if found.absolute && !found.path.starts_with(root) {
+            found.path.clone()
+        } else {
+            let folder = git.join(b"base").join(number.to_string().as_bytes());
+            alternates.push_str(&format!("../base/{number}\n"));
+            added.push(Added::Directory(folder.clone()));
+            root.join(folder.as_path())
+        };
+        shared.push(SharedObjects { source: found.path, at });
+    }
+    let list = git.join(b"objects").join(b"info").join(b"alternates");
+    added.push(Added::File(list, alternates.into_bytes()));
+    Ok((added, shared))
+}
+
+fn config(repository: &Repository) -> String {
+    let real = fs::read(repository.common.join("config")).unwrap_or_default();
+    let mut config: String = sanitize(&String::from_utf8_lossy(&real))
+        .lines()
+        // A second name for each object is kept in files we do not copy.
+        .filter(|line| !line.trim().to_ascii_lowercase().starts_with("compatobjectformat"))
+        .flat_map(|line| [line, "\n"])
+        .collect();
+    config.push_str(OVERRULED);
+    config
+}
+
+/// The settings of a configuration file, by their names in lower case. Included files are left out.
+pub(super) fn settings(text: &str) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut section = String::new();
+    for line in text.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';'])) {
+        if let Some(header) = line.strip_prefix('[') {
+            let header = header.split(']').next().unwrap_or_default();
+            section = header.replace(['"', ' '], ".").replace("..", ".").trim_matches('.').to_lowercase();
+        } else if !line.is_empty() {
+            let (key, value) = line.split_once('=').unwrap_or((line, "true"));
+            let value = value.trim().trim_matches('"').to_owned();
+            found.insert(format!("{section}.{}", key.trim().to_lowercase()), value);
+        }
+    }
+    found
+}
+
+/// Branches, tags and remote branches.
+#[derive(Debug, Default)]
+pub(super) struct References {
+    /// The commit that is checked out.
+    pub(super) head: Option<String>,
+    direct: BTreeMap<Vec<u8>, String>,
+    /// References to references, such as `refs/remotes/origin/HEAD`.
+    links: Vec<(Vec<u8>, String)>,
+}
+
+impl References {
+    pub(super) fn read(repository: &Repository, format: ObjectFormat) -> Result<Self> {
+        let mut refs = Self::default();
+        let packed = repository.common.join("packed-refs");
+        let text = match fs::read(&packed) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            Err(source) => return Err(SnapshotError::Files { what: "can't read", path: packed, source }),
+        };
+        for line in text.split(|byte| *byte == b'\n') {
+            if let Some((object, name)) = line.split_at_checked(2 * format.bytes())
+                && let Some(name) = name.strip_prefix(b" ")
+            {
+                refs.add(name, object, format);
+            }
+        }
+        for kind in KINDS {
+            let mut waiting: Vec<PathBuf> = vec![PathBuf::from(kind)];
+            while let Some(folder) = waiting.pop() {
+                for entry in fs::read_dir(repository.common.join(&folder)).into_iter().flatten().flatten() {
+                    let (name, Ok(file_type)) = (folder.join(entry.file_name()), entry.file_type()) else {
+                        continue;
+                    };
+                    if file_type.is_dir() {
+                        waiting.push(name);
+                    } else if file_type.is_file() && !name.as_os_str().as_bytes().ends_with(b".lock") {
+                        // One that goes while we look is gone.
+                        let Some(text) = read_start(&entry.path()) else { continue };
+                        refs.add(name.as_os_str().as_bytes(), text.trim_ascii_end(), format);
+                    }
+                }
+            }
+        }
+        let head = read_start(&repository.git.join("HEAD")).unwrap_or_default();
+        let head = head.trim_ascii();
+        refs.head = match head.strip_prefix(b"ref:") {
+            Some(name) => refs.direct.get(name.trim_ascii()).cloned(),
+            None => format.is_name(head).then(|| String::from_utf8_lossy(head).into_owned()),
+        };
+        Ok(refs)
+    }
+
+    fn add(&mut self, name: &[u8], value: &[u8], format: ObjectFormat) {
+        let known = KINDS.iter().any(|kind| {
+            name.strip_prefix(kind.as_bytes()).is_some_and(|rest| rest.starts_with(b"/") && rest.len() > 1)
+        });
+        if !known || !is_reference_name(name) {
+            return;
+        }
+        if format.is_name(value) {
+            self.direct.insert(name.to_vec(), String::from_utf8_lossy(value).into_owned());
+        } else if let Some(target) =
+            value.strip_prefix(b"ref: refs/").filter(|target| is_reference_name(target))
+        {
+            self.direct.remove(name);
+            self.links.push((name.to_vec(), format!("refs/{}", String::from_utf8_lossy(target))));
+        }
+    }
+
+    /// What a name stands for, looked for where git looks for it (`gitrevisions(7)`).
+    pub(super) fn find(&self, name: &str) -> Option<&str> {
+        if name == "HEAD" {
+            return self.head.as_deref();
+        }
+        let places = ["", "refs/", "refs/tags/", "refs/heads/", "refs/remotes/"];
+        let full = places.iter().map(|place| format!("{place}{name}"));
+        let full = full.chain([format!("refs/remotes/{name}/HEAD")]);
+        full.into_iter().find_map(|full| {
+            let link = self.links.iter().find(|(link, _)| *link == full.as_bytes());
+            let full = link.map_or(full.as_bytes(), |(_, target)| target.as_bytes());
+            self.direct.get(full).map(String::as_str)
+        })
+    }
+
+    /// As git packs them.
+    pub(super) fn packed(&self) -> Vec<u8> {
+        let mut out = b"# pack-refs with: sorted \n".to_vec();
+        for (name, object) in &self.direct {
+            out.extend_from_slice(object.as_bytes());
+            out.push(b' ');
+            out.extend_from_slice(name);
+            out.push(b'\n');
+        }
+        out
+    }
+}
+
+fn read_start(path: &Path) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path).ok()?.take(4096).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// No more than what keeps it one line of a file and one path below a folder.
+fn is_reference_name(name: &[u8]) -> bool {
+    !name.iter().any(|byte| *byte <= b' ' || *byte == 0x7f)
+        && name.split(|byte| *byte == b'/').all(|part| !part.is_empty() && !part.starts_with(b"."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_found_whatever_their_case_and_section() {
+        let found = settings(
+            "# c\n[extensions]\n\tObjectFormat = sha256\n[remote \"origin\"]\n promisor = true\n[core]\nbare\n",
+        );
+        assert_eq!(found.get("extensions.objectformat").map(String::as_str), Some("sha256"));
+        assert_eq!(found.get("remote.origin.promisor").map(String::as_str), Some("true"));
+        assert_eq!(found.get("core.bare").map(String::as_str), Some("true"));
+    }
+
+    #[test]
+    fn a_reference_stays_one_line_and_below_its_folder() {
+        for name in
+            ["refs/heads/a\nb", "refs/heads/../../config", "refs/heads/", "refs/stash", "refs/heads/a b"]
+        {
+            let mut refs = References::default();
+            refs.add(name.as_bytes(), &[b'a'; 40], ObjectFormat::Sha1);
+            assert!(refs.direct.is_empty(), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! A workspace over a snapshot: its cost does not grow with the repository.
+//!
+//! The tree of a commit is checked out once, complete with a repository of the agent's own, and every attempt
+//! is an overlay on it. When the base moves on, the difference to the snapshot becomes one layer more; when
+//! that difference is large, the new tree is checked out in turn.
+//!
+//! ```text
+//! upper       what the agent writes                          one run
+//! head        HEAD, branches, configuration                  one run       [head]
+//! delta       what turns the snapshot into another tree      one base      [delta]
+//! snapshot    files, index, an empty repository              many bases    [checkout]
+//! ```
+//!
+//! Layers never change. Who uses one holds it ([`Layers`]), and garbage collection removes only what nobody
+//! holds (`store`).
+
+mod checkout;
+mod delta;
+mod error;
+mod head;
+mod index;
+mod layer;
+mod objects;
+mod store;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use self::error::{Result, at};
+use self::objects::Objects;
+use self::store::{Held, Owner, Store};
+use crate::path::RelPath;
+use crate::workspace::folder::Repository;
+use crate::workspace::ignored::Ignored;
+use crate::workspace::state::{Run, State};
+use crate::workspace::{Layer, Overlay, Workspace};
+
+pub use self::error::SnapshotError;
+pub use self::index::IndexError;
+
+/// When a moved base becomes a new snapshot, and how many layers are kept for later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tuning {
+    /// A delta has at most so many paths ...
+    pub delta_paths: usize,
+    /// ... and at most this part of the snapshot's files, in percent, ...
+    pub delta_percent: usize,
+    /// ... but may always have so many: a small repository is not worth a snapshot for each commit.
+    pub delta_always: usize,
+    /// Snapshots that stay when nobody uses them, those used last.
+    pub keep_snapshots: usize,
+    /// Deltas of one snapshot that stay when nobody uses them.
+    pub keep_deltas: usize,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self { delta_paths: 2_000, delta_percent: 10, delta_always: 100, keep_snapshots: 2, keep_deltas: 4 }
+    }
+}
+
+impl Tuning {
+    fn largest_delta(&self, files: usize) -> usize {
+        self.delta_paths.min(files.saturating_mul(self.delta_percent) / 100).max(self.delta_always)
+    }
+}
+
+/// The snapshots of a repository.
+#[derive(Debug)]
+pub struct Snapshots {
+    store: Store,
+    objects: Objects,
+    tuning: Tuning,
+    state: PathBuf,
+}
+
+/// The tree of a commit, as layers. They stay as they are for as long as this lives.
+#[derive(Debug)]
+pub struct Layers {
+    /// Topmost first.
+    pub lowers: Vec<PathBuf>,
+    pub commit: String,
+    pub tree: String,
+    /// Submodules, each an empty folder. What they hold is another repository's.
+    pub submodules: Vec<RelPath>,
+    /// What had to be made for it.
+    pub made: Made,
+    /// Shared locks; garbage collection needs them for itself.
+    _held: Vec<File>,
+}
+
+/// How much work a request was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Made {
+    /// All of it was there.
+    Nothing,
+    Delta,
+    Snapshot,
+}
+
+impl Snapshots {
+    /// `git` is a program's path or its name.
+    pub fn open(state: &State, repository: &Repository, git: &Path) -> Result<Self> {
+        // The owner of the objects, like the owner of the tree, is the one who made the repository.
+        let owner = Owner::of(&repository.common).map_err(at("can't look at", &repository.common))?;
+        let store = Store::open(state.path().join("snapshots"), owner)?;
+        let objects = Objects::open(git, &store.git(), repository, owner)?;
+        if !objects.is_created() {
+            objects.create(git, &store.building()?)?;
+        }
+        Ok(Self { store, objects, tuning: Tuning::default(), state: state.path().to_owned() })
+    }
+
+    pub fn with_tuning(mut self, tuning: Tuning) -> Self {
+        self.tuning = tuning;
+        self
+    }
+
+    /// The layers that show the tree of a commit, made if need be. When two want the same at once, one makes
+    /// it and the other waits.
+    pub fn layers(&self, rev: &str) -> Result<Layers> {
+        let (commit, tree) = self.objects.resolve(rev)?;
+        if let Some(layers) = self.reuse(&commit, &tree)? {
+            return Ok(layers);
+        }
+        let site = self.store.building()?;
+        // Whoever had the lock before may have made just this, or something near.
+        if let Some(layers) = self.reuse(&commit, &tree)? {
+            return Ok(layers);
+        }
+        let snapshot = checkout::build(&site, &self.objects, self.store.owner, &commit, &tree)?;
+        site.collect(self.tuning.keep_snapshots)?;
+        Ok(self.stack(commit, snapshot, None, Made::Snapshot))
+    }
+
+    /// Layers on a snapshot that is there: the tree's own, or one that differs little.
+    fn reuse(&self, commit: &str, tree: &str) -> Result<Option<Layers>> {
+        if let Some(snapshot) = self.store.snapshot(tree)? {
+            return Ok(Some(self.stack(commit.to_owned(), snapshot, None, Made::Nothing)));
+        }
+        for candidate in self.store.recent() {
+            let Some(snapshot) = self.store.snapshot(&candidate)? else { continue };
+            if let Some((delta, made)) = self.delta(&snapshot, commit, tree)? {
+                return Ok(Some(self.stack(commit.to_owned(), snapshot, Some(delta), made)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The delta from a snapshot to a tree, unless it would be too large.
+    fn delta(&self, snapshot: &Held, commit: &str, tree: &str) -> Result<Option<(Held, Made)>> {
+        if let Some(delta) = snapshot.delta(tree)? {
+            return Ok(Some((delta, Made::Nothing)));
+        }
+        let limit = self.tuning.largest_delta(snapshot.facts.files);
+        let Some(differences) = self.objects.differences(&snapshot.tree(), tree, limit)? else {
+            return Ok(None);
+        };
+        let site = self.store.building_delta(snapshot)?;
+        if let Some(delta) = snapshot.delta(tree)? {
+            return Ok(Some((delta, Made::Nothing)));
+        }
+        let owner = self.store.owner;
+        let delta = delta::build(&site, &self.objects, owner, snapshot, (commit, tree), &differences)?;
+        site.collect(self.tuning.keep_deltas)?;
+        Ok(Some((delta, Made::Delta)))
+    }
+
+    fn stack(&self, commit: String, snapshot: Held, delta: Option<Held>, made: Made) -> Layers {
+        let top = delta.as_ref().unwrap_or(&snapshot);
+        // Git checked these names, and so did we when the layer was written.
+        let submodules = top.submodules.iter().filter_map(|path| RelPath::parse(path).ok()).collect();
+        let tree = top.tree();
+        let lowers = delta.iter().chain([&snapshot]).map(Held::layer).collect();
+        let held = [Some(snapshot.lock), delta.map(|delta| delta.lock)].into_iter().flatten().collect();
+        Layers { lowers, commit, tree, submodules, made, _held: held }
+    }
+
+    /// Removes what nobody uses, except what was used last, and makes what stays survive a crash of the
+    /// machine. Says how many snapshots and deltas went. Both may take long; no attempt has to wait for it.
+    pub fn collect(&self) -> Result<usize> {
+        let site = self.store.building()?;
+        let mut removed = site.collect(self.tuning.keep_snapshots)?;
+        for tree in self.store.recent() {
+            if let Some(snapshot) = self.store.snapshot_quietly(&tree)? {
+                removed += self.store.building_delta(&snapshot)?.collect(self.tuning.keep_deltas)?;
+            }
+        }
+        self.store.settle(&site)?;
+        Ok(removed)
+    }
+
+    /// The workspace of one run over these layers, which must outlive it. `root` is the work tree's real
+    /// path: the agent sees its workspace there, so that absolute paths mean the same to it as to a person.
+    pub fn workspace(&self, layers: &Layers, root: &Path, run: &Run) -> Result<Workspace> {
+        let owner = self.store.owner;
+        let (added, objects) = head::additions(root, &self.objects, &layers.commit)?;
+        let overlay = Overlay {
+            lowers: layers.lowers.clone(),
+            // On disk: what an agent did must outlive whoever started it.
+            layer: Layer::Disk { upper: run.path().join("upper"), work: run.path().join("work") },
+            at: root.to_owned(),
+            added,
+            user_xattr: !rustix::process::geteuid().is_root(),
+        };
+        let mut scratch = self.ignored(layers).directories();
+        scratch.push(RelPath::root().join(b".git"));
+        Ok(Workspace {
+            path: root.to_owned(),
+            overlays: vec![overlay],
+            scratch,
+            stores: Vec::new(),
+            // Nothing is there that is not in the tree, and so in its history.
+            hidden: Vec::new(),
+            objects,
+            state: self.state.clone(),
+            owner: (owner.uid, owner.gid),
+        })
+    }
+
+    /// What the tree's own rules call scratch.
+    pub fn ignored(&self, layers: &Layers) -> Ignored {
+        let exclude = self.objects.repository.common.join("info/exclude");
+        Ignored::new(layers.lowers.clone(), Some(exclude))
+    }
+}
+
+impl Layers {
+    /// Whether a path of the tree is a submodule's.
+    pub fn is_submodule(&self, path: &RelPath) -> bool {
+        self.submodules.binary_search(path).is_ok()
+    }
+}

@@ -1,0 +1,381 @@
+//! What a snapshot is made of, read from the repository.
+//!
+//! Git is asked for names, differences and contents, in a bare repository of our own that borrows the real
+//! objects (see [`crate::git`]). Nothing of the real repository but its objects and references is read: no
+//! configuration, no hooks, no attributes. Git hands out raw blobs and never writes a file of the tree, so
+//! there is no filter, line ending or encoding that could change a byte on its way.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command};
+
+use super::error::{Result, SnapshotError, at};
+use super::head;
+use super::index::{Index, ObjectFormat};
+use super::store::{Owner, Site};
+use crate::git::{GitError, OwnGit, Running};
+use crate::workspace::folder::Repository;
+
+/// The real repository, to be read.
+#[derive(Debug)]
+pub(super) struct Objects {
+    git: OwnGit,
+    pub(super) repository: Repository,
+    pub(super) format: ObjectFormat,
+    owner: Owner,
+    /// Objects may be missing on purpose.
+    partial: bool,
+}
+
+/// One path in which two trees differ.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Difference {
+    pub(super) path: Vec<u8>,
+    /// 0 for nothing.
+    pub(super) old_mode: u32,
+    pub(super) new_mode: u32,
+    /// Hexadecimal.
+    pub(super) object: String,
+}
+
+pub(super) const TREE: u32 = 0o040000;
+pub(super) const SUBMODULE: u32 = 0o160000;
+pub(super) const LINK: u32 = 0o120000;
+
+/// Git refuses names that mean `.git` on any of these, wherever it runs.
+const PROTECT: [&str; 4] = ["-c", "core.protectHFS=true", "-c", "core.protectNTFS=true"];
+
+const SHA256_CONFIG: &str =
+    "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectformat = sha256\n";
+
+impl Objects {
+    /// `folder` is where our own repository is, or will be.
+    pub(super) fn open(program: &Path, folder: &Path, repository: &Repository, owner: Owner) -> Result<Self> {
+        let config = fs::read(repository.common.join("config")).unwrap_or_default();
+        let config = head::settings(&String::from_utf8_lossy(&config));
+        let unsupported =
+            |reason: String| SnapshotError::Unsupported { path: repository.common.clone(), reason };
+        let format = match config.get("extensions.objectformat").map(String::as_str) {
+            None | Some("sha1") => ObjectFormat::Sha1,
+            Some("sha256") => ObjectFormat::Sha256,
+            Some(other) => return Err(unsupported(format!("its object format `{other}` is not known"))),
+        };
+        match config.get("extensions.refstorage").map(String::as_str) {
+            None | Some("files") => {}
+            Some(other) => {
+                let reason = format!("its references are kept as `{other}`, and only `files` can be read");
+                return Err(unsupported(reason));
+            }
+        }
+        let partial = config.contains_key("extensions.partialclone")
+            || config.iter().any(|(key, value)| key.ends_with(".promisor") && value == "true");
+        let git = OwnGit::open(program, folder).with_objects(&repository.common.join("objects"));
+        Ok(Self { git, repository: repository.clone(), format, owner, partial })
+    }
+
+    pub(super) fn is_created(&self) -> bool {
+        self.git.directory().join("HEAD").exists()
+    }
+
+    /// Makes our own repository. `site` keeps others from doing the same.
+    pub(super) fn create(&self, program: &Path, site: &Site<'_>) -> Result<()> {
+        if self.is_created() {
+            return Ok(());
+        }
+        let (temporary, folder) = (site.new_path("git"), self.git.directory());
+        OwnGit::create(program, &temporary).map_err(|error| self.git_error(error))?;
+        if self.format == ObjectFormat::Sha256 {
+            let path = temporary.join("config");
+            fs::write(&path, SHA256_CONFIG).map_err(at("can't write", &path))?;
+        }
+        self.owner.give_all(&temporary).map_err(at("can't give away", &temporary))?;
+        fs::rename(&temporary, folder).map_err(at("can't make", folder))
+    }
+
+    fn git_error(&self, source: GitError) -> SnapshotError {
+        SnapshotError::Git { path: self.repository.common.clone(), source }
+    }
+
+    fn command<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
+        let mut command = self.git.command(PROTECT);
+        command.args(arguments);
+        // Objects are somebody's data: git reads them with their owner's rights, not with ours.
+        if let Some((uid, gid)) = self.owner.other() {
+            command.uid(uid).gid(gid);
+        }
+        command
+    }
+
+    /// The commit a person means, and its tree.
+    pub(super) fn resolve(&self, rev: &str) -> Result<(String, String)> {
+        let asked = rev;
+        let nothing = |source| SnapshotError::NoCommit { rev: asked.to_owned(), source };
+        if rev.is_empty() || rev.starts_with('-') || rev.contains(['\0', '\n']) {
+            return Err(nothing(None));
+        }
+        // Git is asked with the reference's object: our repository has no references, so that no process has
+        // to keep them up to date for another.
+        let end = rev.find(['^', '~', '@', ':', '{']).filter(|end| *end > 0).unwrap_or(rev.len());
+        let (name, tail) = if rev == "@" { ("HEAD", "") } else { rev.split_at(end) };
+        let rev = if self.format.is_name(name.as_bytes()) {
+            rev.to_owned()
+        } else {
+            let refs = head::References::read(&self.repository, self.format)?;
+            format!("{}{tail}", refs.find(name).unwrap_or(name))
+        };
+        let mut out = Vec::new();
+        let command = self.command(["rev-parse", &format!("{rev}^{{commit}}"), &format!("{rev}^{{tree}}")]);
+        Running::start(command, "rev-parse")
+            .and_then(|running| running.read_into(&mut out)?.finish())
+            .map_err(|error| nothing(Some(error)))?;
+        let text = String::from_utf8_lossy(&out);
+        match text.lines().collect::<Vec<_>>()[..] {
+            [commit, tree] if [commit, tree].iter().all(|name| self.format.is_name(name.as_bytes())) => {
+                Ok((commit.to_owned(), tree.to_owned()))
+            }
+            // A range, say, which is more than a commit.
+            _ => Err(nothing(None)),
+        }
+    }
+
+    /// The index git makes of a tree. A tree with names that are none (`..`, `.git`) is refused by it.
+    pub(super) fn index_of(&self, tree: &str, scratch: &Path) -> Result<Index> {
+        let mut command = self.command(["read-tree", tree]);
+        command.env("GIT_INDEX_FILE", scratch);
+        Running::start(command, "read-tree")
+            .and_then(|running| running.read_into(&mut io::sink())?.finish())
+            .map_err(|error| self.git_error(error))?;
+        let bytes = fs::read(scratch).map_err(at("can't read", scratch))?;
+        fs::remove_file(scratch).map_err(at("can't remove", scratch))?;
+        let index = Index::parse(self.format, bytes)
+            .map_err(|reason| SnapshotError::Index { path: scratch.to_owned(), reason })?;
+        // Of a path that is there twice, the index keeps one without a word.
+        let mut listed = Count::default();
+        Running::start(self.command(["ls-tree", "-r", "-z", tree]), "ls-tree")
+            .and_then(|running| running.read_into(&mut listed)?.finish())
+            .map_err(|error| self.git_error(error))?;
+        if listed.0 != index.len() {
+            return Err(SnapshotError::Hostile {
+                path: b".".to_vec(),
+                reason: "has a path that is there twice",
+            });
+        }
+        Ok(index)
+    }
+
+    /// Where two trees differ, directories named too; `None` when in more than `limit` paths.
+    pub(super) fn differences(&self, old: &str, new: &str, limit: usize) -> Result<Option<Vec<Difference>>> {
+        let command =
+            self.command(["diff-tree", "-r", "-t", "--raw", "-z", "--no-renames", "--no-abbrev", old, new]);
+        let mut child = Spawned::start(command).map_err(|error| self.git_error(error))?;
+        let mut found = Vec::new();
+        let mut leaves = 0;
+        let mut header = Vec::new();
+        loop {
+            let broken = |source| self.git_error(GitError::Pipe { command: "diff-tree".into(), source });
+            header.clear();
+            child.out.read_until(0, &mut header).map_err(broken)?;
+            if header.is_empty() {
+                child.finish("diff-tree").map_err(|error| self.git_error(error))?;
+                return Ok(Some(found));
+            }
+            let mut path = Vec::new();
+            child.out.read_until(0, &mut path).map_err(broken)?;
+            path.pop();
+            let difference = parse_difference(&header, path)
+                .ok_or_else(|| broken(io::Error::from(io::ErrorKind::InvalidData)))?;
+            leaves += usize::from(!(difference.old_mode == TREE || difference.new_mode == TREE));
+            if leaves > limit {
+                return Ok(None);
+            }
+            found.push(difference);
+        }
+    }
+
+    /// Hands the contents of many blobs, in the order asked for, to `take`. `path` is named when one fails.
+    pub(super) fn blobs<'a, T: Sync>(
+        &self,
+        wanted: &'a [T],
+        name: impl Fn(&'a T) -> (String, &'a [u8]) + Sync,
+        mut take: impl FnMut(&'a T, u64, &mut dyn Read) -> Result<()>,
+    ) -> Result<()> {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let broken = |source| self.git_error(GitError::Pipe { command: "cat-file".into(), source });
+        let mut child = Spawned::start(self.command(["cat-file", "--batch", "--buffer"]))
+            .map_err(|error| self.git_error(error))?;
+        let input = child.child.stdin.take();
+        std::thread::scope(|scope| {
+            // Git answers while it is still being asked: with one thread, both sides would wait for ever.
+            scope.spawn(|| {
+                let Some(input) = input else { return };
+                let mut input = io::BufWriter::new(input);
+                for one in wanted {
+                    if writeln!(input, "{}", name(one).0).is_err() {
+                        // The reading side learns it as well, and says why.
+                        return;
+                    }
+                }
+            });
+            let answered = (|| {
+                let mut line = Vec::new();
+                for one in wanted {
+                    line.clear();
+                    child.out.read_until(b'\n', &mut line).map_err(broken)?;
+                    let text = String::from_utf8_lossy(&line);
+                    let mut parts = text.split_ascii_whitespace().skip(1);
+                    let size = match (parts.next(), parts.next().map(str::parse::<u64>)) {
+                        (Some("blob"), Some(Ok(size))) => size,
+                        (Some("missing"), _) => {
+                            let (object, path) = name(one);
+                            return Err(SnapshotError::Missing {
+                                path: path.to_vec(),
+                                object,
+                                partial: self.partial,
+                            });
+                        }
+                        (Some(_), Some(_)) => {
+                            let path = name(one).1.to_vec();
+                            return Err(SnapshotError::Hostile {
+                                path,
+                                reason: "is not a file in git's eyes",
+                            });
+                        }
+                        _ => return Err(self.ended(&mut child)),
+                    };
+                    let mut content = (&mut child.out).take(size);
+                    take(one, size, &mut content)?;
+                    let left = content.limit();
+                    if left > 0 {
+                        return Err(self.ended(&mut child));
+                    }
+                    let mut newline = [0];
+                    child.out.read_exact(&mut newline).map_err(broken)?;
+                }
+                Ok(())
+            })();
+            if answered.is_err() {
+                // Whoever is still asking must not wait for a git that waits for us.
+                let _ = child.child.kill();
+            }
+            answered
+        })?;
+        child.finish("cat-file").map_err(|error| self.git_error(error))
+    }
+
+    fn ended(&self, child: &mut Spawned) -> SnapshotError {
+        let ended = io::Error::from(io::ErrorKind::UnexpectedEof);
+        match child.finish("cat-file") {
+            Err(error) => self.git_error(error),
+            Ok(()) => self.git_error(GitError::Pipe { command: "cat-file".into(), source: ended }),
+        }
+    }
+
+    /// Where its objects are; the first is its own, the others are those it borrows from.
+    pub(super) fn object_folders(&self) -> Vec<Alternate> {
+        let own = self.repository.common.join("objects");
+        let mut found = vec![Alternate { path: own, absolute: false }];
+        let mut next = 0;
+        // Git follows five levels; a list that leads in a circle ends here.
+        while next < found.len() && found.len() < 32 {
+            let folder = found[next].path.clone();
+            next += 1;
+            let text = fs::read(folder.join("info/alternates")).unwrap_or_default();
+            for line in text.split(|byte| *byte == b'\n') {
+                if line.is_empty() || line[0] == b'#' || line[0] == b'"' {
+                    continue;
+                }
+                let named = Path::new(OsStr::from_bytes(line));
+                let Ok(path) = folder.join(named).canonicalize() else { continue };
+                if path.is_dir() && !found.iter().any(|known| known.path == path) {
+                    found.push(Alternate { path, absolute: named.is_absolute() });
+                }
+            }
+        }
+        found
+    }
+}
+
+/// How many names, each ended by a zero, went by.
+#[derive(Debug, Default)]
+struct Count(usize);
+
+impl Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += memchr::memchr_iter(0, bytes).count();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A folder of objects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Alternate {
+    pub(super) path: PathBuf,
+    /// Another repository names it by this very path.
+    pub(super) absolute: bool,
+}
+
+fn parse_difference(header: &[u8], path: Vec<u8>) -> Option<Difference> {
+    let text = std::str::from_utf8(header.strip_prefix(b":")?.strip_suffix(b"\0")?).ok()?;
+    let mut parts = text.split(' ');
+    let mut mode = || u32::from_str_radix(parts.next()?, 8).ok();
+    let (old_mode, new_mode) = (mode()?, mode()?);
+    let object = parts.nth(1)?.to_owned();
+    Some(Difference { path, old_mode, new_mode, object })
+}
+
+/// A git whose output is read bit by bit. It is ended when nobody reads it any more.
+struct Spawned {
+    child: Child,
+    out: BufReader<ChildStdout>,
+    done: bool,
+}
+
+impl Spawned {
+    fn start(mut command: Command) -> std::result::Result<Self, GitError> {
+        let program = PathBuf::from(command.get_program());
+        command.stdin(std::process::Stdio::piped());
+        let started = command.spawn().and_then(|mut child| {
+            let out = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+            Ok(Self { child, out: BufReader::with_capacity(256 * 1024, out), done: false })
+        });
+        started.map_err(|source| GitError::Start { program, source })
+    }
+
+    fn finish(&mut self, name: &str) -> std::result::Result<(), GitError> {
+        drop(self.child.stdin.take());
+        let mut message = Vec::new();
+        if let Some(stderr) = self.child.stderr.take() {
+            let _ = stderr.take(64 * 1024).read_to_end(&mut message);
+        }
+        let command = name.to_owned();
+        let status = match self.child.wait() {
+            Ok(status) => status,
+            Err(source) => return Err(GitError::Pipe { command, source }),
+        };
+        self.done = true;
+        if status.success() {
+            return Ok(());
+        }
+        Err(GitError::Failed { command, status, message: crate::path::escape(message.trim_ascii()) })
+    }
+}
+
+impl Drop for Spawned {
+    fn drop(&mut self) {
+        if !self.done {
+            // It would otherwise wait for somebody to read what it has to say.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}

@@ -1,0 +1,434 @@
+//! Where snapshots lie, and who may touch them when.
+//!
+//! ```text
+//! <state>/snapshots/
+//!   building                   locked by whoever builds or removes a snapshot
+//!   git/                       our own repository, to read objects with
+//!   new-*, old-*               under construction, or on its way out
+//!   <tree>/                    one snapshot, complete and never changed
+//!     lock                     locked shared by whoever uses it
+//!     facts.json
+//!     submodules
+//!     layer/                   the tree, with a `.git`
+//!     deltas/building          locked by whoever builds or removes a delta of it
+//!     deltas/<other tree>/     what turns it into another tree
+//!       lock, facts.json, submodules, layer/
+//! ```
+//!
+//! A layer is made under a name nobody looks for and renamed when it is complete, so whatever has a tree's
+//! name is whole, however its builder ended. Leftovers are made and removed only under `building`: who holds
+//! it may sweep them all. Locks are `flock`s, which the kernel releases when a process ends. The lock of a
+//! layer that was removed is still a lock, on a file that is gone; so after it is taken, it is looked up
+//! again.
+//!
+//! Surviving a crash of the machine is another matter: a name may reach the disk before the contents do. Nobody
+//! waits for a sync, so a new layer names the boot it is good for, and after the next one it is as good as
+//! none. Snapshots are worth keeping; [`Store::settle`] syncs them later, when nobody is waiting.
+//!
+//! Root leaves nothing here that the repository's owner could not read and remove, and every file of a layer
+//! belongs to that one owner: mounts map exactly one user and group to the agent.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use rustix::fs::{FlockOperation, Gid, Uid, flock};
+use serde::{Deserialize, Serialize};
+
+use super::error::{Result, at};
+use crate::erase;
+
+/// Of everything written here. A layer of another version is as good as none.
+const VERSION: u32 = 1;
+
+const LOCK: &str = "lock";
+const BUILDING: &str = "building";
+const FACTS: &str = "facts.json";
+const LAYER: &str = "layer";
+const DELTAS: &str = "deltas";
+
+/// Whom the files belong to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Owner {
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    /// We are root, and they are not.
+    differs: bool,
+}
+
+impl Owner {
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        let metadata = fs::metadata(path)?;
+        let (uid, gid) = (metadata.uid(), metadata.gid());
+        let us = (rustix::process::geteuid(), rustix::process::getegid());
+        let differs = us.0.is_root() && (uid, gid) != (us.0.as_raw(), us.1.as_raw());
+        Ok(Self { uid, gid, differs })
+    }
+
+    /// Who else than we.
+    pub(super) fn other(self) -> Option<(u32, u32)> {
+        self.differs.then_some((self.uid, self.gid))
+    }
+
+    fn ids(self) -> (Option<Uid>, Option<Gid>) {
+        (Some(Uid::from_raw(self.uid)), Some(Gid::from_raw(self.gid)))
+    }
+
+    pub(super) fn give(self, file: impl AsFd) -> io::Result<()> {
+        let (uid, gid) = self.ids();
+        if self.differs { Ok(rustix::fs::fchown(file, uid, gid)?) } else { Ok(()) }
+    }
+
+    pub(super) fn give_at(self, folder: impl AsFd, name: &[u8]) -> io::Result<()> {
+        let (uid, gid) = self.ids();
+        match self.differs {
+            true => Ok(rustix::fs::chownat(folder, name, uid, gid, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn give_all(self, path: &Path) -> io::Result<()> {
+        if self.differs {
+            std::os::unix::fs::lchown(path, Some(self.uid), Some(self.gid))?;
+            if fs::symlink_metadata(path)?.is_dir() {
+                for entry in fs::read_dir(path)? {
+                    self.give_all(&entry?.path())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn folder(self, path: &Path, mode: u32) -> Result<()> {
+        let make = || {
+            DirBuilder::new().mode(mode).create(path)?;
+            // The umask took bits away.
+            fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+            self.give(File::open(path)?)
+        };
+        make().map_err(at("can't make the folder", path))
+    }
+
+    pub(super) fn file(self, path: &Path, mode: u32, contents: &[u8]) -> Result<()> {
+        let make = || {
+            let mut file = OpenOptions::new().create_new(true).write(true).mode(mode).open(path)?;
+            file.write_all(contents)?;
+            file.set_permissions(fs::Permissions::from_mode(mode))?;
+            self.give(&file)
+        };
+        make().map_err(at("can't write", path))
+    }
+}
+
+/// What is known of a layer. It is written last.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Facts {
+    version: u32,
+    /// Entries of its index.
+    pub(super) files: usize,
+    /// When its files were changed, as they and the index say: a whole second.
+    pub(super) time: u32,
+    /// The boot of the machine it is good for, unless it was synced.
+    boot: Option<String>,
+}
+
+impl Facts {
+    pub(super) fn new(files: usize, time: u32) -> Self {
+        Self { version: VERSION, files, time, boot: Some(boot()) }
+    }
+
+    fn text(&self, path: &Path) -> Result<Vec<u8>> {
+        serde_json::to_vec(self).map_err(io::Error::from).map_err(at("can't write", path))
+    }
+}
+
+fn boot() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+/// The folder of all snapshots.
+#[derive(Debug)]
+pub(super) struct Store {
+    path: PathBuf,
+    pub(super) owner: Owner,
+}
+
+/// A complete layer that stays as long as this does.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) path: PathBuf,
+    pub(super) facts: Facts,
+    pub(super) submodules: Vec<Vec<u8>>,
+    pub(super) lock: File,
+}
+
+impl Held {
+    pub(super) fn layer(&self) -> PathBuf {
+        self.path.join(LAYER)
+    }
+
+    /// The tree it shows.
+    pub(super) fn tree(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    fn deltas(&self) -> PathBuf {
+        self.path.join(DELTAS)
+    }
+
+    /// The delta that turns this snapshot into another tree, if there is one.
+    pub(super) fn delta(&self, tree: &str) -> Result<Option<Held>> {
+        hold(&self.deltas().join(tree))
+    }
+}
+
+impl Store {
+    pub(super) fn open(path: PathBuf, owner: Owner) -> Result<Self> {
+        if !path.is_dir() {
+            match owner.folder(&path, 0o700) {
+                Err(_) if path.is_dir() => {}
+                other => other?,
+            }
+        }
+        Ok(Self { path, owner })
+    }
+
+    pub(super) fn git(&self) -> PathBuf {
+        self.path.join("git")
+    }
+
+    pub(super) fn snapshot(&self, tree: &str) -> Result<Option<Held>> {
+        hold(&self.path.join(tree))
+    }
+
+    /// The same, without counting as a use.
+    pub(super) fn snapshot_quietly(&self, tree: &str) -> Result<Option<Held>> {
+        hold_quietly(&self.path.join(tree))
+    }
+
+    /// The trees there are snapshots of, the one used last first.
+    pub(super) fn recent(&self) -> Vec<String> {
+        recent(&self.path)
+    }
+
+    /// Waits until nobody else builds or removes a snapshot, and sweeps what they left.
+    pub(super) fn building(&self) -> Result<Site<'_>> {
+        Site::enter(self.path.clone(), self.owner, true)
+    }
+
+    /// The same for the deltas of one snapshot.
+    pub(super) fn building_delta<'a>(&'a self, snapshot: &'a Held) -> Result<Site<'a>> {
+        Site::enter(snapshot.deltas(), self.owner, false)
+    }
+
+    /// Makes the snapshots of this boot survive a crash of the machine.
+    pub(super) fn settle(&self, _site: &Site<'_>) -> Result<()> {
+        let mut fresh = Vec::new();
+        for tree in self.recent() {
+            fresh.extend(self.snapshot_quietly(&tree)?.filter(|snapshot| snapshot.facts.boot.is_some()));
+        }
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        File::open(&self.path)
+            .and_then(|folder| Ok(rustix::fs::syncfs(&folder)?))
+            .map_err(at("can't sync", &self.path))?;
+        for snapshot in fresh {
+            let facts = Facts { boot: None, ..snapshot.facts.clone() };
+            let (path, new) = (snapshot.path.join(FACTS), snapshot.path.join("facts.new"));
+            let _ = fs::remove_file(&new);
+            self.owner.file(&new, 0o600, &facts.text(&new)?)?;
+            fs::rename(&new, &path).map_err(at("can't name", &path))?;
+        }
+        Ok(())
+    }
+}
+
+/// The right to add and remove layers in one folder.
+#[derive(Debug)]
+pub(super) struct Site<'a> {
+    folder: PathBuf,
+    owner: Owner,
+    of_snapshots: bool,
+    _lock: File,
+    _store: std::marker::PhantomData<&'a Store>,
+}
+
+impl Site<'_> {
+    fn enter(folder: PathBuf, owner: Owner, of_snapshots: bool) -> Result<Self> {
+        let path = folder.join(BUILDING);
+        let lock = open_lock(&path, owner).map_err(at("can't open", &path))?;
+        wait(&lock).map_err(at("can't lock", &path))?;
+        let site = Self { folder, owner, of_snapshots, _lock: lock, _store: std::marker::PhantomData };
+        site.sweep();
+        Ok(site)
+    }
+
+    /// Everything that is neither complete nor ours to keep.
+    fn sweep(&self) {
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if name.as_encoded_bytes().starts_with(b"new-") || name.as_encoded_bytes().starts_with(b"old-") {
+                // Best effort: whatever resists is tried again by the next builder.
+                let _ = erase::tree(&entry.path());
+            }
+        }
+    }
+
+    /// A name that nobody takes for complete.
+    pub(super) fn new_path(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("new-{name}"))
+    }
+
+    /// A place to make a layer in.
+    pub(super) fn start(&self, tree: &str) -> Result<PathBuf> {
+        let path = self.new_path(tree);
+        self.owner.folder(&path, 0o700)?;
+        self.owner.folder(&path.join(LAYER), 0o755)?;
+        Ok(path)
+    }
+
+    /// Gives a complete layer its name.
+    pub(super) fn finish(
+        &self,
+        path: &Path,
+        tree: &str,
+        facts: &Facts,
+        submodules: &[Vec<u8>],
+    ) -> Result<Held> {
+        let owner = self.owner;
+        owner.file(&path.join("submodules"), 0o600, &submodules.join(&0))?;
+        owner.file(&path.join(LOCK), 0o600, b"")?;
+        owner.file(&path.join(FACTS), 0o600, &facts.text(path)?)?;
+        if self.of_snapshots {
+            owner.folder(&path.join(DELTAS), 0o700)?;
+        }
+        let lock = File::open(path.join(LOCK)).map_err(at("can't open", path))?;
+        // Held before it can be seen: nobody removes what has never been used.
+        flock(&lock, FlockOperation::NonBlockingLockShared).map_err(at("can't lock", path))?;
+        let target = self.folder.join(tree);
+        if target.symlink_metadata().is_ok() {
+            self.remove_useless(&target)?;
+        }
+        fs::rename(path, &target).map_err(at("can't name", &target))?;
+        Ok(Held { path: target, facts: facts.clone(), submodules: submodules.to_vec(), lock })
+    }
+
+    /// Removes all but the `keep` layers used last, except those somebody uses. Says how many went.
+    pub(super) fn collect(&self, keep: usize) -> Result<usize> {
+        let mut removed = 0;
+        for tree in recent(&self.folder).into_iter().skip(keep) {
+            let path = self.folder.join(&tree);
+            let Ok(lock) = File::open(path.join(LOCK)) else { continue };
+            if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                self.remove(&path)?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Removes a layer of another boot, which nobody can use any more, or of another version, which another
+    /// version of this program may.
+    fn remove_useless(&self, path: &Path) -> Result<()> {
+        let lock = File::open(path.join(LOCK));
+        let free = lock.as_ref().map_or(Ok(()), |lock| flock(lock, FlockOperation::NonBlockingLockExclusive));
+        free.map_err(at("another version of this program uses", path))?;
+        self.remove(path)
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let away = self.folder.join(format!("old-{name}"));
+        fs::rename(path, &away).map_err(at("can't move away", path))?;
+        erase::tree(&away).map_err(at("can't remove", &away))
+    }
+}
+
+fn open_lock(path: &Path, owner: Owner) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let file = options.create(true).truncate(false).write(true).mode(0o600).open(path)?;
+    owner.give(&file)?;
+    Ok(file)
+}
+
+fn wait(lock: &File) -> io::Result<()> {
+    loop {
+        match flock(lock, FlockOperation::LockExclusive) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => return Ok(other?),
+        }
+    }
+}
+
+/// Holds a layer that is complete and good. Its lock is only ever taken exclusively to remove it, so one
+/// that can't be had is as good as gone.
+fn hold(path: &Path) -> Result<Option<Held>> {
+    let held = hold_quietly(path)?;
+    if let Some(held) = &held {
+        // When it was used last is when its lock was written last; nothing else is ever written there.
+        let _ = held.lock.set_modified(SystemTime::now());
+    }
+    Ok(held)
+}
+
+fn hold_quietly(path: &Path) -> Result<Option<Held>> {
+    let lock_path = path.join(LOCK);
+    let lock = match OpenOptions::new().write(true).open(&lock_path) {
+        Ok(lock) => lock,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(at("can't open", lock_path)(error)),
+    };
+    match flock(&lock, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+        Err(error) => return Err(at("can't lock", lock_path)(error)),
+    }
+    let held = lock.metadata().map_err(at("can't look at", &lock_path))?;
+    match fs::metadata(&lock_path) {
+        Ok(now) if (now.dev(), now.ino()) == (held.dev(), held.ino()) => {}
+        _ => return Ok(None),
+    }
+    let facts = fs::read(path.join(FACTS)).ok().and_then(|text| serde_json::from_slice::<Facts>(&text).ok());
+    let Some(facts) = facts
+        .filter(|facts| facts.version == VERSION && facts.boot.as_ref().is_none_or(|known| *known == boot()))
+    else {
+        return Ok(None);
+    };
+    let list = path.join("submodules");
+    let list = fs::read(&list).map_err(at("can't read", list))?;
+    let submodules = list.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec);
+    Ok(Some(Held { path: path.to_owned(), facts, submodules: submodules.collect(), lock }))
+}
+
+/// The names of layers, the one used last first.
+fn recent(folder: &Path) -> Vec<String> {
+    let mut found: Vec<(SystemTime, String)> = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if !name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            continue;
+        }
+        let used = fs::metadata(entry.path().join(LOCK)).and_then(|lock| lock.modified());
+        found.push((used.unwrap_or(SystemTime::UNIX_EPOCH), name));
+    }
+    found.sort();
+    found.into_iter().rev().map(|(_, name)| name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What version 1 wrote must be read for as long as it may lie in somebody's repository.
+    #[test]
+    fn the_facts_of_version_1_are_understood() {
+        let snapshot = br#"{"version":1,"files":3,"time":1700000000,"boot":null}"#;
+        let facts: Facts = serde_json::from_slice(snapshot).expect("facts");
+        assert_eq!(facts, Facts { version: 1, files: 3, time: 1_700_000_000, boot: None });
+        assert_eq!(serde_json::to_vec(&facts).expect("text"), snapshot);
+    }
+}
