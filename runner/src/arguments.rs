@@ -90,6 +90,10 @@ pub(crate) struct Sandbox {
     #[arg(long, value_enum, help_heading = "Limits")]
     pub(crate) layer: Option<Layer>,
 
+    /// Work on this commit of the repository instead of on the folder as it is
+    #[arg(long, value_name = "REV", conflicts_with = "apply", help_heading = "Scope")]
+    pub(crate) base: Option<String>,
+
     /// Apply the changes to the folder, if all of them are in scope
     #[arg(long, conflicts_with_all = ["patch", "discard"], help_heading = "Result")]
     pub(crate) apply: bool,

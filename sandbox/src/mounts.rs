@@ -379,6 +379,9 @@ impl<'a> NewRoot<'a> {
         {
             self.store(store, workspace.overlays.len() + number)?;
         }
+        for objects in &workspace.objects {
+            self.bind(&objects.source, &objects.at, Access::ReadAsOwner)?;
+        }
         for hidden in &workspace.hidden {
             self.hide(&path.join(hidden.as_path()))?;
         }
@@ -624,8 +627,12 @@ impl<'a> NewRoot<'a> {
     /// A folder of the new root that lies in our own memory, not on anything of the host's.
     fn resolve_own(&self, path: &Path) -> std::result::Result<OwnedFd, Errno> {
         let path = if relative(path) == Path::new("") { Path::new(".") } else { relative(path) };
-        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
-        rustix::fs::openat2(&self.root, path, FOLDER, Mode::empty(), resolve)
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let folder = rustix::fs::openat2(&self.root, path, FOLDER, Mode::empty(), resolve)?;
+        match rustix::fs::fstat(&folder)?.st_dev == rustix::fs::fstat(&self.root)?.st_dev {
+            true => Ok(folder),
+            false => Err(Errno::XDEV),
+        }
     }
 }
 

@@ -374,3 +374,31 @@ fn an_actor_is_named_inside_and_nobody_outside() {
         assert!(said(&output).1.contains("Permission denied"), "{output:?}");
     }
 }
+
+#[test]
+fn a_commit_can_be_worked_on_instead_of_the_folder() {
+    for repository in repositories() {
+        fs::write(repository.path().join("src/a.ts"), "not committed\n").expect("writes");
+        let flags = &["--base", "HEAD", "--write", "src/**", "--patch", "agent.patch"];
+        let script = "git status --porcelain; cat src/a.ts; echo two >> src/a.ts; git log --format=%s; git commit -qam x; git log --format=%s -1";
+        for _ in 0..2 {
+            let output = repository.script(flags, script).expect("runs");
+            assert_eq!(code(&output), 0, "{output:?}");
+            assert_eq!(said(&output).0, "one\nFirst\nx\n", "{output:?}");
+        }
+        let patch = repository.read("agent.patch").expect("a patch");
+        assert!(patch.contains("+two") && !patch.contains("not committed"), "{patch}");
+        assert_eq!(repository.read("src/a.ts").expect("reads"), "not committed\n");
+
+        // A moved base is a delta over the same snapshot.
+        let move_base = "git rm -q docs/guide.md && echo new > src/c.ts && git add src/c.ts && git commit -qm Second -- docs src/c.ts";
+        let moved = repository.command("sh").args(["-c", move_base]).output().expect("runs");
+        assert!(moved.status.success(), "{moved:?}");
+        let output = repository
+            .script(&["--base", "main"], "git status --porcelain; ls docs src; git log --format=%s")
+            .expect("runs");
+        assert_eq!(said(&output).0, "src:\na.ts\nb.ts\nc.ts\nsecrets\nSecond\nFirst\n", "{output:?}");
+        let output = repository.script(&["--base", "no-such-branch"], "true").expect("runs");
+        assert_eq!(code(&output), 2, "{output:?}");
+    }
+}

@@ -8,11 +8,16 @@ mod report;
 mod result;
 
 use std::os::fd::AsFd;
+use std::path::Path;
 
 use agency_sandbox::harvest::apply::Mark;
 use agency_sandbox::host::Host;
 use agency_sandbox::launch::{self, LaunchError, Request};
+use agency_sandbox::workspace::Workspace;
 use agency_sandbox::workspace::folder::Folder;
+use agency_sandbox::workspace::ignored::Ignored;
+use agency_sandbox::workspace::snapshot::{self, Snapshots};
+use agency_sandbox::workspace::state::{Run, State};
 
 use crate::arguments::Sandbox;
 use crate::message::{Failure, OWN_FAILURE, UNAVAILABLE, USAGE};
@@ -31,9 +36,10 @@ pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
     result::recover(&state, live.as_fd())?;
     let run = state.run();
     let staging = state.folder("stage").map_err(own_failure)?;
-    let ignored = folder.ignored();
-    let workspace =
-        folder.workspace(&run, &ignored, &state, asked::in_memory(command.layer)?).map_err(own_failure)?;
+    let Ground { workspace, ignored, _layers } = match &command.base {
+        None => Ground::live(command, &folder, &run, &state)?,
+        Some(rev) => Ground::commit(rev, &folder, &run, &state)?,
+    };
     let started = if command.apply { Some(Mark::now(live.as_fd()).map_err(own_failure)?) } else { None };
 
     let (input, output, error) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
@@ -68,6 +74,39 @@ pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
     drop(run);
     drop(outcome);
     code
+}
+
+/// What the command works on.
+struct Ground {
+    workspace: Workspace,
+    ignored: Ignored,
+    /// Held for as long as they are mounted.
+    _layers: Option<snapshot::Layers>,
+}
+
+impl Ground {
+    /// The folder as it is.
+    fn live(command: &Sandbox, folder: &Folder, run: &Run, state: &State) -> Result<Self, Failure> {
+        let ignored = folder.ignored();
+        let in_memory = asked::in_memory(command.layer)?;
+        let workspace = folder.workspace(run, &ignored, state, in_memory).map_err(own_failure)?;
+        Ok(Self { workspace, ignored, _layers: None })
+    }
+
+    /// A commit, checked out once and kept.
+    fn commit(rev: &str, folder: &Folder, run: &Run, state: &State) -> Result<Self, Failure> {
+        let Some(repository) = &folder.repository else {
+            return Err(Failure::usage(format!(
+                "--base {rev}: {} is not in a repository",
+                folder.root.display()
+            )));
+        };
+        let unusable = |error| Failure::new(USAGE, &error);
+        let snapshots = Snapshots::open(state, repository, Path::new("git")).map_err(unusable)?;
+        let layers = snapshots.layers(rev).map_err(unusable)?;
+        let workspace = snapshots.workspace(&layers, &folder.root, run).map_err(unusable)?;
+        Ok(Self { workspace, ignored: snapshots.ignored(&layers), _layers: Some(layers) })
+    }
 }
 
 fn own_failure<E: std::error::Error + 'static>(error: E) -> Failure {

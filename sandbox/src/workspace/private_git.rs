@@ -15,17 +15,14 @@ use crate::workspace::Added;
 /// What is put over a repository's common directory. `inside` is where that lies in its overlay.
 pub fn additions(common: &Path, inside: &RelPath) -> Vec<Added> {
     let mut added = replacement(common, inside);
-    // The repositories of submodules, and of submodules in them.
+    // The repositories of submodules, and of submodules in them; what a repository itself is made of holds none.
+    const OWN: &[&[u8]] = &[b"objects", b"refs", b"logs", b"hooks", b"info"];
     let mut waiting = vec![(common.join("modules"), inside.join(b"modules"))];
     while let Some((folder, inside)) = waiting.pop() {
-        for (path, inside) in folders(&folder, &inside) {
-            if path.join("HEAD").symlink_metadata().is_ok() {
-                added.extend(replacement(&path, &inside));
-                waiting.push((path.join("modules"), inside.join(b"modules")));
-            } else {
-                waiting.push((path, inside));
-            }
-        }
+        let repository = folder.join("HEAD").symlink_metadata().is_ok();
+        added.extend(replacement(&folder, &inside));
+        let below = folders(&folder, &inside);
+        waiting.extend(below.into_iter().filter(|(_, inside)| !repository || !OWN.contains(&inside.name())));
     }
     for (path, inside) in folders(&common.join("worktrees"), &inside.join(b"worktrees")) {
         added.extend(absence(&path, &inside));

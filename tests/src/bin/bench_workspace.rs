@@ -234,8 +234,14 @@ fn judge(workspace: &Workspace, layers: &Layers) -> Result<usize> {
     let base = Base::new(layers.lowers.iter().map(open).collect::<std::io::Result<_>>()?);
     let scope = Scope::parse(&["**"], &[])?;
     let scratch = |path: &agency_sandbox::path::RelPath, _: bool| path.as_bytes() == b".git";
-    let rules =
-        Rules { scope: &scope, scratch: &scratch, hidden: &[], secrets: &[], limits: Limits::default() };
+    let rules = Rules {
+        scope: &scope,
+        scratch: &scratch,
+        repository: true,
+        hidden: &[],
+        secrets: &[],
+        limits: Limits::default(),
+    };
     let Layer::Disk { upper, .. } = &workspace.overlays[0].layer else { return Err("it is on disk".into()) };
     let found = harvest(open(upper)?.as_fd(), &base, &rules);
     if !found.is_clean() {
