@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 
 use nix::sched::CloneFlags;
 use nix::sys::resource::{Resource, setrlimit};
-use nix::unistd::{Gid, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::access;
 use crate::channel::{self, FromSandbox, Ready};
 use crate::control::Control;
+use crate::host::Host;
 use crate::identity::Identity;
 use crate::opening::Opening;
 use crate::policy::Policy;
@@ -29,12 +29,12 @@ use crate::syscalls;
 #[derive(Debug)]
 pub(crate) struct Start<'a> {
     pub(crate) policy: &'a Policy,
+    pub(crate) host: &'a Host,
     pub(crate) identity: &'a Identity,
     pub(crate) opening: &'a Opening,
     /// The workspace's root, and the folder in it to start in.
     pub(crate) workspace: &'a Path,
     pub(crate) folder: PathBuf,
-    pub(crate) home: &'a Path,
     pub(crate) command: &'a [OsString],
 }
 
@@ -102,6 +102,11 @@ pub(crate) fn become_agent(
                 return failed("can't report to the supervisor")(error);
             }
             channel::wait_for_go(channel);
+            // The memory is the first process's too, and holds the supervisor's environment: from here on nobody
+            // of the agent's user may look into it. The program gets a memory of its own.
+            if let Err(error) = nix::sys::prctl::set_dumpable(false) {
+                return failed("can't close the first process's memory")(error);
+            }
             let error = execute(start);
             let _ = channel::send(channel, &FromSandbox::NotStarted { error: error as i32 }, None);
             sys::exit_now(if error == nix::Error::ENOENT { 127 } else { 126 })
@@ -118,14 +123,13 @@ fn prepare(
     let policy = start.policy;
     rustix::process::setsid().map_err(failed("can't start a session"))?;
     connect(streams).map_err(failed("can't connect standard input and output"))?;
+    if let Identity::Nobody { .. } = start.identity {
+        enter_user_namespace(start.identity, host_proc)?;
+    }
+    limit(policy).map_err(failed("can't set a limit"))?;
     let pid = own_pid(host_proc).map_err(failed("can't read the own process id"))?;
     channel::send(channel, &FromSandbox::Born { pid }, None)
         .map_err(failed("can't report to the supervisor"))?;
-
-    if let Identity::Nobody { .. } = start.identity {
-        become_nobody(start.identity, host_proc)?;
-    }
-    limit(policy).map_err(failed("can't set a limit"))?;
     // The mask and the ignored signals of whoever started us are no concern of the agent's.
     sys::reset_signals();
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
@@ -171,18 +175,10 @@ fn connect(streams: &Streams) -> io::Result<()> {
     Ok(())
 }
 
-/// Root's agent: first a host user without rights, then a user namespace in which that user has a name.
-fn become_nobody(identity: &Identity, host_proc: BorrowedFd<'_>) -> Result<(), Failure> {
-    let (uid, gid) = identity.outside();
-    let (inside_uid, inside_gid) = identity.inside();
-    let failed_identity = || failed("can't take on the agent's user");
-    nix::unistd::setgroups(&[]).map_err(failed_identity())?;
-    let gid_raw = Gid::from_raw(gid);
-    nix::unistd::setresgid(gid_raw, gid_raw, gid_raw).map_err(failed_identity())?;
-    let uid_raw = Uid::from_raw(uid);
-    nix::unistd::setresuid(uid_raw, uid_raw, uid_raw).map_err(failed_identity())?;
-    // Changing users made the process unreadable even to itself. Nothing hostile runs yet.
-    nix::sys::prctl::set_dumpable(true).map_err(failed_identity())?;
+/// Root's agent: the first process has become a host user without rights already; in a user namespace of its
+/// own that user has a name. The namespace owns none of the others.
+fn enter_user_namespace(identity: &Identity, host_proc: BorrowedFd<'_>) -> Result<(), Failure> {
+    let ((uid, gid), (inside_uid, inside_gid)) = (identity.outside(), identity.inside());
     nix::sched::unshare(CloneFlags::CLONE_NEWUSER).map_err(failed("can't make a user namespace"))?;
     write_maps(host_proc, (inside_uid, uid), (inside_gid, gid)).map_err(failed("can't map the agent's user"))
 }
@@ -235,7 +231,7 @@ fn drop_capabilities() -> rustix::io::Result<()> {
 
 fn restrict_access(start: &Start<'_>) -> Result<(), Failure> {
     let mut writable: Vec<PathBuf> = ["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from).into();
-    writable.push(start.home.to_owned());
+    writable.push(start.host.home.clone());
     writable.extend(start.opening.open.iter().map(|path| start.workspace.join(path.as_path())));
     writable.extend(start.policy.folders.iter().map(|folder| folder.target.clone()));
     if !start.policy.wants(Control::ReadOnlyHost) {

@@ -81,8 +81,8 @@ pub(crate) struct Asked<'a> {
 }
 
 /// Reads the agent's process, which waits at the gate.
-pub(crate) fn read(asked: &Asked<'_>, ready: &Ready, view: View) -> io::Result<Attestation> {
-    let process = Process::read(view)?;
+pub(crate) fn read(asked: &Asked<'_>, ready: &Ready, early: Early) -> io::Result<Attestation> {
+    let process = Process::read(early)?;
     let controls = Control::ALL
         .iter()
         .map(|control| {
@@ -114,28 +114,42 @@ impl From<bool> for Held {
     }
 }
 
-/// What the agent sees, which is final before the rest of it is: read while it gives up everything else.
-pub(crate) struct View {
+/// What is final about the agent's process before the rest of it is: its view, its namespaces, its limits.
+/// Read while it gives up everything else.
+pub(crate) struct Early {
     pid: i32,
     mounts: Vec<Mount>,
+    uid_map: String,
+    limits: String,
+    /// Namespaces that are not ours.
+    foreign: Vec<(&'static str, String)>,
 }
 
-impl View {
+impl Early {
     pub(crate) fn read(pid: i32) -> io::Result<Self> {
-        let mounts = read_proc(&format!("/proc/{pid}/mountinfo"))?;
-        Ok(Self { pid, mounts: mounts.lines().filter_map(parse_mount).collect() })
+        let file = |name: &str| read_proc(&format!("/proc/{pid}/{name}"));
+        let mut foreign = Vec::new();
+        for (name, _) in NAMESPACES {
+            let theirs = fs::read_link(format!("/proc/{pid}/ns/{name}"))?;
+            let ours = fs::read_link(format!("/proc/self/ns/{name}"))?;
+            if theirs != ours {
+                foreign.push((*name, theirs.display().to_string()));
+            }
+        }
+        Ok(Self {
+            pid,
+            mounts: file("mountinfo")?.lines().filter_map(parse_mount).collect(),
+            uid_map: file("uid_map")?.split_whitespace().collect::<Vec<_>>().join(" "),
+            limits: file("limits")?,
+            foreign,
+        })
     }
 }
 
 /// A process as /proc tells it.
 struct Process {
-    pid: i32,
+    early: Early,
     status: String,
-    uid_map: String,
-    mounts: Vec<Mount>,
-    limits: String,
-    /// Namespaces that are not ours.
-    foreign: Vec<&'static str>,
     descriptors: Vec<i32>,
 }
 
@@ -159,17 +173,8 @@ const NAMESPACES: &[(&str, Control)] = &[
 ];
 
 impl Process {
-    fn read(View { pid, mounts }: View) -> io::Result<Self> {
-        let file = |name: &str| read_proc(&format!("/proc/{pid}/{name}"));
-        let status = file("status")?;
-        let mut foreign = Vec::new();
-        for (name, _) in NAMESPACES {
-            let theirs = fs::read_link(format!("/proc/{pid}/ns/{name}"))?;
-            let ours = fs::read_link(format!("/proc/self/ns/{name}"))?;
-            if theirs != ours {
-                foreign.push(*name);
-            }
-        }
+    fn read(early: Early) -> io::Result<Self> {
+        let pid = early.pid;
         let mut descriptors = Vec::new();
         for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
             let number: i32 = entry?.file_name().to_string_lossy().parse().unwrap_or(-1);
@@ -185,26 +190,22 @@ impl Process {
             }
         }
         descriptors.sort_unstable();
-        Ok(Self {
-            pid,
-            status,
-            uid_map: file("uid_map")?.split_whitespace().collect::<Vec<_>>().join(" "),
-            mounts,
-            limits: file("limits")?,
-            foreign,
-            descriptors,
-        })
+        Ok(Self { status: read_proc(&format!("/proc/{pid}/status"))?, early, descriptors })
+    }
+
+    fn is_foreign(&self, name: &str) -> bool {
+        self.early.foreign.iter().any(|(known, _)| *known == name)
     }
 
     fn observe(&self, control: Control, asked: &Asked<'_>, ready: &Ready) -> (Held, String) {
         let policy = asked.policy;
         match control {
             Control::UserNamespace => {
-                let own = self.foreign.contains(&"user");
-                let host = self.uid_map.split(' ').nth(1).unwrap_or_default();
+                let own = self.is_foreign("user");
+                let host = self.early.uid_map.split(' ').nth(1).unwrap_or_default();
                 // As root, a map that leads back to root would be no protection at all.
                 let nobody = !asked.root || (host != "0" && !host.is_empty());
-                ((own && nobody).into(), format!("uid_map {}", self.uid_map))
+                ((own && nobody).into(), format!("uid_map {}", self.early.uid_map))
             }
             Control::Network if policy.network == Network::Full => {
                 (Held::Yes, "host network, as asked".into())
@@ -217,7 +218,7 @@ impl Process {
             | Control::Network => {
                 let name =
                     NAMESPACES.iter().find(|(_, known)| *known == control).map_or("", |(name, _)| *name);
-                (self.foreign.contains(&name).into(), self.namespace(name))
+                (self.is_foreign(name).into(), self.namespace(name))
             }
             Control::ReadOnlyHost => self.read_only_host(asked),
             Control::Scope => self.scope(asked),
@@ -225,13 +226,13 @@ impl Process {
             Control::PrivateTmp => self.private(&["/tmp", "/var/tmp", "/dev/shm"].map(Path::new)),
             Control::PrivateProc => {
                 let mount = self.mount_at(Path::new("/proc"));
-                let fresh = self.foreign.contains(&"pid")
+                let fresh = self.is_foreign("pid")
                     && mount.is_some_and(|mount| mount.kind == "proc" && mount.read_only);
                 (fresh.into(), mount.map_or("no mount at /proc".into(), Mount::describe))
             }
             Control::MinimalDev => {
                 let whole = self.mount_at(Path::new("/dev")).is_some();
-                let count = self.mounts.iter().filter(|mount| mount.point.starts_with("/dev")).count();
+                let count = self.early.mounts.iter().filter(|mount| mount.point.starts_with("/dev")).count();
                 ((!whole).into(), format!("{count} mounts below /dev"))
             }
             Control::HiddenPaths => {
@@ -278,7 +279,7 @@ impl Process {
             }
             Control::Memory => match asked.cgroup.and_then(|cgroup| Some((cgroup, cgroup.memory()?))) {
                 Some((cgroup, (limit, how))) if policy.limits.memory.is_some_and(|asked| limit <= asked) => {
-                    (cgroup.holds(self.pid).into(), format!("{how} {limit}"))
+                    (cgroup.holds(self.early.pid).into(), format!("{how} {limit}"))
                 }
                 _ => (Held::Watched, "no memory controller to use: looked at every half second".into()),
             },
@@ -294,13 +295,13 @@ impl Process {
                     .processes
                     .is_some_and(|asked| limit.parse().is_ok_and(|limit: u64| limit <= asked));
                 // The limit is counted per user and namespace; without a namespace root is not held to it.
-                let counted = asked.cgroup.is_some_and(|cgroup| cgroup.holds(self.pid));
+                let counted = asked.cgroup.is_some_and(|cgroup| cgroup.holds(self.early.pid));
                 let by_cgroup = counted
                     && policy
                         .limits
                         .processes
                         .is_some_and(|asked| cgroup.is_some_and(|(limit, _)| limit <= asked));
-                (((small && self.foreign.contains(&"user")) || by_cgroup).into(), how)
+                (((small && self.is_foreign("user")) || by_cgroup).into(), how)
             }
             Control::FileSize => {
                 let limit = self.limit("Max file size");
@@ -329,18 +330,18 @@ impl Process {
     }
 
     fn namespace(&self, name: &str) -> String {
-        fs::read_link(format!("/proc/{}/ns/{name}", self.pid))
-            .map_or_else(|_| name.to_owned(), |link| link.display().to_string())
+        let foreign = self.early.foreign.iter().find(|(known, _)| *known == name);
+        foreign.map_or_else(|| format!("{name}: the host's"), |(_, link)| link.clone())
     }
 
     fn limit(&self, name: &str) -> &str {
-        let line = self.limits.lines().find_map(|line| line.strip_prefix(name));
+        let line = self.early.limits.lines().find_map(|line| line.strip_prefix(name));
         line.and_then(|line| line.split_whitespace().next()).unwrap_or("unknown")
     }
 
     /// The mount one sees at a path: the last one made there.
     fn mount_at(&self, path: &Path) -> Option<&Mount> {
-        self.mounts.iter().rev().find(|mount| mount.point == path)
+        self.early.mounts.iter().rev().find(|mount| mount.point == path)
     }
 
     /// The mount a path lies on.
@@ -352,7 +353,7 @@ impl Process {
     fn covered(&self, path: &Path) -> bool {
         match self.mount_at(path) {
             Some(mount) => mount.kind == "tmpfs" && mount.read_only,
-            None => !Path::new(&format!("/proc/{}/root{}", self.pid, path.display())).exists(),
+            None => !Path::new(&format!("/proc/{}/root{}", self.early.pid, path.display())).exists(),
         }
     }
 
@@ -376,11 +377,11 @@ impl Process {
                 || policy.folders.iter().any(|folder| point.starts_with(&folder.target))
                 || asked.overlays.iter().any(|overlay| *point == overlay.at)
         };
-        match self.mounts.iter().find(|mount| !known(mount)) {
+        match self.early.mounts.iter().find(|mount| !known(mount)) {
             Some(mount) => (Held::No, format!("{} can be written", mount.point.display())),
             None => {
-                let count = self.mounts.iter().filter(|mount| mount.read_only).count();
-                (Held::Yes, format!("{count} of {} mounts read-only", self.mounts.len()))
+                let count = self.early.mounts.iter().filter(|mount| mount.read_only).count();
+                (Held::Yes, format!("{count} of {} mounts read-only", self.early.mounts.len()))
             }
         }
     }
@@ -393,7 +394,7 @@ impl Process {
         };
         let opened: Vec<PathBuf> = asked.opening.open.iter().map(below).collect();
         let overlay = self.mount_at(asked.workspace).filter(|mount| mount.kind == "overlay");
-        let stray = self.mounts.iter().find(|mount| {
+        let stray = self.early.mounts.iter().find(|mount| {
             mount.kind == "overlay"
                 && mount.point.starts_with(asked.workspace)
                 && !mount.read_only

@@ -18,8 +18,8 @@ use crate::sys;
 /// From the sandbox to its supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromSandbox {
-    /// The process that will be the agent, as the host numbers it. Its view is final; it goes on to give
-    /// up everything else.
+    /// The process that will be the agent, as the host numbers it. Its view, its user and its limits are
+    /// final; it goes on to give up everything else.
     Born { pid: i32 },
     /// The upper layer of the workspace comes with this message.
     Layer,

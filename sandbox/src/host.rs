@@ -57,12 +57,17 @@ const SYSTEM_SECRETS: &[&str] = &[
 const PASSED: &[&str] =
     &["PATH", "USER", "LOGNAME", "LANG", "LANGUAGE", "TERM", "COLORTERM", "NO_COLOR", "TZ"];
 
-/// Facts about the host.
+/// Whose sandbox it is.
 #[derive(Debug, Clone)]
 pub struct Host {
     pub uid: u32,
     pub gid: u32,
     pub home: PathBuf,
+}
+
+/// What there is to show, and to hide.
+#[derive(Debug, Clone)]
+pub(crate) struct Surroundings {
     pub(crate) system: Vec<System>,
     pub(crate) toolchains: Vec<PathBuf>,
     pub(crate) secrets: Vec<PathBuf>,
@@ -76,15 +81,24 @@ pub(crate) enum System {
 }
 
 impl Host {
-    /// Looks at this host. `environment` is the caller's, for HOME and the toolchain variables.
-    pub fn observe(environment: &dyn Fn(&str) -> Option<OsString>) -> Self {
-        let uid = rustix::process::geteuid().as_raw();
-        let gid = rustix::process::getegid().as_raw();
-        let home = environment("HOME")
+    /// Who we are.
+    pub fn observe() -> Self {
+        let home = std::env::var_os("HOME")
             .map(PathBuf::from)
             .filter(|home| home.is_absolute() && *home != Path::new("/"))
             .and_then(|home| home.canonicalize().ok())
             .unwrap_or_else(|| PathBuf::from("/home/agent"));
+        Self { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw(), home }
+    }
+
+    pub fn is_root(&self) -> bool {
+        self.uid == 0
+    }
+}
+
+impl Surroundings {
+    /// Looks around.
+    pub(crate) fn observe(host: &Host) -> Self {
         let system = SYSTEM
             .iter()
             .filter_map(|path| {
@@ -97,17 +111,13 @@ impl Host {
                 }
             })
             .collect();
-        let (toolchains, mut secrets) = toolchains(&home, environment);
-        secrets.extend(SYSTEM_SECRETS.iter().map(PathBuf::from).filter(|path| readable(path, uid)));
-        Self { uid, gid, home, system, toolchains, secrets }
-    }
-
-    pub fn is_root(&self) -> bool {
-        self.uid == 0
+        let (toolchains, mut secrets) = toolchains(&host.home);
+        secrets.extend(SYSTEM_SECRETS.iter().map(PathBuf::from).filter(|path| readable(path, host.uid)));
+        Self { system, toolchains, secrets }
     }
 }
 
-fn toolchains(home: &Path, environment: &dyn Fn(&str) -> Option<OsString>) -> (Vec<PathBuf>, Vec<PathBuf>) {
+fn toolchains(home: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let mut found: Vec<PathBuf> = Vec::new();
     let mut secrets = Vec::new();
     let mut add = |path: PathBuf, credentials: &[&str]| {
@@ -127,7 +137,7 @@ fn toolchains(home: &Path, environment: &dyn Fn(&str) -> Option<OsString>) -> (V
         add(home.join(name), credentials);
     }
     for name in TOOLCHAIN_VARIABLES {
-        if let Some(path) = environment(name).map(PathBuf::from).filter(|path| path.is_absolute()) {
+        if let Some(path) = std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute()) {
             let credentials: &[&str] = if *name == "CARGO_HOME" { TOOLCHAINS[0].1 } else { &[] };
             add(path, credentials);
         }
@@ -181,14 +191,7 @@ mod tests {
     use super::*;
 
     fn host() -> Host {
-        Host {
-            uid: 1000,
-            gid: 1000,
-            home: "/home/me".into(),
-            system: Vec::new(),
-            toolchains: Vec::new(),
-            secrets: Vec::new(),
-        }
+        Host { uid: 1000, gid: 1000, home: "/home/me".into() }
     }
 
     #[test]

@@ -15,9 +15,10 @@ use rustix::fs::{Mode, OFlags};
 use crate::agent::{self, Failure, Start, Streams, failed};
 use crate::channel::{self, Ended, FromSandbox};
 use crate::control::Control;
+use crate::host::Surroundings;
 use crate::identity::Identity;
 use crate::mounts::NewRoot;
-use crate::sys::{self, Fork, Idler};
+use crate::sys::{self, Errand, Idler};
 use crate::view::Plan;
 use crate::workspace::Workspace;
 
@@ -25,7 +26,6 @@ use crate::workspace::Workspace;
 pub(crate) struct Birth<'a> {
     pub(crate) start: Start<'a>,
     pub(crate) workspace: &'a Workspace,
-    pub(crate) plan: Plan,
     /// An empty folder to build the new root on.
     pub(crate) staging: &'a Path,
     /// The namespaces it makes itself.
@@ -57,7 +57,7 @@ pub(crate) fn live(birth: Birth<'_>, channel: &OwnedFd) -> ! {
 
 /// Makes the namespaces and the view, and starts the agent.
 fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<Pid, Failure> {
-    let Birth { start, workspace, plan, staging, namespaces, pipes } = birth;
+    let Birth { start, workspace, staging, namespaces, pipes } = birth;
     die_with_supervisor()?;
     let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     // The host's /proc, by descriptor: it outlives the move into the new root, says what the host calls us,
@@ -67,17 +67,27 @@ fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<Pid, Failure> {
         agent::write_maps(host_proc.as_fd(), (*uid, *uid), (*gid, *gid))
             .map_err(failed("can't map the user"))?;
     }
-    // Here and not at birth: a network namespace takes longer to make than everything the supervisor does
-    // meanwhile.
-    nix::sched::unshare(namespaces).map_err(failed("can't make namespaces"))?;
+    // A network namespace takes longer to make than all mounts: it is made beside them.
+    let networked = namespaces.contains(CloneFlags::CLONE_NEWNET);
+    let errand = networked
+        .then(|| Errand::network(host_proc.as_fd()))
+        .transpose()
+        .map_err(failed("can't send for a network namespace"))?;
+    nix::sched::unshare(namespaces.difference(CloneFlags::CLONE_NEWNET))
+        .map_err(failed("can't make namespaces"))?;
     if namespaces.contains(CloneFlags::CLONE_NEWUTS) {
         nix::unistd::sethostname("agency").map_err(failed("can't set the host name"))?;
     }
-    if namespaces.contains(CloneFlags::CLONE_NEWNET) {
-        sys::loopback_up().map_err(failed("can't bring up the loopback interface"))?;
-    }
+    let surroundings = Surroundings::observe(start.host);
+    let plan = Plan::new(start.policy, start.host, &surroundings, start.identity.inside());
     let mut root = NewRoot::create(staging, start.policy, start.identity.outside()).map_err(failed(""))?;
     root.perform(&plan.ground).map_err(failed(""))?;
+    if let Some(errand) = errand {
+        let network = errand.finish().map_err(failed("can't make a network namespace"))?;
+        nix::sched::setns(network, CloneFlags::CLONE_NEWNET)
+            .map_err(failed("can't enter the network namespace"))?;
+        sys::loopback_up().map_err(failed("can't bring up the loopback interface"))?;
+    }
     // From here on the layers must be there, and we in our cgroup.
     root.map_owner(channel::wait_for_go(channel));
     root.perform(&plan.folders).map_err(failed(""))?;
@@ -97,19 +107,16 @@ fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<Pid, Failure> {
     watched.add(Signal::SIGCHLD);
     watched.add(Signal::SIGTERM);
     watched.thread_block().map_err(failed("can't block signals"))?;
-    match sys::fork().map_err(failed("can't start the agent's process"))? {
-        Fork::Child => {
-            let Failure { what, error } =
-                agent::become_agent(&start, &streams, host_proc.as_fd(), channel.as_fd());
-            let _ = channel::send(channel, &FromSandbox::Failed { what, error }, None);
-            sys::exit_now(1)
-        }
-        Fork::Parent(agent) => {
-            drop(streams);
-            step_down(start.identity)?;
-            Ok(agent)
-        }
-    }
+    // The agent borrows this process until its program starts, so whatever this process is to give up, it
+    // gives up now.
+    step_down(start.identity)?;
+    sys::spawn_borrowing(|| {
+        let Failure { what, error } =
+            agent::become_agent(&start, &streams, host_proc.as_fd(), channel.as_fd());
+        let _ = channel::send(channel, &FromSandbox::Failed { what, error }, None);
+        sys::exit_now(1)
+    })
+    .map_err(failed("can't start the agent's process"))
 }
 
 /// Ends this process with the supervisor's. A supervisor that is gone already closed the channel, which is
@@ -137,21 +144,20 @@ fn terminal(channel: &OwnedFd, identity: &Identity) -> Result<OwnedFd, Failure> 
     Ok(terminal)
 }
 
-/// From here on this process only waits, so it keeps no power: no host user, no capability, and nobody of
-/// its user may look into its memory, which still holds the supervisor's environment.
+/// From here on this process only waits, so it keeps no power over the host: it is the agent's user.
 fn step_down(identity: &Identity) -> Result<(), Failure> {
+    let Identity::Nobody { .. } = identity else { return Ok(()) };
     let failed = || failed("can't give up privileges");
-    if let Identity::Nobody { .. } = identity {
-        let (uid, gid) = identity.outside();
-        nix::unistd::setgroups(&[]).map_err(failed())?;
-        let gid = nix::unistd::Gid::from_raw(gid);
-        nix::unistd::setresgid(gid, gid, gid).map_err(failed())?;
-        let uid = nix::unistd::Uid::from_raw(uid);
-        nix::unistd::setresuid(uid, uid, uid).map_err(failed())?;
-        // Changing users cleared it.
-        die_with_supervisor()?;
-    }
-    nix::sys::prctl::set_dumpable(false).map_err(failed())
+    let (uid, gid) = identity.outside();
+    nix::unistd::setgroups(&[]).map_err(failed())?;
+    let gid = nix::unistd::Gid::from_raw(gid);
+    nix::unistd::setresgid(gid, gid, gid).map_err(failed())?;
+    let uid = nix::unistd::Uid::from_raw(uid);
+    nix::unistd::setresuid(uid, uid, uid).map_err(failed())?;
+    // Changing users cleared it, and made the process unreadable even to itself. The latter is undone until
+    // the agent's program starts: nothing hostile runs yet.
+    die_with_supervisor()?;
+    nix::sys::prctl::set_dumpable(true).map_err(failed())
 }
 
 /// Reaps whatever ends, until the agent does. SIGTERM from outside is passed on to every process inside.

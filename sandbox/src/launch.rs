@@ -18,13 +18,13 @@ use rustix::fs::{Gid, OFlags, Uid};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::agent::Start;
-use crate::attest::{self, Asked, Attestation, Statement, View};
+use crate::attest::{self, Asked, Attestation, Early, Statement};
 use crate::cgroup::{self, Cgroup};
 use crate::channel::{self, FromSandbox, Ready};
 use crate::control::Control;
 use crate::flow::Flow;
 use crate::harvest::Base;
-use crate::host::Host;
+use crate::host::{Host, Surroundings};
 use crate::identity::Identity;
 use crate::init::{self, Birth};
 use crate::janitor::Janitor;
@@ -102,8 +102,6 @@ pub fn run(request: &Request<'_>) -> Result<Outcome, LaunchError> {
         });
     }
     let identity = identify(policy, request.host)?;
-    let plan = Plan::new(policy, request.host, identity.inside());
-    let hidden = hidden(&plan, request.workspace);
     let opening = opening(policy, request.workspace).map_err(internal("can't look at the workspace"))?;
     let cgroup = cgroup(request)?;
     let janitor = cgroup
@@ -136,13 +134,12 @@ pub fn run(request: &Request<'_>) -> Result<Outcome, LaunchError> {
                 opening: &opening,
                 workspace: &request.workspace.path,
                 folder: request.workspace.path.join(request.start.as_path()),
-                home: &request.host.home,
+                host: request.host,
                 command: request.command,
             };
             let birth = Birth {
                 start,
                 workspace: request.workspace,
-                plan,
                 staging: request.staging,
                 namespaces: namespaces.later,
                 pipes: pipes.theirs,
@@ -163,7 +160,8 @@ pub fn run(request: &Request<'_>) -> Result<Outcome, LaunchError> {
     channel::say_go(&sandbox.channel, idmap.as_ref()).map_err(internal("can't talk to the sandbox"))?;
     drop(idmap);
 
-    let Prepared { view, ready, upper, master } = sandbox.wait_until_ready()?;
+    let hidden = hidden(request, &identity);
+    let Prepared { early, ready, upper, master } = sandbox.wait_until_ready()?;
     let asked = Asked {
         policy,
         workspace: &request.workspace.path,
@@ -176,7 +174,7 @@ pub fn run(request: &Request<'_>) -> Result<Outcome, LaunchError> {
         root: request.host.is_root(),
     };
     let attestation =
-        attest::read(&asked, &ready, view).map_err(internal("can't read back what holds the sandbox"))?;
+        attest::read(&asked, &ready, early).map_err(internal("can't read back what holds the sandbox"))?;
     let missing: Vec<Statement> = attestation.missing().cloned().collect();
     if !missing.is_empty() {
         return Err(LaunchError::NotHeld { missing });
@@ -239,7 +237,7 @@ struct Sandbox {
 
 /// What a sandbox that is about to start has said of itself.
 struct Prepared {
-    view: View,
+    early: Early,
     ready: Ready,
     upper: OwnedFd,
     master: Option<OwnedFd>,
@@ -247,24 +245,24 @@ struct Prepared {
 
 impl Sandbox {
     fn wait_until_ready(&self) -> Result<Prepared, LaunchError> {
-        let (mut view, mut upper, mut master) = (None, None, None);
-        let early =
+        let (mut early, mut upper, mut master) = (None, None, None);
+        let too_early =
             |what| LaunchError::Internal { what, source: io::Error::other("it ended before it was ready") };
         loop {
             match channel::receive(&self.channel).map_err(internal("can't hear the sandbox"))? {
                 Some((FromSandbox::Born { pid }, _)) => {
-                    view = Some(View::read(pid).map_err(internal("can't read the agent's view"))?);
+                    early = Some(Early::read(pid).map_err(internal("can't read the agent's process"))?);
                 }
                 Some((FromSandbox::Layer, layer)) => upper = layer,
                 Some((FromSandbox::Terminal, terminal)) => master = terminal,
                 Some((FromSandbox::Ready(ready), _)) => {
-                    let view = view.ok_or_else(|| early("the sandbox has no view"))?;
-                    let upper = upper.ok_or_else(|| early("the sandbox has no layer"))?;
-                    return Ok(Prepared { view, ready, upper, master });
+                    let early = early.ok_or_else(|| too_early("the agent was never born"))?;
+                    let upper = upper.ok_or_else(|| too_early("the sandbox has no layer"))?;
+                    return Ok(Prepared { early, ready, upper, master });
                 }
                 Some((FromSandbox::Failed { what, error }, _)) => return Err(unavailable(&what, error)),
                 Some(_) => {}
-                None => return Err(early("the sandbox did not start")),
+                None => return Err(too_early("the sandbox did not start")),
             }
         }
     }
@@ -370,11 +368,14 @@ impl Namespaces {
 }
 
 /// Every path that must be covered, as the agent would name it.
-fn hidden(plan: &Plan, workspace: &Workspace) -> Vec<PathBuf> {
-    let planned = plan.covers.iter().filter_map(|step| match step {
-        Step::Hide { at } => Some(at.clone()),
+fn hidden(request: &Request<'_>, identity: &Identity) -> Vec<PathBuf> {
+    let surroundings = Surroundings::observe(request.host);
+    let plan = Plan::new(request.policy, request.host, &surroundings, identity.inside());
+    let planned = plan.covers.into_iter().filter_map(|step| match step {
+        Step::Hide { at } => Some(at),
         _ => None,
     });
+    let workspace = request.workspace;
     let inside = workspace.hidden.iter().map(|path| workspace.path.join(path.as_path()));
     planned.chain(inside).chain([workspace.state.clone()]).collect()
 }

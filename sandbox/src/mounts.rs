@@ -424,9 +424,11 @@ impl<'a> NewRoot<'a> {
             lowers.insert(0, descriptor(added.as_fd()));
         }
         // `volatile`: nothing in the upper layer has to survive a crash of the machine, so nothing is synced.
+        // In memory there is nothing to sync.
+        let volatile = if overlay.layer == Layer::Memory { "" } else { ",volatile" };
         let xattr = if overlay.user_xattr { ",userxattr" } else { "" };
         let options = format!(
-            "lowerdir={},upperdir={},workdir={},redirect_dir=nofollow,metacopy=off,index=off,volatile{xattr}",
+            "lowerdir={},upperdir={},workdir={},redirect_dir=nofollow,metacopy=off,index=off{volatile}{xattr}",
             lowers.join(":"),
             descriptor(layers.upper.as_fd()),
             descriptor(layers.work.as_fd()),

@@ -7,7 +7,8 @@
 
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use nix::unistd::Pid;
 
@@ -242,6 +243,117 @@ impl Drop for Idler {
         let _ = nix::sys::signal::kill(self.pid, nix::sys::signal::Signal::SIGKILL);
         let _ = nix::sys::wait::waitpid(self.pid, None);
     }
+}
+
+/// A namespace that is made by a process of its own while this one goes on: for the network, whose namespace
+/// takes longer to make than everything else. It shares our memory and our descriptors, and leaves behind
+/// only the descriptor of what it made.
+#[derive(Debug)]
+pub(crate) struct Errand {
+    pid: Pid,
+    order: Box<Order>,
+    _stack: Box<[u64]>,
+}
+
+#[derive(Debug)]
+struct Order {
+    namespace: rustix::thread::UnshareFlags,
+    proc: RawFd,
+    /// What came of it: a descriptor, or an error number below zero.
+    result: AtomicI32,
+}
+
+impl Errand {
+    /// Sends for a network namespace. `proc` is a mounted proc file system.
+    pub(crate) fn network(proc: BorrowedFd<'_>) -> io::Result<Self> {
+        extern "C" fn run(order: *mut libc::c_void) -> libc::c_int {
+            // SAFETY: the order lives in a box that is kept until this process was waited for.
+            let order = unsafe { &*order.cast::<Order>() };
+            let made = || -> rustix::io::Result<OwnedFd> {
+                // SAFETY: the descriptor table is shared with the process that is waiting for us; unsharing
+                // a namespace leaves it alone. `proc` stays open until that process has the result.
+                let proc = unsafe {
+                    rustix::thread::unshare_unsafe(order.namespace)?;
+                    BorrowedFd::borrow_raw(order.proc)
+                };
+                let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
+                rustix::fs::openat(proc, c"self/ns/net", flags, rustix::fs::Mode::empty())
+            };
+            let result = match made() {
+                Ok(namespace) => namespace.into_raw_fd(),
+                Err(error) => -error.raw_os_error(),
+            };
+            order.result.store(result, Ordering::Release);
+            0
+        }
+        let namespace = rustix::thread::UnshareFlags::NEWNET;
+        let order =
+            Box::new(Order { namespace, proc: proc.as_raw_fd(), result: AtomicI32::new(-libc::ECHILD) });
+        let mut stack = vec![0u64; 4096].into_boxed_slice();
+        // SAFETY: `run` uses its own stack and the order, both kept until `finish` or `drop` has waited for it;
+        // it makes raw system calls only, so it touches neither the allocator nor the error number, which are
+        // in use by this process at the same time.
+        let pid = unsafe {
+            let top = stack.as_mut_ptr_range().end.cast::<libc::c_void>();
+            let flags = libc::CLONE_VM | libc::CLONE_FILES | libc::SIGCHLD;
+            libc::clone(run, top, flags, (&raw const *order).cast_mut().cast())
+        };
+        if pid < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { pid: Pid::from_raw(pid), order, _stack: stack })
+    }
+
+    /// Waits for the namespace.
+    pub(crate) fn finish(self) -> io::Result<OwnedFd> {
+        nix::sys::wait::waitpid(self.pid, None)?;
+        let result = self.order.result.load(Ordering::Acquire);
+        if result < 0 {
+            return Err(io::Error::from_raw_os_error(-result));
+        }
+        // SAFETY: the errand opened it in the table we share, and is gone: nobody else owns it.
+        Ok(unsafe { OwnedFd::from_raw_fd(result) })
+    }
+}
+
+/// Starts `child` as a process that borrows this one's memory until it becomes another program or ends; this
+/// process sleeps until then. What posix_spawn does, for a child with more to do than posix_spawn knows:
+/// nothing is copied, and nothing has to be taken down again when the program starts.
+///
+/// `child` ends in exec or [`exit_now`], and with the latter when it returns; it runs on a stack of its own.
+pub(crate) fn spawn_borrowing(mut child: impl FnMut()) -> io::Result<Pid> {
+    refuse_threads()?;
+    extern "C" fn run<F: FnMut()>(child: *mut libc::c_void) -> libc::c_int {
+        // SAFETY: `child` points at the closure of the function below, whose frame is kept alive, and untouched,
+        // by CLONE_VFORK until this process has gone.
+        let child = unsafe { &mut *child.cast::<F>() };
+        child();
+        exit_now(1)
+    }
+    fn entry<F: FnMut()>(_: &F) -> extern "C" fn(*mut libc::c_void) -> libc::c_int {
+        run::<F>
+    }
+    const STACK: usize = 1 << 20;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
+    // SAFETY: an anonymous mapping at an address the kernel chooses touches nobody's memory.
+    let stack = unsafe { libc::mmap(std::ptr::null_mut(), STACK, protection, flags, -1, 0) };
+    if stack == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    let entry = entry(&child);
+    // SAFETY: the lowest page of the mapping is ours; without access it stops an overflow. `entry` never
+    // returns. With CLONE_VFORK and no other thread, nothing of this process runs while the child uses its
+    // memory, so what the child does to it is as if a called function had; the stack is the child's alone.
+    let pid = unsafe {
+        libc::mprotect(stack, 4096, libc::PROT_NONE);
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+        libc::clone(entry, stack.byte_add(STACK), flags, (&raw mut child).cast())
+    };
+    let result = if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(Pid::from_raw(pid)) };
+    // SAFETY: the child has left this memory, or never was; nobody else knows the mapping.
+    unsafe { libc::munmap(stack, STACK) };
+    result
 }
 
 /// Every signal back to its default, none blocked: what a caller or the language's runtime ignored or

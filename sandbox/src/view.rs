@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 
 use crate::control::Control;
-use crate::host::{Host, System};
+use crate::host::{Host, Surroundings, System};
 use crate::policy::Policy;
 
 /// One step of the plan. Targets are absolute paths as the agent sees them.
@@ -83,15 +83,19 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// `inside` is the agent's user and group as it sees them.
-    pub(crate) fn new(policy: &Policy, host: &Host, inside: (u32, u32)) -> Self {
-        Self { ground: ground(policy, host, inside), folders: folders(policy), covers: covers(policy, host) }
+    pub(crate) fn new(policy: &Policy, host: &Host, around: &Surroundings, inside: (u32, u32)) -> Self {
+        Self {
+            ground: ground(policy, host, around, inside),
+            folders: folders(policy),
+            covers: covers(policy, host, around),
+        }
     }
 }
 
-fn ground(policy: &Policy, host: &Host, inside: (u32, u32)) -> Vec<Step> {
+fn ground(policy: &Policy, host: &Host, around: &Surroundings, inside: (u32, u32)) -> Vec<Step> {
     let mut steps = Vec::new();
     let read = if policy.wants(Control::ReadOnlyHost) { Access::Read } else { Access::Write };
-    for system in &host.system {
+    for system in &around.system {
         steps.push(match system {
             System::Folder(path) => Step::Bind { source: path.clone(), at: path.clone(), access: read },
             System::Link(path, target) => Step::Link { at: path.clone(), to: target.clone() },
@@ -134,7 +138,7 @@ fn ground(policy: &Policy, host: &Host, inside: (u32, u32)) -> Vec<Step> {
     }
     if policy.wants(Control::PrivateHome) {
         steps.push(Step::Private { at: host.home.clone(), mode: 0o700 });
-        steps.extend(host.toolchains.iter().map(|path| Step::Bind {
+        steps.extend(around.toolchains.iter().map(|path| Step::Bind {
             source: path.clone(),
             at: path.clone(),
             access: Access::Read,
@@ -178,11 +182,11 @@ fn folders(policy: &Policy) -> Vec<Step> {
     steps
 }
 
-fn covers(policy: &Policy, host: &Host) -> Vec<Step> {
+fn covers(policy: &Policy, host: &Host, around: &Surroundings) -> Vec<Step> {
     let mut steps = Vec::new();
     if policy.wants(Control::HiddenPaths) {
         let visible = |path: &&PathBuf| !path.starts_with(&host.home) || policy.wants(Control::PrivateHome);
-        steps.extend(host.secrets.iter().filter(visible).map(|path| Step::Hide { at: path.clone() }));
+        steps.extend(around.secrets.iter().filter(visible).map(|path| Step::Hide { at: path.clone() }));
         steps.extend(policy.hide.iter().map(|path| Step::Hide { at: path.clone() }));
     }
     steps

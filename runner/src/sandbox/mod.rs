@@ -27,7 +27,7 @@ pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
     asked::level(command.isolation)?;
     let current = std::env::current_dir().map_err(|error| Failure::new(USAGE, &error))?;
     let folder = Folder::around(&current).map_err(|error| Failure::new(USAGE, &error))?;
-    let host = Host::observe(&|name| std::env::var_os(name));
+    let host = Host::observe();
     let policy = asked::policy(command, &folder, &host, &current)?;
     asked::result(command, &current)?;
 

@@ -151,12 +151,12 @@ impl Ignored {
         text.push_str(&self.read(&RelPath::root().join(b".gitignore")).unwrap_or_default());
 
         let mut found: Vec<RelPath> = Vec::new();
-        let (mut wildcards, mut exceptions) = (false, false);
+        let (mut wildcards, mut exceptions) = (Vec::new(), false);
         for line in text.lines().map(str::trim_end).filter(|line| !line.is_empty() && !line.starts_with('#'))
         {
             exceptions |= line.starts_with('!');
             if line.contains(['*', '?', '[', '\\', '!']) {
-                wildcards = true;
+                wildcards.push(line);
                 continue;
             }
             let slashed = line.ends_with('/');
@@ -170,8 +170,12 @@ impl Ignored {
                 found.push(path);
             }
         }
-        if wildcards {
-            found.extend(self.root_directories().into_iter().filter(|path| self.is_scratch(path, true)));
+        if !wildcards.is_empty() {
+            let mut candidates = self.root_directories();
+            // Compiling the rules costs more than everything else here, and most wildcards are for files: a
+            // name that holds no pattern's longest literal part can't match.
+            candidates.retain(|path| wildcards.iter().any(|pattern| may_match(pattern, path.name())));
+            found.extend(candidates.into_iter().filter(|path| self.is_scratch(path, true)));
         }
         if exceptions {
             found.retain(|path| self.is_scratch(path, true));
@@ -244,6 +248,17 @@ impl Ignored {
             Some(rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&fd).ok()?.st_mode))
         })
     }
+}
+
+/// Whether a pattern could match a name at the root, looking only at its longest part without wildcards.
+fn may_match(pattern: &str, name: &[u8]) -> bool {
+    let first =
+        pattern.trim_start_matches(['!', '/']).split('/').find(|part| *part != "**").unwrap_or_default();
+    let literal = first.split(['*', '?', '[', ']', '\\']).max_by_key(|part| part.len()).unwrap_or_default();
+    // A class between brackets is no literal; whoever writes one pays for the compilation.
+    literal.is_empty()
+        || first.contains(['[', '\\'])
+        || name.windows(literal.len()).any(|window| window == literal.as_bytes())
 }
 
 fn compile(text: &str) -> Gitignore {
