@@ -79,7 +79,7 @@ fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<Pid, Failure> {
         nix::unistd::sethostname("agency").map_err(failed("can't set the host name"))?;
     }
     let surroundings = Surroundings::observe(start.host);
-    let plan = Plan::new(start.policy, start.host, &surroundings, start.identity.inside());
+    let plan = Plan::new(start.policy, start.host, &surroundings, start.identity.inside(), pipes.is_none());
     let mut root = NewRoot::create(staging, start.policy, start.identity.outside()).map_err(failed(""))?;
     root.perform(&plan.ground).map_err(failed(""))?;
     if let Some(errand) = errand {

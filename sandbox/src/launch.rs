@@ -370,7 +370,7 @@ impl Namespaces {
 /// Every path that must be covered, as the agent would name it.
 fn hidden(request: &Request<'_>, identity: &Identity) -> Vec<PathBuf> {
     let surroundings = Surroundings::observe(request.host);
-    let plan = Plan::new(request.policy, request.host, &surroundings, identity.inside());
+    let plan = Plan::new(request.policy, request.host, &surroundings, identity.inside(), request.terminal);
     let planned = plan.covers.into_iter().filter_map(|step| match step {
         Step::Hide { at } => Some(at),
         _ => None,

@@ -121,7 +121,7 @@ impl<'a> NewRoot<'a> {
     pub(crate) fn enter(self) -> Result<()> {
         let staging = self.staging;
         // What was only made to be bound elsewhere lives on in its mounts; its names go.
-        self.hide_drawer()?;
+        self.close_drawer()?;
         rustix::process::fchdir(&self.root).map_err(at("can't enter", staging))?;
         // With the same folder for both, the old root ends up mounted over the new one, and one unmount
         // removes it.
@@ -318,13 +318,18 @@ impl<'a> NewRoot<'a> {
         number
     }
 
-    /// Covers the drawer: its layers are in use, so its names can't just be removed.
-    fn hide_drawer(&self) -> Result<()> {
+    /// Closes the drawer: its layers are in use, so its names can't just be removed. Root's agent can't open
+    /// what is root's alone; an ordinary user's agent is that user, so there it is covered.
+    fn close_drawer(&self) -> Result<()> {
         let path = Path::new("/").join(DRAWER);
-        match self.resolve(&path) {
-            Ok(_) => self.hide(&path),
-            Err(_) => Ok(()),
+        if self.resolve(&path).is_err() {
+            return Ok(());
         }
+        if self.owner.0 == rustix::process::geteuid().as_raw() {
+            return self.hide(&path);
+        }
+        rustix::fs::chmodat(&self.root, DRAWER, Mode::empty(), AtFlags::empty())
+            .map_err(at("can't close", &path))
     }
 
     fn pin(&self, path: &Path, access: Access) -> Result<()> {
@@ -385,7 +390,6 @@ impl<'a> NewRoot<'a> {
         for hidden in &workspace.hidden {
             self.hide(&path.join(hidden.as_path()))?;
         }
-        self.hide(&workspace.state)?;
         Ok(upper)
     }
 

@@ -62,7 +62,8 @@ pub(crate) enum Access {
     Write,
 }
 
-const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
+/// Devices that hold nothing and do nothing. /dev/random is the same as /dev/urandom once the kernel has started.
+const DEVICES: &[&str] = &["null", "zero", "full", "urandom"];
 
 /// Folders that are private: with what mode, and what they cost a policy that does without.
 const TEMPORARY: &[(&str, u32)] = &[("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/dev/shm", 0o1777)];
@@ -82,17 +83,29 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// `inside` is the agent's user and group as it sees them.
-    pub(crate) fn new(policy: &Policy, host: &Host, around: &Surroundings, inside: (u32, u32)) -> Self {
+    /// `inside` is the agent's user and group as it sees them; `terminal` whether it gets one.
+    pub(crate) fn new(
+        policy: &Policy,
+        host: &Host,
+        around: &Surroundings,
+        inside: (u32, u32),
+        terminal: bool,
+    ) -> Self {
         Self {
-            ground: ground(policy, host, around, inside),
+            ground: ground(policy, host, around, inside, terminal),
             folders: folders(policy),
             covers: covers(policy, host, around),
         }
     }
 }
 
-fn ground(policy: &Policy, host: &Host, around: &Surroundings, inside: (u32, u32)) -> Vec<Step> {
+fn ground(
+    policy: &Policy,
+    host: &Host,
+    around: &Surroundings,
+    inside: (u32, u32),
+    terminal: bool,
+) -> Vec<Step> {
     let mut steps = Vec::new();
     let read = if policy.wants(Control::ReadOnlyHost) { Access::Read } else { Access::Write };
     for system in &around.system {
@@ -113,12 +126,16 @@ fn ground(policy: &Policy, host: &Host, around: &Surroundings, inside: (u32, u32
 
     if policy.wants(Control::MinimalDev) {
         steps.extend(DEVICES.iter().map(|name| Step::Device { name }));
+        if terminal {
+            steps.push(Step::Device { name: "tty" });
+        }
         for (at, to) in [
             ("/dev/fd", "/proc/self/fd"),
             ("/dev/stdin", "/proc/self/fd/0"),
             ("/dev/stdout", "/proc/self/fd/1"),
             ("/dev/stderr", "/proc/self/fd/2"),
             ("/dev/ptmx", "pts/ptmx"),
+            ("/dev/random", "urandom"),
         ] {
             steps.push(Step::Link { at: at.into(), to: to.into() });
         }
@@ -146,11 +163,9 @@ fn ground(policy: &Policy, host: &Host, around: &Surroundings, inside: (u32, u32
     } else {
         steps.push(Step::Bind { source: host.home.clone(), at: host.home.clone(), access: read });
     }
-    // Root's agent is a stranger to the host's account files; an ordinary user's is in them.
+    // Root's agent is a stranger to the host's accounts; an ordinary user's is among them.
     if host.is_root() {
-        for (path, contents) in accounts(host, inside) {
-            steps.push(Step::File { at: path.into(), contents });
-        }
+        steps.push(Step::File { at: "/etc/passwd".into(), contents: accounts(host, inside) });
     }
     steps
 }
@@ -193,17 +208,11 @@ fn covers(policy: &Policy, host: &Host, around: &Surroundings) -> Vec<Step> {
 }
 
 /// An account list with the agent in it, so that programs that ask for a name get one, and no one else's.
-fn accounts(host: &Host, (uid, gid): (u32, u32)) -> [(&'static str, String); 2] {
+fn accounts(host: &Host, (uid, gid): (u32, u32)) -> String {
     let home = host.home.display();
-    [
-        (
-            "/etc/passwd",
-            format!(
-                "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n\
-                 agent:x:{uid}:{gid}:agent:{home}:/bin/sh\n\
-                 nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
-            ),
-        ),
-        ("/etc/group", format!("root:x:0:\ntty:x:5:\nagent:x:{gid}:\nnogroup:x:65534:\n")),
-    ]
+    format!(
+        "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n\
+         agent:x:{uid}:{gid}:agent:{home}:/bin/sh\n\
+         nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+    )
 }

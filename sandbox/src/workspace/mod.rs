@@ -72,7 +72,7 @@ pub struct Workspace {
     /// there, their owner seen as the agent like that of the lower layers. `at` is inside an overlay or
     /// outside the workspace, and is only there after it was made.
     pub objects: Vec<SharedObjects>,
-    /// Where runs keep their files: hidden, should it be visible at all.
+    /// Where runs keep their files. It must not be visible.
     pub state: PathBuf,
     /// User and group the lower layers' files belong to.
     pub owner: (u32, u32),

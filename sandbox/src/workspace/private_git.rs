@@ -11,10 +11,15 @@ use std::path::{Path, PathBuf};
 
 use crate::path::RelPath;
 use crate::workspace::Added;
+use crate::workspace::state::IN_REPOSITORY as STATE;
 
 /// What is put over a repository's common directory. `inside` is where that lies in its overlay.
 pub fn additions(common: &Path, inside: &RelPath) -> Vec<Added> {
     let mut added = replacement(common, inside);
+    // Our own state, with the runs of others in it.
+    if common.join(STATE).symlink_metadata().is_ok() {
+        added.push(Added::Absence(inside.join(STATE.as_bytes())));
+    }
     // The repositories of submodules, and of submodules in them; what a repository itself is made of holds none.
     const OWN: &[&[u8]] = &[b"objects", b"refs", b"logs", b"hooks", b"info"];
     let mut waiting = vec![(common.join("modules"), inside.join(b"modules"))];

@@ -16,6 +16,9 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::erase;
 
+/// Its name in a repository's common directory.
+pub(crate) const IN_REPOSITORY: &str = "agency";
+
 /// The state folder of a workspace.
 #[derive(Debug, Clone)]
 pub struct State {
@@ -25,7 +28,7 @@ pub struct State {
 impl State {
     /// In the repository with this common directory.
     pub fn in_repository(common: &Path) -> io::Result<Self> {
-        let path = common.join("agency");
+        let path = common.join(IN_REPOSITORY);
         if !path.is_dir() {
             DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
             // Root working on somebody's repository leaves nothing there they could not remove.
