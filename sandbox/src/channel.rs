@@ -25,7 +25,7 @@ pub(crate) enum FromSandbox {
     Layer,
     /// The supervisor's end of the terminal comes with this message.
     Terminal,
-    /// Everything is in place; the agent-to-be waits for [`Go`].
+    /// Everything is in place; the agent-to-be waits for the word to go.
     Ready(Ready),
     /// Something could not be set up. Nothing was started.
     Failed { what: String, error: i32 },

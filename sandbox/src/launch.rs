@@ -1,7 +1,7 @@
 //! Starts a sandbox of the level `process` and stands by it until it is over.
 //!
 //! Three processes take part. This one, the supervisor, stays outside and keeps the pipes, the deadlines and
-//! the cgroup. The sandbox's first process ([`crate::init`]) builds the view. The agent ([`crate::agent`])
+//! the cgroup. The sandbox's first process (`init`) builds the view. The agent (`agent`)
 //! gives up everything and waits at a gate; what holds it is read back there ([`crate::attest`]), and only
 //! if nothing that was asked for is missing does its program start.
 

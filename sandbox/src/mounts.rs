@@ -432,7 +432,7 @@ impl<'a> NewRoot<'a> {
         let volatile = if overlay.layer == Layer::Memory { "" } else { ",volatile" };
         let xattr = if overlay.user_xattr { ",userxattr" } else { "" };
         let options = format!(
-            "lowerdir={},upperdir={},workdir={},redirect_dir=nofollow,metacopy=off,index=off{volatile}{xattr}",
+            "lowerdir={},upperdir={},workdir={},redirect_dir=nofollow,metacopy=off,index=off,uuid=off{volatile}{xattr}",
             lowers.join(":"),
             descriptor(layers.upper.as_fd()),
             descriptor(layers.work.as_fd()),

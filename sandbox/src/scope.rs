@@ -1,7 +1,7 @@
 //! What an agent may change: globs, and the verdict on one path.
 //!
 //! The exact answer is given here, on raw bytes, when the work is harvested. The operating system only knows
-//! directories; [`crate::opening`] derives from the same globs which of them are made writable, so that an
+//! directories; `opening` derives from the same globs which of them are made writable, so that an
 //! agent fails early, and whatever that coarser rule lets through is refused by [`Scope::judge`].
 
 use std::cell::OnceCell;

@@ -1,6 +1,6 @@
 //! Standing by a running sandbox: one loop that waits for output, signals, deadlines and the end.
 //!
-//! What to do is decided by [`Guard`], from what was seen and the time; the loop only sees and does.
+//! What to do is decided by `Guard`, from what was seen and the time; the loop only sees and does.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
