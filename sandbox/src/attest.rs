@@ -244,6 +244,12 @@ impl Process {
                     Some(path) => format!("{} is in sight", path.display()),
                     None => format!("{} paths covered, the rest absent", asked.hidden.len()),
                 };
+                // A hidden path is hidden as it is now. What commits hold of it is in the private repository.
+                let tracked = policy.hide.iter().find(|path| path.starts_with(asked.workspace));
+                let how = match tracked.filter(|_| asked.workspace.join(".git").exists()) {
+                    Some(path) => format!("{how}; not held: what the history has of {}", path.display()),
+                    None => how,
+                };
                 ((uncovered.is_empty() && !whole).into(), how)
             }
             Control::Landlock => {

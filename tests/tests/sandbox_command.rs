@@ -330,6 +330,13 @@ fn hidden_paths_are_out_of_sight() {
             repository.script(flags, "ls src/secrets; cat docs/guide.md; cat src/a.ts").expect("runs");
         let (stdout, _) = said(&output);
         assert_eq!(stdout, "one\n", "{output:?}");
+        // What commits hold of it is not hidden, and the attestation says so.
+        let output = repository
+            .script(&["--json", "--hide", "docs/guide.md"], "git show HEAD:docs/guide.md")
+            .expect("runs");
+        let (stdout, stderr) = said(&output);
+        assert_eq!(stderr, "text\n");
+        assert!(stdout.contains("not held: what the history has of"), "{stdout}");
     }
 }
 
