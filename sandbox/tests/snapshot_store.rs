@@ -5,7 +5,7 @@ mod snapshot_support;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::Instant;
 
 use agency_sandbox::workspace::snapshot::{Made, Tuning};
 use snapshot_support::*;
@@ -85,12 +85,16 @@ fn a_builder_killed_at_any_moment_leaves_nothing_that_is_taken_for_whole() {
     let truths = [(&commit, repo.truth(&commit)), (&moved, repo.truth(&moved))];
     let trees = [&commit, &moved].map(|rev| repo.run(["rev-parse", &format!("{rev}^{{tree}}")]));
     let store = repo.root.join(".git/agency/snapshots");
+    let began = Instant::now();
+    assert!(another(&repo, &commit).status().expect("runs").success());
+    let whole = began.elapsed();
+    fs::remove_dir_all(&store).expect("removed");
     let mut killed = 0;
-    for round in 0..24u64 {
+    for round in 0..24u32 {
         for rev in [&commit, &moved] {
             let mut child = another(&repo, rev).spawn().expect("started");
             // From before it opened anything to after it is done.
-            std::thread::sleep(Duration::from_micros(1_000 + round * 97 % 20 * 7_000));
+            std::thread::sleep(whole * (round * 7 % 24) / 20);
             child.kill().expect("killed");
             killed += usize::from(!child.wait().expect("reaped").success());
             for (tree, (_, truth)) in trees.iter().zip(&truths) {
@@ -100,7 +104,8 @@ fn a_builder_killed_at_any_moment_leaves_nothing_that_is_taken_for_whole() {
                 }
             }
         }
-        if round % 8 == 7 {
+        // Some rounds go on from what the one before left.
+        if round % 3 == 2 {
             let snapshots = repo.snapshots();
             for (rev, truth) in &truths {
                 let layers = snapshots.layers(rev).expect("layers after a kill");

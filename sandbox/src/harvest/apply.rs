@@ -41,7 +41,15 @@ pub struct Mark {
 impl Mark {
     /// Now, by the change time of a file made in this directory for the purpose, without a name where the
     /// file system knows such.
+    ///
+    /// Change times come from a clock that ticks every few milliseconds. The next tick is waited for, so that a
+    /// file somebody wrote just before is older than the mark, and not mistaken for one written after it.
     pub fn now(directory: BorrowedFd<'_>) -> io::Result<Self> {
+        let tick = || rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+        let before = tick();
+        while tick() == before {
+            std::thread::sleep(std::time::Duration::from_micros(200));
+        }
         let mode = Mode::from_raw_mode(0o600);
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
         let file = match fs::openat(directory, ".", flags | OFlags::TMPFILE, mode) {
