@@ -24,6 +24,7 @@ use crate::opening::Opening;
 use crate::policy::Policy;
 use crate::sys;
 use crate::syscalls;
+use crate::workspace::Workspace;
 
 /// What the agent is started with.
 #[derive(Debug)]
@@ -32,8 +33,8 @@ pub(crate) struct Start<'a> {
     pub(crate) host: &'a Host,
     pub(crate) identity: &'a Identity,
     pub(crate) opening: &'a Opening,
-    /// The workspace's root, and the folder in it to start in.
-    pub(crate) workspace: &'a Path,
+    pub(crate) workspace: &'a Workspace,
+    /// Where in it to start.
     pub(crate) folder: PathBuf,
     pub(crate) command: &'a [OsString],
 }
@@ -232,7 +233,7 @@ fn drop_capabilities() -> rustix::io::Result<()> {
 fn restrict_access(start: &Start<'_>) -> Result<(), Failure> {
     let mut writable: Vec<PathBuf> = ["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from).into();
     writable.push(start.host.home.clone());
-    writable.extend(start.opening.open.iter().map(|path| start.workspace.join(path.as_path())));
+    writable.extend(start.workspace.writable(start.opening, &start.policy.scope));
     writable.extend(start.policy.folders.iter().map(|folder| folder.target.clone()));
     if !start.policy.wants(Control::ReadOnlyHost) {
         writable.push("/".into());

@@ -18,7 +18,7 @@ use crate::opening::Opening;
 use crate::path::RelPath;
 use crate::policy::{Level, Network, Policy};
 use crate::syscalls;
-use crate::workspace::Overlay;
+use crate::workspace::Workspace;
 
 /// The format of an attestation.
 pub const VERSION: u32 = 1;
@@ -70,9 +70,7 @@ impl Attestation {
 /// What else is needed to read the agent's process right.
 pub(crate) struct Asked<'a> {
     pub(crate) policy: &'a Policy,
-    pub(crate) workspace: &'a Path,
-    pub(crate) overlays: &'a [Overlay],
-    pub(crate) stores: &'a [Overlay],
+    pub(crate) workspace: &'a Workspace,
     pub(crate) opening: &'a Opening,
     pub(crate) home: &'a Path,
     pub(crate) hidden: Vec<PathBuf>,
@@ -245,8 +243,8 @@ impl Process {
                     None => format!("{} paths covered, the rest absent", asked.hidden.len()),
                 };
                 // A hidden path is hidden as it is now. What commits hold of it is in the private repository.
-                let tracked = policy.hide.iter().find(|path| path.starts_with(asked.workspace));
-                let how = match tracked.filter(|_| asked.workspace.join(".git").exists()) {
+                let tracked = policy.hide.iter().find(|path| path.starts_with(&asked.workspace.path));
+                let how = match tracked.filter(|_| asked.workspace.path.join(".git").exists()) {
                     Some(path) => format!("{how}; not held: what the history has of {}", path.display()),
                     None => how,
                 };
@@ -377,11 +375,11 @@ impl Process {
         let known = |mount: &&Mount| {
             let point = &mount.point;
             mount.read_only
-                || point.starts_with(asked.workspace)
+                || point.starts_with(&asked.workspace.path)
                 || point.starts_with("/dev")
                 || (point == Path::new("/") && mount.kind == "tmpfs")
                 || policy.folders.iter().any(|folder| point.starts_with(&folder.target))
-                || asked.overlays.iter().any(|overlay| *point == overlay.at)
+                || asked.workspace.overlays.iter().any(|overlay| *point == overlay.at)
         };
         match self.early.mounts.iter().find(|mount| !known(mount)) {
             Some(mount) => (Held::No, format!("{} can be written", mount.point.display())),
@@ -394,20 +392,17 @@ impl Process {
 
     /// The writable directories of the workspace must be exactly the opened ones.
     fn scope(&self, asked: &Asked<'_>) -> (Held, String) {
-        let below = |path: &RelPath| match path.is_root() {
-            true => asked.workspace.to_owned(),
-            false => asked.workspace.join(path.as_path()),
-        };
-        let opened: Vec<PathBuf> = asked.opening.open.iter().map(below).collect();
-        let overlay = self.mount_at(asked.workspace).filter(|mount| mount.kind == "overlay");
+        let root = &asked.workspace.path;
+        let writable = asked.workspace.writable(asked.opening, &asked.policy.scope);
+        let overlay = self.mount_at(root).filter(|mount| mount.kind == "overlay");
         let stray = self.early.mounts.iter().find(|mount| {
             mount.kind == "overlay"
-                && mount.point.starts_with(asked.workspace)
+                && mount.point.starts_with(root)
                 && !mount.read_only
-                && !opened.contains(&mount.point)
-                && !asked.stores.iter().any(|store| store.at == mount.point)
+                && !writable.contains(&mount.point)
         });
-        let is_closed = |path: &RelPath| self.mount_at(&below(path)).is_some_and(|mount| mount.read_only);
+        let is_closed =
+            |path: &RelPath| self.mount_at(&root.join(path.as_path())).is_some_and(|mount| mount.read_only);
         let held = overlay.is_some()
             && stray.is_none()
             && asked.opening.close.iter().all(is_closed)

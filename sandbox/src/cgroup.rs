@@ -11,8 +11,6 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::policy::Limits;
-
 const MOUNT: &str = "/sys/fs/cgroup";
 
 /// The groups one sandbox lives in.
@@ -188,9 +186,4 @@ fn unified(own: &str, name: &str, memory: Option<u64>, processes: Option<u64>) -
         }
     }
     Ok(None)
-}
-
-/// Which limits want a cgroup: memory always, since nothing else holds a tree to it.
-pub(crate) fn wanted(limits: &Limits) -> bool {
-    limits.memory.is_some()
 }

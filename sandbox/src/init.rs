@@ -20,12 +20,10 @@ use crate::identity::Identity;
 use crate::mounts::NewRoot;
 use crate::sys::{self, Errand, Idler};
 use crate::view::Plan;
-use crate::workspace::Workspace;
 
 /// What the first process is born with.
 pub(crate) struct Birth<'a> {
     pub(crate) start: Start<'a>,
-    pub(crate) workspace: &'a Workspace,
     /// An empty folder to build the new root on.
     pub(crate) staging: &'a Path,
     /// The namespaces it makes itself.
@@ -57,7 +55,7 @@ pub(crate) fn live(birth: Birth<'_>, channel: &OwnedFd) -> ! {
 
 /// Makes the namespaces and the view, and starts the agent.
 fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<Pid, Failure> {
-    let Birth { start, workspace, staging, namespaces, pipes } = birth;
+    let Birth { start, staging, namespaces, pipes } = birth;
     die_with_supervisor()?;
     let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     // The host's /proc, by descriptor: it outlives the move into the new root, says what the host calls us,
@@ -91,7 +89,7 @@ fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<Pid, Failure> {
     // From here on the layers must be there, and we in our cgroup.
     root.map_owner(channel::wait_for_go(channel));
     root.perform(&plan.folders).map_err(failed(""))?;
-    let upper = root.add_workspace(workspace, start.opening).map_err(failed(""))?;
+    let upper = root.add_workspace(start.workspace, start.opening).map_err(failed(""))?;
     root.perform(&plan.covers).map_err(failed(""))?;
     root.enter().map_err(failed(""))?;
     channel::send(channel, &FromSandbox::Layer, upper.as_ref())

@@ -19,7 +19,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::agent::Start;
 use crate::attest::{self, Asked, Attestation, Early, Statement};
-use crate::cgroup::{self, Cgroup};
+use crate::cgroup::Cgroup;
 use crate::channel::{self, FromSandbox, Ready};
 use crate::control::Control;
 use crate::flow::Flow;
@@ -132,18 +132,13 @@ pub fn run(request: &Request<'_>) -> Result<Outcome, LaunchError> {
                 policy,
                 identity: &identity,
                 opening: &opening,
-                workspace: &request.workspace.path,
+                workspace: request.workspace,
                 folder: request.workspace.path.join(request.start.as_path()),
                 host: request.host,
                 command: request.command,
             };
-            let birth = Birth {
-                start,
-                workspace: request.workspace,
-                staging: request.staging,
-                namespaces: namespaces.later,
-                pipes: pipes.theirs,
-            };
+            let birth =
+                Birth { start, staging: request.staging, namespaces: namespaces.later, pipes: pipes.theirs };
             init::live(birth, &theirs)
         }
     };
@@ -164,9 +159,7 @@ pub fn run(request: &Request<'_>) -> Result<Outcome, LaunchError> {
     let Prepared { early, ready, upper, master } = sandbox.wait_until_ready()?;
     let asked = Asked {
         policy,
-        workspace: &request.workspace.path,
-        overlays: &request.workspace.overlays,
-        stores: &request.workspace.stores,
+        workspace: request.workspace,
         opening: &opening,
         home: &request.host.home,
         hidden,
@@ -382,7 +375,8 @@ fn hidden(request: &Request<'_>, identity: &Identity) -> Vec<PathBuf> {
 
 fn cgroup(request: &Request<'_>) -> Result<Option<Cgroup>, LaunchError> {
     let policy = request.policy;
-    if !policy.wants(Control::Memory) || !cgroup::wanted(&policy.limits) {
+    // Nothing but a cgroup holds a whole tree to a limit of memory; the others have another way.
+    if !policy.wants(Control::Memory) {
         return Ok(None);
     }
     let name = request.run.path().file_name().unwrap_or_default().to_string_lossy();

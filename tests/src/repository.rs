@@ -50,7 +50,11 @@ impl Repository {
 
     /// Only the folder.
     pub fn without_git(actor: Actor, files: &[(&str, &str)]) -> io::Result<Self> {
-        let folder = tempfile::Builder::new().prefix("agency-repository-").tempdir_in("/var/tmp")?;
+        // Not below HOME or a temporary folder where that can be had: those are writable inside, and would hide
+        // that something else is not.
+        let base = if nix::unistd::Uid::current().is_root() { "/srv" } else { "/var/tmp" };
+        fs::create_dir_all(base)?;
+        let folder = tempfile::Builder::new().prefix("agency-repository-").tempdir_in(base)?;
         for (name, contents) in files {
             let path = folder.path().join(name);
             fs::create_dir_all(path.parent().unwrap_or(folder.path()))?;

@@ -13,7 +13,6 @@ use super::{DRAWER, NewRoot, READ_ONLY, Result, WRITABLE, at};
 use crate::harvest::Base;
 use crate::opening::Opening;
 use crate::path::RelPath;
-use crate::scope::Judgement;
 use crate::sys::{self, MountAttributes};
 use crate::view::Access;
 use crate::workspace::{Added, Layer, Overlay, Workspace};
@@ -67,9 +66,7 @@ impl NewRoot<'_> {
             move_onto(door.as_fd(), target.as_fd())
                 .map_err(at("can't mount over", &path.join(directory.as_path())))?;
         }
-        for (number, store) in
-            workspace.stores.iter().enumerate().filter(|(_, store)| !self.denied(workspace, store))
-        {
+        for (number, store) in workspace.open_stores(&self.policy.scope).enumerate() {
             self.store(store, workspace.overlays.len() + number)?;
         }
         for objects in &workspace.objects {
@@ -79,14 +76,6 @@ impl NewRoot<'_> {
             self.hide(&path.join(hidden.as_path()))?;
         }
         Ok(upper)
-    }
-
-    /// Whether the scope denies what is in this store: then it stays as closed as the folder around it.
-    fn denied(&self, workspace: &Workspace, store: &Overlay) -> bool {
-        let inside = store.at.strip_prefix(&workspace.path).map(|path| path.as_os_str().as_encoded_bytes());
-        inside.ok().and_then(|path| RelPath::parse(path).ok()).is_some_and(|path| {
-            matches!(self.policy.scope.judge(&path.join(b"anything")), Judgement::Denied(_))
-        })
     }
 
     /// Scratch with a layer of its own.

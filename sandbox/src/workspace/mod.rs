@@ -12,7 +12,9 @@ pub mod state;
 
 use std::path::PathBuf;
 
+use crate::opening::Opening;
 use crate::path::RelPath;
+use crate::scope::{Judgement, Scope};
 
 /// One overlay: layers, and where the agent sees them.
 #[derive(Debug, Clone)]
@@ -76,4 +78,25 @@ pub struct Workspace {
     pub state: PathBuf,
     /// User and group the lower layers' files belong to.
     pub owner: (u32, u32),
+}
+
+impl Workspace {
+    /// The stores a scope leaves open: one whose content it denies stays as closed as the folder around it.
+    pub(crate) fn open_stores<'a>(&'a self, scope: &'a Scope) -> impl Iterator<Item = &'a Overlay> {
+        self.stores.iter().filter(|store| {
+            let inside = store.at.strip_prefix(&self.path).map(|path| path.as_os_str().as_encoded_bytes());
+            let inside = inside.ok().and_then(|path| RelPath::parse(path).ok());
+            !inside.is_some_and(|path| matches!(scope.judge(&path.join(b"anything")), Judgement::Denied(_)))
+        })
+    }
+
+    /// Every place the agent may write: the opened directories, the repository of a linked worktree, scratch.
+    pub(crate) fn writable(&self, opening: &Opening, scope: &Scope) -> Vec<PathBuf> {
+        let opened = opening.open.iter().map(|path| match path.is_root() {
+            true => self.path.clone(),
+            false => self.path.join(path.as_path()),
+        });
+        let others = self.overlays.iter().skip(1).chain(self.open_stores(scope));
+        opened.chain(others.map(|overlay| overlay.at.clone())).collect()
+    }
 }
