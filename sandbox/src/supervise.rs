@@ -233,25 +233,24 @@ pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<End> {
 }
 
 fn obey(order: Order, guard: &mut Guard, watch: &mut Watch<'_>, now: Instant) -> io::Result<()> {
-    let signal = |signal| match pidfd_send_signal(&watch.init, signal) {
-        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
-        Err(error) => Err(error),
-    };
-    match order {
-        Order::Wait => {}
-        // The first process passes it on to everyone inside.
-        Order::Terminate => signal(PidfdSignal::TERM)?,
-        Order::Kill => signal(PidfdSignal::KILL)?,
-        Order::LookForChange => {
-            if (watch.changed)() {
-                guard.sign_of_life(now);
-            } else {
-                guard.stop(Stopped::Stall, now);
-                pidfd_send_signal(&watch.init, PidfdSignal::TERM).or(Ok::<_, io::Error>(()))?;
-            }
+    let signal = match order {
+        Order::Wait => return Ok(()),
+        Order::LookForChange if (watch.changed)() => {
+            guard.sign_of_life(now);
+            return Ok(());
         }
+        Order::LookForChange => {
+            guard.stop(Stopped::Stall, now);
+            PidfdSignal::TERM
+        }
+        // The first process passes it on to everyone inside.
+        Order::Terminate => PidfdSignal::TERM,
+        Order::Kill => PidfdSignal::KILL,
+    };
+    match pidfd_send_signal(&watch.init, signal) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+        Err(error) => Err(error.into()),
     }
-    Ok(())
 }
 
 #[derive(Debug, Default)]
