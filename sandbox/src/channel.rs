@@ -5,7 +5,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -48,10 +48,20 @@ pub(crate) enum Ended {
     Signaled(i32),
 }
 
-/// From the supervisor to the sandbox: go on.
+/// What the supervisor hands to the first process.
+#[derive(Debug, Default)]
+pub(crate) struct Handed {
+    /// The user namespace that maps the owner of the workspace's files.
+    pub(crate) idmap: Option<OwnedFd>,
+    pub(crate) network: Option<OwnedFd>,
+}
+
+/// From the supervisor to the sandbox: go on. Which descriptors come with it follows, a byte for each.
 const GO: &[u8] = b"go";
 
 const LARGEST: usize = 16 * 1024;
+/// Descriptors that come with one message.
+const MOST: usize = 2;
 
 /// Both ends.
 pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -64,15 +74,15 @@ pub(crate) fn send(
     message: &FromSandbox,
     descriptor: Option<&OwnedFd>,
 ) -> io::Result<()> {
-    Ok(send_bytes(channel, &serde_json::to_vec(message)?, descriptor)?)
+    let descriptors: Vec<_> = descriptor.map(AsFd::as_fd).into_iter().collect();
+    Ok(send_bytes(channel, &serde_json::to_vec(message)?, &descriptors)?)
 }
 
-fn send_bytes(channel: impl AsFd, bytes: &[u8], descriptor: Option<&OwnedFd>) -> rustix::io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+fn send_bytes(channel: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let handed = descriptor.map(|descriptor| [descriptor.as_fd()]);
-    if let Some(handed) = &handed {
-        ancillary.push(SendAncillaryMessage::ScmRights(handed));
+    if !descriptors.is_empty() {
+        ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
     }
     rustix::net::sendmsg(channel, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL).map(drop)
 }
@@ -80,15 +90,15 @@ fn send_bytes(channel: impl AsFd, bytes: &[u8], descriptor: Option<&OwnedFd>) ->
 /// Hears one message; `None` when every other end is closed.
 pub(crate) fn receive(channel: impl AsFd) -> io::Result<Option<(FromSandbox, Option<OwnedFd>)>> {
     let mut bytes = vec![0; LARGEST];
-    let (length, descriptor) = receive_bytes(channel, &mut bytes)?;
+    let (length, descriptors) = receive_bytes(channel, &mut bytes)?;
     if length == 0 {
         return Ok(None);
     }
-    Ok(Some((serde_json::from_slice(&bytes[..length])?, descriptor)))
+    Ok(Some((serde_json::from_slice(&bytes[..length])?, descriptors.into_iter().next())))
 }
 
-fn receive_bytes(channel: impl AsFd, bytes: &mut [u8]) -> rustix::io::Result<(usize, Option<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+fn receive_bytes(channel: impl AsFd, bytes: &mut [u8]) -> rustix::io::Result<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC;
     let message = loop {
@@ -97,23 +107,33 @@ fn receive_bytes(channel: impl AsFd, bytes: &mut [u8]) -> rustix::io::Result<(us
             other => break other?,
         }
     };
-    let descriptor = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
-    });
-    Ok((message.bytes, descriptor))
+    let mut received = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            received.extend(descriptors);
+        }
+    }
+    Ok((message.bytes, received))
 }
 
-/// The supervisor's word, with a descriptor if there is one to hand over.
-pub(crate) fn say_go(channel: impl AsFd, descriptor: Option<&OwnedFd>) -> io::Result<()> {
-    Ok(send_bytes(channel, GO, descriptor)?)
+/// The supervisor's word, with what it hands over.
+pub(crate) fn say_go(channel: impl AsFd, handed: &Handed) -> io::Result<()> {
+    let all = [&handed.idmap, &handed.network];
+    let mut bytes = GO.to_vec();
+    bytes.extend(all.map(|one| u8::from(one.is_some())));
+    let descriptors: Vec<_> = all.into_iter().flatten().map(AsFd::as_fd).collect();
+    Ok(send_bytes(channel, &bytes, &descriptors)?)
 }
 
 /// Waits for the supervisor's word. Does not return when the supervisor is gone.
-pub(crate) fn wait_for_go(channel: impl AsFd) -> Option<OwnedFd> {
-    let mut bytes = [0; 8];
+pub(crate) fn wait_for_go(channel: impl AsFd) -> Handed {
+    let mut bytes = [0; GO.len() + MOST];
     match receive_bytes(channel, &mut bytes) {
-        Ok((length, descriptor)) if &bytes[..length] == GO => descriptor,
+        Ok((length, descriptors)) if length == bytes.len() && bytes.starts_with(GO) => {
+            let mut descriptors = descriptors.into_iter();
+            let mut next = |there: u8| if there == 1 { descriptors.next() } else { None };
+            Handed { idmap: next(bytes[GO.len()]), network: next(bytes[GO.len() + 1]) }
+        }
         _ => sys::exit_now(1),
     }
 }

@@ -13,12 +13,12 @@ use nix::unistd::Pid;
 use rustix::fs::{Mode, OFlags};
 
 use crate::agent::{self, Failure, Start, Streams, failed};
-use crate::channel::{self, Ended, FromSandbox};
+use crate::channel::{self, Ended, FromSandbox, Handed};
 use crate::control::Control;
 use crate::host::Surroundings;
 use crate::identity::Identity;
 use crate::mounts::NewRoot;
-use crate::sys::{self, Errand, Idler};
+use crate::sys::{self, Errand};
 use crate::view::Plan;
 
 /// What the first process is born with.
@@ -26,7 +26,7 @@ pub(crate) struct Birth<'a> {
     pub(crate) start: Start<'a>,
     /// An empty folder to build the new root on.
     pub(crate) staging: &'a Path,
-    /// The namespaces it makes itself.
+    /// The namespaces it makes itself; others it is given.
     pub(crate) namespaces: CloneFlags,
     /// Pipes for the agent; `None` asks for a terminal.
     pub(crate) pipes: Option<[OwnedFd; 3]>,
@@ -68,7 +68,7 @@ fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<Pid, Failure> {
     // A network namespace takes longer to make than all mounts: it is made beside them.
     let networked = namespaces.contains(CloneFlags::CLONE_NEWNET);
     let errand = networked
-        .then(|| Errand::network(host_proc.as_fd()))
+        .then(|| Errand::send(false, true, host_proc.as_fd()))
         .transpose()
         .map_err(failed("can't send for a network namespace"))?;
     nix::sched::unshare(namespaces.difference(CloneFlags::CLONE_NEWNET))
@@ -80,14 +80,9 @@ fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<Pid, Failure> {
     let plan = Plan::new(start.policy, start.host, &surroundings, start.identity.inside(), pipes.is_none());
     let mut root = NewRoot::create(staging, start.policy, start.identity.outside()).map_err(failed(""))?;
     root.perform(&plan.ground).map_err(failed(""))?;
-    if let Some(errand) = errand {
-        let network = errand.finish().map_err(failed("can't make a network namespace"))?;
-        nix::sched::setns(network, CloneFlags::CLONE_NEWNET)
-            .map_err(failed("can't enter the network namespace"))?;
-        sys::loopback_up().map_err(failed("can't bring up the loopback interface"))?;
-    }
     // From here on the layers must be there, and we in our cgroup.
-    root.map_owner(channel::wait_for_go(channel));
+    let Handed { idmap, network } = channel::wait_for_go(channel);
+    root.map_owner(idmap);
     root.perform(&plan.folders).map_err(failed(""))?;
     let upper = root.add_workspace(start.workspace, start.opening).map_err(failed(""))?;
     root.perform(&plan.covers).map_err(failed(""))?;
@@ -95,6 +90,14 @@ fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<Pid, Failure> {
     channel::send(channel, &FromSandbox::Layer, upper.as_ref())
         .map_err(failed("can't report to the supervisor"))?;
     drop(upper);
+    let network = match errand {
+        Some(errand) => errand.finish().map_err(failed("can't make a network namespace"))?.network,
+        None => network,
+    };
+    if let Some(network) = network {
+        nix::sched::setns(network, CloneFlags::CLONE_NEWNET)
+            .map_err(failed("can't enter the network namespace"))?;
+    }
 
     let streams = match pipes {
         Some([input, output, error]) => Streams::Pipes { input, output, error },
@@ -179,14 +182,4 @@ fn wait_for(agent: Pid, everyone: Pid) -> Ended {
             let _ = nix::sys::signal::kill(everyone, Signal::SIGTERM);
         }
     }
-}
-
-/// A user namespace for idmapped mounts: the owner's files are seen as the agent's.
-pub(crate) fn idmap(owner: (u32, u32), agent: (u32, u32)) -> std::io::Result<OwnedFd> {
-    // A namespace lives as long as a process or a descriptor does.
-    let idler = Idler::start(CloneFlags::CLONE_NEWUSER)?;
-    let path = |name: &str| format!("/proc/{}/{name}", idler.pid);
-    std::fs::write(path("uid_map"), format!("{} {} 1", owner.0, agent.0))?;
-    std::fs::write(path("gid_map"), format!("{} {} 1", owner.1, agent.1))?;
-    Ok(rustix::fs::open(path("ns/user").as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
 }

@@ -18,9 +18,10 @@ use rustix::fs::{Gid, OFlags, Uid};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::agent::Start;
+use crate::ahead::Ahead;
 use crate::attest::{self, Asked, Attestation, Early, Statement};
 use crate::cgroup::Cgroup;
-use crate::channel::{self, FromSandbox, Ready};
+use crate::channel::{self, FromSandbox, Handed, Ready};
 use crate::control::Control;
 use crate::flow::Flow;
 use crate::harvest::Base;
@@ -32,7 +33,7 @@ use crate::opening::Opening;
 use crate::path::RelPath;
 use crate::policy::{Network, Policy};
 use crate::supervise::{self, Conversation, End, Watch};
-use crate::sys::{self, Clone};
+use crate::sys::{self, Brought, Clone};
 use crate::terminal::RawTerminal;
 use crate::view::{Plan, Step};
 use crate::watch::Watcher;
@@ -92,8 +93,9 @@ fn internal<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> LaunchE
     move |source| LaunchError::Internal { what, source: source.into() }
 }
 
-/// Runs one command. The calling process must have a single thread.
-pub fn run(request: &Request<'_>) -> Result<Outcome, LaunchError> {
+/// Runs one command, in namespaces that were sent for ahead or are now. The calling process must have a
+/// single thread.
+pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, LaunchError> {
     let policy = request.policy;
     if let Network::Hosts(_) = policy.network {
         return Err(LaunchError::Unavailable {
@@ -101,6 +103,7 @@ pub fn run(request: &Request<'_>) -> Result<Outcome, LaunchError> {
             hint: "use --net none or --net full".into(),
         });
     }
+    let ahead = ahead.unwrap_or_else(|| Ahead::send(request.host, &policy.without, &policy.network));
     let identity = identify(policy, request.host)?;
     let opening = opening(policy, request.workspace).map_err(internal("can't look at the workspace"))?;
     let cgroup = cgroup(request)?;
@@ -120,7 +123,7 @@ pub fn run(request: &Request<'_>) -> Result<Outcome, LaunchError> {
         .map_err(internal("can't open the cgroup"))?
         .flatten();
     let must_enter = cgroup.is_some() && birthplace.is_none();
-    let namespaces = Namespaces::of(policy, &identity);
+    let namespaces = Namespaces::of(policy, request.host, &identity);
     let clone = sys::clone_into(namespaces.at_birth, birthplace.as_ref().map(AsFd::as_fd))
         .map_err(|error| unavailable("can't make namespaces", error.raw_os_error().unwrap_or(0)))?;
     let started = Instant::now();
@@ -148,15 +151,18 @@ pub fn run(request: &Request<'_>) -> Result<Outcome, LaunchError> {
     // While the first process makes its namespaces and the ground of the view, its layers are made here.
     make_layers(request.workspace, request.run, &identity)
         .map_err(internal("can't make the agent's layer"))?;
-    let idmap = idmap(request.workspace, &identity)?;
+    let Brought { user, network } = ahead
+        .finish(request.workspace.owner, identity.outside())
+        .map_err(|error| unavailable("can't make namespaces", error.raw_os_error().unwrap_or(0)))?;
     if must_enter && let Some(cgroup) = &cgroup {
         cgroup.enter(pid).map_err(internal("can't move the sandbox into its cgroup"))?;
     }
-    channel::say_go(&sandbox.channel, idmap.as_ref()).map_err(internal("can't talk to the sandbox"))?;
-    drop(idmap);
+    channel::say_go(&sandbox.channel, &Handed { idmap: user, network })
+        .map_err(internal("can't talk to the sandbox"))?;
 
+    let Prepared { early, upper, master } = sandbox.wait_for_birth()?;
     let hidden = hidden(request, &identity);
-    let Prepared { early, ready, upper, master } = sandbox.wait_until_ready()?;
+    let ready = sandbox.wait_until_ready()?;
     let asked = Asked {
         policy,
         workspace: request.workspace,
@@ -176,7 +182,7 @@ pub fn run(request: &Request<'_>) -> Result<Outcome, LaunchError> {
     let raw = RawTerminal::enter(request.streams[0], master.as_ref());
     let conversation =
         converse(request, pipes.ours, master).map_err(internal("can't connect the streams"))?;
-    channel::say_go(&sandbox.channel, None).map_err(internal("can't talk to the sandbox"))?;
+    channel::say_go(&sandbox.channel, &Handed::default()).map_err(internal("can't talk to the sandbox"))?;
     let watched =
         attestation.statement(Control::Memory).is_some_and(|one| one.enforced == attest::Enforced::Watched);
     let memory = policy
@@ -228,37 +234,51 @@ struct Sandbox {
     channel: OwnedFd,
 }
 
-/// What a sandbox that is about to start has said of itself.
+/// What a sandbox has said of itself when its view is final.
 struct Prepared {
     early: Early,
-    ready: Ready,
     upper: OwnedFd,
     master: Option<OwnedFd>,
 }
 
 impl Sandbox {
-    fn wait_until_ready(&self) -> Result<Prepared, LaunchError> {
-        let (mut early, mut upper, mut master) = (None, None, None);
-        let too_early =
-            |what| LaunchError::Internal { what, source: io::Error::other("it ended before it was ready") };
+    /// Waits until the view is made and the agent's process is there; it goes on to give up everything else.
+    fn wait_for_birth(&self) -> Result<Prepared, LaunchError> {
+        let (mut upper, mut master) = (None, None);
         loop {
-            match channel::receive(&self.channel).map_err(internal("can't hear the sandbox"))? {
-                Some((FromSandbox::Born { pid }, _)) => {
-                    early = Some(Early::read(pid).map_err(internal("can't read the agent's process"))?);
-                }
-                Some((FromSandbox::Layer, layer)) => upper = layer,
-                Some((FromSandbox::Terminal, terminal)) => master = terminal,
-                Some((FromSandbox::Ready(ready), _)) => {
-                    let early = early.ok_or_else(|| too_early("the agent was never born"))?;
+            match self.hear()? {
+                (FromSandbox::Layer, layer) => upper = layer,
+                (FromSandbox::Terminal, terminal) => master = terminal,
+                (FromSandbox::Born { pid }, _) => {
+                    let early = Early::read(pid).map_err(internal("can't read the agent's process"))?;
                     let upper = upper.ok_or_else(|| too_early("the sandbox has no layer"))?;
-                    return Ok(Prepared { early, ready, upper, master });
+                    return Ok(Prepared { early, upper, master });
                 }
-                Some((FromSandbox::Failed { what, error }, _)) => return Err(unavailable(&what, error)),
-                Some(_) => {}
-                None => return Err(too_early("the sandbox did not start")),
+                _ => {}
             }
         }
     }
+
+    /// Waits until the agent stands at the gate.
+    fn wait_until_ready(&self) -> Result<Ready, LaunchError> {
+        loop {
+            if let (FromSandbox::Ready(ready), _) = self.hear()? {
+                return Ok(ready);
+            }
+        }
+    }
+
+    fn hear(&self) -> Result<(FromSandbox, Option<OwnedFd>), LaunchError> {
+        match channel::receive(&self.channel).map_err(internal("can't hear the sandbox"))? {
+            Some((FromSandbox::Failed { what, error }, _)) => Err(unavailable(&what, error)),
+            Some(heard) => Ok(heard),
+            None => Err(too_early("the sandbox did not start")),
+        }
+    }
+}
+
+fn too_early(what: &'static str) -> LaunchError {
+    LaunchError::Internal { what, source: io::Error::other("it ended before it was ready") }
 }
 
 impl Drop for Sandbox {
@@ -321,16 +341,6 @@ fn make_layers(workspace: &Workspace, run: &Run, identity: &Identity) -> io::Res
     Ok(())
 }
 
-/// Root's agent is nobody on the host, and still edits the owner's files.
-fn idmap(workspace: &Workspace, identity: &Identity) -> Result<Option<OwnedFd>, LaunchError> {
-    match identity {
-        Identity::Nobody { .. } => init::idmap(workspace.owner, identity.outside())
-            .map(Some)
-            .map_err(|error| unavailable("can't map users", error.raw_os_error().unwrap_or(0))),
-        Identity::Caller { .. } | Identity::Unmapped { .. } => Ok(None),
-    }
-}
-
 /// Which namespaces the sandbox lives in, and which of them it makes after its birth.
 struct Namespaces {
     at_birth: CloneFlags,
@@ -338,7 +348,7 @@ struct Namespaces {
 }
 
 impl Namespaces {
-    fn of(policy: &Policy, identity: &Identity) -> Self {
+    fn of(policy: &Policy, host: &Host, identity: &Identity) -> Self {
         // Root builds everything as root and enters a user namespace last: one that owns none of the others.
         let mut at_birth = CloneFlags::CLONE_NEWNS;
         if let Identity::Caller { .. } = identity {
@@ -347,12 +357,14 @@ impl Namespaces {
         if policy.wants(Control::PidNamespace) {
             at_birth |= CloneFlags::CLONE_NEWPID;
         }
+        // Root's was sent for ahead.
+        let own_network = policy.wants(Control::Network) && policy.network != Network::Full;
         let mut later = CloneFlags::empty();
         for (wanted, flag) in [
             (policy.wants(Control::IpcNamespace), CloneFlags::CLONE_NEWIPC),
             (policy.wants(Control::UtsNamespace), CloneFlags::CLONE_NEWUTS),
             (policy.wants(Control::CgroupNamespace), CloneFlags::CLONE_NEWCGROUP),
-            (policy.wants(Control::Network) && policy.network != Network::Full, CloneFlags::CLONE_NEWNET),
+            (own_network && !host.is_root(), CloneFlags::CLONE_NEWNET),
         ] {
             later.set(flag, wanted);
         }

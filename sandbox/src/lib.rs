@@ -15,6 +15,7 @@
 
 mod access;
 mod agent;
+pub mod ahead;
 pub mod attest;
 mod cgroup;
 mod channel;

@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code)]
 
+use std::ffi::CStr;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -152,18 +153,18 @@ pub(crate) fn landlock_abi() -> Option<u32> {
 
 /// Brings `lo` up in the current network namespace: a namespace of one's own starts with it down, and the
 /// tests an agent runs talk to themselves.
-pub(crate) fn loopback_up() -> io::Result<()> {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType};
-    let socket =
-        rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-    // SAFETY: ifreq is plain data for which all zeroes is a valid value.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    request.ifr_name[0] = b'l' as libc::c_char;
-    request.ifr_name[1] = b'o' as libc::c_char;
-    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+fn loopback_up() -> rustix::io::Result<()> {
+    use rustix::ioctl::{Setter, ioctl};
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+    const SET_FLAGS: rustix::ioctl::Opcode = libc::SIOCSIFFLAGS as rustix::ioctl::Opcode;
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    let mut name = [0; libc::IFNAMSIZ];
+    (name[0], name[1]) = (b'l' as libc::c_char, b'o' as libc::c_char);
+    let flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    let request =
+        libc::ifreq { ifr_name: name, ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_flags: flags } };
     // SAFETY: SIOCSIFFLAGS reads one ifreq, which `request` is, with a NUL-terminated name.
-    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    unsafe { ioctl(socket, Setter::<SET_FLAGS, _>::new(request)) }
 }
 
 /// Closes every descriptor from 3 on, known to us or not, but `kept`, which is marked close-on-exec.
@@ -204,50 +205,9 @@ pub(crate) fn filter_system_calls(program: &[libc::sock_filter]) -> io::Result<(
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A process that does nothing in new namespaces of its own, until it is dropped: something to open those
-/// namespaces by. It shares our memory instead of copying it, which makes it several times cheaper than a
-/// fork; it touches none of it.
-pub(crate) struct Idler {
-    pub(crate) pid: Pid,
-    _stack: Box<[u64]>,
-}
-
-impl Idler {
-    pub(crate) fn start(namespaces: nix::sched::CloneFlags) -> io::Result<Self> {
-        extern "C" fn idle(_: *mut libc::c_void) -> libc::c_int {
-            loop {
-                // SAFETY: waiting for no descriptor and without a limit reads no memory. It returns only for
-                // a signal that has a handler, and this process has none that anybody sends.
-                unsafe { libc::syscall(libc::SYS_ppoll, 0usize, 0, 0usize, 0usize, 0) };
-            }
-        }
-        let mut stack = vec![0u64; 2048].into_boxed_slice();
-        let flags = namespaces.bits() | libc::CLONE_VM | libc::SIGCHLD;
-        // SAFETY: `idle` never returns and uses only its own stack, which is 16 KiB, aligned, grows down from
-        // the address given, and lives until the process was killed and reaped in `drop`. The shared memory
-        // is not touched by it, so nobody's invariants can break.
-        let pid = unsafe {
-            let top = stack.as_mut_ptr_range().end.cast::<libc::c_void>();
-            libc::clone(idle, top, flags, std::ptr::null_mut())
-        };
-        if pid < 0 {
-            Err(io::Error::last_os_error())
-        } else {
-            Ok(Self { pid: Pid::from_raw(pid), _stack: stack })
-        }
-    }
-}
-
-impl Drop for Idler {
-    fn drop(&mut self) {
-        let _ = nix::sys::signal::kill(self.pid, nix::sys::signal::Signal::SIGKILL);
-        let _ = nix::sys::wait::waitpid(self.pid, None);
-    }
-}
-
-/// A namespace that is made by a process of its own while this one goes on: for the network, whose namespace
-/// takes longer to make than everything else. It shares our memory and our descriptors, and leaves behind
-/// only the descriptor of what it made.
+/// Namespaces that are made by a process of their own while this one goes on: the network's takes longer to
+/// make than everything else. The process shares our memory and our descriptors, and leaves behind only the
+/// descriptors of what it made.
 #[derive(Debug)]
 pub(crate) struct Errand {
     pid: Pid,
@@ -255,47 +215,89 @@ pub(crate) struct Errand {
     _stack: Box<[u64]>,
 }
 
+/// What an errand brings.
+#[derive(Debug)]
+pub(crate) struct Brought {
+    pub(crate) user: Option<OwnedFd>,
+    pub(crate) network: Option<OwnedFd>,
+}
+
 #[derive(Debug)]
 struct Order {
-    namespace: rustix::thread::UnshareFlags,
     proc: RawFd,
-    /// What came of it: a descriptor, or an error number below zero.
+    user: Fetched,
+    network: Fetched,
+}
+
+/// Something to fetch, and what came of it: a descriptor, or an error number below zero.
+#[derive(Debug)]
+struct Fetched {
+    wanted: bool,
     result: AtomicI32,
 }
 
+impl Fetched {
+    fn new(wanted: bool) -> Self {
+        Self { wanted, result: AtomicI32::new(-libc::ECHILD) }
+    }
+
+    fn store(&self, result: rustix::io::Result<OwnedFd>) {
+        let result = result.map_or_else(|error| -error.raw_os_error(), IntoRawFd::into_raw_fd);
+        self.result.store(result, Ordering::Release);
+    }
+
+    fn take(&self) -> io::Result<Option<OwnedFd>> {
+        match self.result.swap(-libc::ECHILD, Ordering::AcqRel) {
+            _ if !self.wanted => Ok(None),
+            error if error < 0 => Err(io::Error::from_raw_os_error(-error)),
+            // SAFETY: the errand opened it in the table we share and is gone, and the number was just
+            // replaced: nobody else owns it.
+            descriptor => Ok(Some(unsafe { OwnedFd::from_raw_fd(descriptor) })),
+        }
+    }
+}
+
 impl Errand {
-    /// Sends for a network namespace. `proc` is a mounted proc file system.
-    pub(crate) fn network(proc: BorrowedFd<'_>) -> io::Result<Self> {
+    /// Sends for a user namespace, a network namespace, or both. `proc` is a mounted proc file system, and
+    /// stays open until the errand is over.
+    pub(crate) fn send(user: bool, network: bool, proc: BorrowedFd<'_>) -> io::Result<Self> {
         extern "C" fn run(order: *mut libc::c_void) -> libc::c_int {
             // SAFETY: the order lives in a box that is kept until this process was waited for.
             let order = unsafe { &*order.cast::<Order>() };
-            let made = || -> rustix::io::Result<OwnedFd> {
-                // SAFETY: the descriptor table is shared with the process that is waiting for us; unsharing
-                // a namespace leaves it alone. `proc` stays open until that process has the result.
-                let proc = unsafe {
-                    rustix::thread::unshare_unsafe(order.namespace)?;
-                    BorrowedFd::borrow_raw(order.proc)
-                };
+            let open = |name: &CStr| {
                 let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
-                rustix::fs::openat(proc, c"self/ns/net", flags, rustix::fs::Mode::empty())
+                // SAFETY: whoever sent us keeps `proc` open until we are gone.
+                let proc = unsafe { BorrowedFd::borrow_raw(order.proc) };
+                rustix::fs::openat(proc, name, flags, rustix::fs::Mode::empty())
             };
-            let result = match made() {
-                Ok(namespace) => namespace.into_raw_fd(),
-                Err(error) => -error.raw_os_error(),
-            };
-            order.result.store(result, Ordering::Release);
+            if order.user.wanted {
+                order.user.store(open(c"self/ns/user"));
+            }
+            if order.network.wanted {
+                // SAFETY: the descriptor table is shared with the process that sent us; unsharing a namespace
+                // leaves it alone.
+                let unshared =
+                    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) };
+                let made = unshared.and_then(|()| loopback_up());
+                order.network.store(made.and_then(|()| open(c"self/ns/net")));
+            }
             0
         }
-        let namespace = rustix::thread::UnshareFlags::NEWNET;
-        let order =
-            Box::new(Order { namespace, proc: proc.as_raw_fd(), result: AtomicI32::new(-libc::ECHILD) });
+        let order = Box::new(Order {
+            proc: proc.as_raw_fd(),
+            user: Fetched::new(user),
+            network: Fetched::new(network),
+        });
         let mut stack = vec![0u64; 4096].into_boxed_slice();
-        // SAFETY: `run` uses its own stack and the order, both kept until `finish` or `drop` has waited for it;
-        // it makes raw system calls only, so it touches neither the allocator nor the error number, which are
-        // in use by this process at the same time.
+        let mut flags = libc::CLONE_VM | libc::CLONE_FILES | libc::SIGCHLD;
+        if user {
+            flags |= libc::CLONE_NEWUSER;
+        }
+        // SAFETY: `run` uses its own stack and the order, both kept until `drop` has waited for it; it makes
+        // raw system calls only, so it touches neither the allocator nor the error number, which are in use
+        // by this process at the same time.
         let pid = unsafe {
             let top = stack.as_mut_ptr_range().end.cast::<libc::c_void>();
-            let flags = libc::CLONE_VM | libc::CLONE_FILES | libc::SIGCHLD;
             libc::clone(run, top, flags, (&raw const *order).cast_mut().cast())
         };
         if pid < 0 {
@@ -304,15 +306,22 @@ impl Errand {
         Ok(Self { pid: Pid::from_raw(pid), order, _stack: stack })
     }
 
-    /// Waits for the namespace.
-    pub(crate) fn finish(self) -> io::Result<OwnedFd> {
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Waits for what was sent for.
+    pub(crate) fn finish(self) -> io::Result<Brought> {
         nix::sys::wait::waitpid(self.pid, None)?;
-        let result = self.order.result.load(Ordering::Acquire);
-        if result < 0 {
-            return Err(io::Error::from_raw_os_error(-result));
-        }
-        // SAFETY: the errand opened it in the table we share, and is gone: nobody else owns it.
-        Ok(unsafe { OwnedFd::from_raw_fd(result) })
+        Ok(Brought { user: self.order.user.take()?, network: self.order.network.take()? })
+    }
+}
+
+impl Drop for Errand {
+    fn drop(&mut self) {
+        // Over already after `finish`; otherwise its stack is still in use.
+        let _ = nix::sys::wait::waitpid(self.pid, None);
+        let _ = (self.order.user.take(), self.order.network.take());
     }
 }
 

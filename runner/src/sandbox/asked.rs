@@ -24,6 +24,7 @@ pub(super) fn level(isolation: Isolation) -> Result<(), Failure> {
 
 pub(super) fn policy(
     command: &Sandbox,
+    network: Network,
     folder: &Folder,
     host: &Host,
     current: &Path,
@@ -45,7 +46,7 @@ pub(super) fn policy(
         read: existing("--read", &command.read, current)?,
         hide: existing("--hide", &command.hide, current)?,
         folders: Vec::new(),
-        network: network(&command.net)?,
+        network,
         limits: Limits {
             memory: command.memory,
             processes: Some(command.processes),
@@ -94,7 +95,7 @@ fn existing(flag: &str, paths: &[PathBuf], current: &Path) -> Result<Vec<PathBuf
     paths.iter().map(one).collect()
 }
 
-fn network(text: &str) -> Result<Network, Failure> {
+pub(super) fn network(text: &str) -> Result<Network, Failure> {
     match text {
         "none" => Ok(Network::None),
         "full" => Ok(Network::Full),

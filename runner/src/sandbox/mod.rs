@@ -10,6 +10,7 @@ mod result;
 use std::os::fd::AsFd;
 use std::path::Path;
 
+use agency_sandbox::ahead::Ahead;
 use agency_sandbox::harvest::apply::Mark;
 use agency_sandbox::host::Host;
 use agency_sandbox::launch::{self, LaunchError, Request};
@@ -25,10 +26,13 @@ use result::Work;
 
 pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
     asked::level(command.isolation)?;
+    let network = asked::network(&command.net)?;
+    let host = Host::observe();
+    // This takes longest, so it begins before anything else is looked at.
+    let ahead = Ahead::send(&host, &command.without.iter().copied().collect(), &network);
     let current = std::env::current_dir().map_err(|error| Failure::new(USAGE, &error))?;
     let folder = Folder::around(&current).map_err(|error| Failure::new(USAGE, &error))?;
-    let host = Host::observe();
-    let policy = asked::policy(command, &folder, &host, &current)?;
+    let policy = asked::policy(command, network, &folder, &host, &current)?;
     asked::result(command, &current)?;
 
     let state = folder.state(&asked::user_state(&host)).map_err(own_failure)?;
@@ -44,17 +48,20 @@ pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
 
     let (input, output, error) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
     let shown = if command.json { error.as_fd() } else { output.as_fd() };
-    let outcome = launch::run(&Request {
-        policy: &policy,
-        host: &host,
-        workspace: &workspace,
-        run: &run,
-        staging: &staging,
-        command: &command.command,
-        start: &folder.start,
-        terminal: command.tty,
-        streams: [input.as_fd(), shown, error.as_fd()],
-    })
+    let outcome = launch::run(
+        &Request {
+            policy: &policy,
+            host: &host,
+            workspace: &workspace,
+            run: &run,
+            staging: &staging,
+            command: &command.command,
+            start: &folder.start,
+            terminal: command.tty,
+            streams: [input.as_fd(), shown, error.as_fd()],
+        },
+        Some(ahead),
+    )
     .map_err(refused)?;
 
     let work = Work {

@@ -48,6 +48,15 @@ pub(super) fn move_onto(tree: BorrowedFd<'_>, target: BorrowedFd<'_>) -> rustix:
     rustix::mount::move_mount(tree, "", target, "", flags)
 }
 
+/// Mounts over a path below a folder; a link at its end is not followed.
+pub(super) fn move_below(
+    tree: BorrowedFd<'_>,
+    folder: BorrowedFd<'_>,
+    path: &Path,
+) -> rustix::io::Result<()> {
+    rustix::mount::move_mount(tree, "", folder, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+}
+
 /// A host path as a mount of its own, without what is mounted below it.
 pub(super) fn clone_of(path: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;

@@ -163,7 +163,7 @@ impl NewRoot<'_> {
         let make = |name: String, mode: u32| -> rustix::io::Result<OwnedFd> {
             let path = RelPath::root().join(name.as_bytes());
             rustix::fs::mkdirat(&drawer, path.as_path(), Mode::RWXU)?;
-            self.give(drawer.as_fd(), &path, mode)?;
+            self.give(drawer.as_fd(), path.as_path(), mode)?;
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             rustix::fs::openat(&drawer, path.as_path(), flags, Mode::empty())
         };
@@ -209,7 +209,7 @@ impl NewRoot<'_> {
             // A directory of an upper layer shows its own mode, so it takes the one it covers.
             let mode = layers.base.directory_mode(directory).unwrap_or(0o755);
             match rustix::fs::mkdirat(layer, directory.as_path(), Mode::RWXU) {
-                Ok(()) => self.give(layer, directory, mode)?,
+                Ok(()) => self.give(layer, directory.as_path(), mode)?,
                 Err(Errno::EXIST) => {}
                 Err(error) => return Err(error),
             }
@@ -223,7 +223,7 @@ impl NewRoot<'_> {
                 while !rest.is_empty() {
                     rest = &rest[rustix::io::write(&file, rest)?..];
                 }
-                self.give(layer, path, 0o644)
+                self.give(layer, path.as_path(), 0o644)
             }
             // How overlayfs writes "deleted".
             Added::Absence(path) => {

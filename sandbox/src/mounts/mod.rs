@@ -8,7 +8,8 @@ mod handles;
 mod layers;
 mod places;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,7 +22,6 @@ use rustix::mount::{
 };
 
 use crate::control::Control;
-use crate::path::RelPath;
 use crate::policy::Policy;
 use crate::sys::{self, MountAttributes};
 use crate::view::{Access, Step};
@@ -61,6 +61,9 @@ pub(crate) struct NewRoot<'a> {
     owner: (u32, u32),
     /// The user namespace that maps the workspace owner's files to the agent, where one is needed.
     idmap: Option<OwnedFd>,
+    /// What we made ourselves, in folders we made ourselves, with nothing mounted over any of them: no link
+    /// and nothing of the host's is on the way there.
+    own: RefCell<HashSet<PathBuf>>,
     /// How many things were put into the drawer.
     numbers: Cell<u32>,
     /// An empty folder of the host: the new root is built there.
@@ -93,7 +96,8 @@ impl<'a> NewRoot<'a> {
         )
         .map_err(at("can't make a file system in memory for", staging))?;
         attach(root.as_fd(), staging)?;
-        Ok(Self { root, policy, owner, idmap: None, numbers: Cell::new(0), staging })
+        let own = RefCell::default();
+        Ok(Self { root, policy, owner, idmap: None, own, numbers: Cell::new(0), staging })
     }
 
     /// From here on, the owner of the workspace's files is seen as the agent, by this user namespace.
@@ -136,8 +140,7 @@ impl<'a> NewRoot<'a> {
 
     fn link(&self, path: &Path, to: &Path) -> Result<()> {
         self.make_parents(path)?;
-        let parent = self.resolve_own(path.parent().unwrap_or(path)).map_err(at("can't link", path))?;
-        rustix::fs::symlinkat(to, &parent, path.file_name().unwrap_or_default())
+        self.within_own(path, |parent, name| rustix::fs::symlinkat(to, parent, name))
             .map_err(at("can't link", path))
     }
 
@@ -168,23 +171,24 @@ impl<'a> NewRoot<'a> {
     /// may already be bound above it, and nothing of the host's may change hands.
     fn private(&self, path: &Path, mode: u32) -> Result<()> {
         let failed = || at("can't give the agent", path);
-        if self.make_parents(path).is_ok()
-            && let Ok(parent) = self.resolve_own(path.parent().unwrap_or(path))
-        {
-            let name = RelPath::parse(path.file_name().unwrap_or_default().as_encoded_bytes())
-                .map_err(|_| failed()(Errno::INVAL))?;
-            match rustix::fs::mkdirat(&parent, name.as_path(), Mode::RWXU) {
-                Ok(()) => return self.give(parent.as_fd(), &name, mode).map_err(failed()),
-                Err(Errno::EXIST) => {}
+        if self.make_parents(path).is_ok() {
+            let made = self.make(path, |parent, name| {
+                rustix::fs::mkdirat(parent, name, Mode::RWXU)?;
+                self.give(parent, name, mode)
+            });
+            match made {
+                Ok(true) => return Ok(()),
+                // There is something already, or it would be in a folder of the host's.
+                Ok(false) | Err(Errno::XDEV) => {}
                 Err(error) => return Err(failed()(error)),
             }
         }
         let drawer = self.drawer()?;
-        let name = RelPath::root().join(format!("private{}", self.next()).as_bytes());
-        rustix::fs::mkdirat(&drawer, name.as_path(), Mode::RWXU)
+        let name = PathBuf::from(format!("private{}", self.next()));
+        rustix::fs::mkdirat(&drawer, &name, Mode::RWXU)
             .and_then(|()| self.give(drawer.as_fd(), &name, mode))
             .map_err(failed())?;
-        let tree = self.clone_own(&Path::new(DRAWER).join(name.as_path()), path)?;
+        let tree = self.clone_own(&Path::new(DRAWER).join(&name), path)?;
         self.attach_inside(tree.as_fd(), path)
     }
 

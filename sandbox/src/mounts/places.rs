@@ -4,13 +4,12 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, ResolveFlags, Uid};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 use rustix::mount::OpenTreeFlags;
 
-use super::handles::{FOLDER, move_onto, relative};
+use super::handles::{FOLDER, move_below, move_onto, relative};
 use super::{DRAWER, NewRoot, Result, at};
-use crate::path::RelPath;
 
 impl NewRoot<'_> {
     pub(super) fn drawer(&self) -> Result<OwnedFd> {
@@ -41,10 +40,10 @@ impl NewRoot<'_> {
     }
 
     /// Makes something in a layer the agent's.
-    pub(super) fn give(&self, layer: BorrowedFd<'_>, path: &RelPath, mode: u32) -> rustix::io::Result<()> {
+    pub(super) fn give(&self, layer: BorrowedFd<'_>, path: &Path, mode: u32) -> rustix::io::Result<()> {
         let (uid, gid) = (Uid::from_raw(self.owner.0), Gid::from_raw(self.owner.1));
-        rustix::fs::chownat(layer, path.as_path(), Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
-        rustix::fs::chmodat(layer, path.as_path(), Mode::from_raw_mode(mode), AtFlags::empty())
+        rustix::fs::chownat(layer, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+        rustix::fs::chmodat(layer, path, Mode::from_raw_mode(mode), AtFlags::empty())
     }
 
     pub(super) fn clone_own(&self, relative: &Path, shown: &Path) -> Result<OwnedFd> {
@@ -66,23 +65,29 @@ impl NewRoot<'_> {
         )
     }
 
+    /// Mounts over a path of the new root.
     pub(super) fn attach_inside(&self, tree: BorrowedFd<'_>, path: &Path) -> Result<()> {
+        // What is mounted there is no longer ours alone, nor is anything below it.
+        if self.own.borrow_mut().remove(relative(path)) {
+            return move_below(tree, self.root.as_fd(), relative(path)).map_err(at("can't mount over", path));
+        }
         let target = self.resolve(path).map_err(at("can't find", path))?;
         move_onto(tree, target.as_fd()).map_err(at("can't mount over", path))
     }
 
     /// Makes sure there is something at `path` to mount over.
     pub(super) fn make_target(&self, path: &Path, folder: bool) -> Result<()> {
-        if self.resolve(path).is_ok() {
-            return Ok(());
+        if !self.parent_is_own(path) {
+            if self.resolve(path).is_ok() {
+                return Ok(());
+            }
+            self.make_parents(path)?;
         }
-        self.make_parents(path)?;
         if folder {
             return self.make_folder(path, 0o755);
         }
-        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::EXCL | OFlags::CLOEXEC;
-        let parent = self.resolve_own(path.parent().unwrap_or(path)).map_err(at("can't make", path))?;
-        rustix::fs::openat(&parent, path.file_name().unwrap_or_default(), flags, Mode::from_raw_mode(0o644))
+        let mode = Mode::from_raw_mode(0o644);
+        self.make(path, |parent, name| rustix::fs::mknodat(parent, name, FileType::RegularFile, mode, 0))
             .map(drop)
             .map_err(at("can't make", path))
     }
@@ -91,7 +96,7 @@ impl NewRoot<'_> {
         let parents: Vec<_> =
             relative(path).ancestors().skip(1).filter(|parent| *parent != Path::new("")).collect();
         for parent in parents.into_iter().rev() {
-            if self.resolve(parent).is_err() {
+            if !self.own.borrow().contains(parent) && self.resolve(parent).is_err() {
                 self.make_folder(parent, 0o755)?;
             }
         }
@@ -100,22 +105,55 @@ impl NewRoot<'_> {
 
     /// A folder in our own memory; what is already there stays as it is.
     pub(super) fn make_folder(&self, path: &Path, mode: u32) -> Result<()> {
-        let failed = || at("can't make the folder", path);
-        let parent = self.resolve_own(path.parent().unwrap_or(Path::new(""))).map_err(failed())?;
-        match rustix::fs::mkdirat(&parent, path.file_name().unwrap_or_default(), Mode::from_raw_mode(mode)) {
-            Ok(()) | Err(Errno::EXIST) => Ok(()),
-            Err(error) => Err(failed()(error)),
+        let mode = Mode::from_raw_mode(mode);
+        self.make(path, |parent, name| rustix::fs::mkdirat(parent, name, mode))
+            .map(drop)
+            .map_err(at("can't make the folder", path))
+    }
+
+    /// Makes something in our own memory, and remembers it; what is already there stays as it is. Says
+    /// whether it was made.
+    pub(super) fn make(
+        &self,
+        path: &Path,
+        make: impl FnOnce(BorrowedFd<'_>, &Path) -> rustix::io::Result<()>,
+    ) -> rustix::io::Result<bool> {
+        match self.within_own(path, make) {
+            Ok(()) => {
+                if self.parent_is_own(path) {
+                    self.own.borrow_mut().insert(relative(path).to_owned());
+                }
+                Ok(true)
+            }
+            Err(Errno::EXIST) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
-    /// A folder of the new root that lies in our own memory, not on anything of the host's.
-    pub(super) fn resolve_own(&self, path: &Path) -> std::result::Result<OwnedFd, Errno> {
-        let path = if relative(path) == Path::new("") { Path::new(".") } else { relative(path) };
-        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        let folder = rustix::fs::openat2(&self.root, path, FOLDER, Mode::empty(), resolve)?;
-        match rustix::fs::fstat(&folder)?.st_dev == rustix::fs::fstat(&self.root)?.st_dev {
-            true => Ok(folder),
-            false => Err(Errno::XDEV),
+    /// Does something to a name in a folder of our own memory, not in anything of the host's. Where we made
+    /// every folder above it ourselves there is nothing to find out; anywhere else the path is followed.
+    pub(super) fn within_own<T>(
+        &self,
+        path: &Path,
+        act: impl FnOnce(BorrowedFd<'_>, &Path) -> rustix::io::Result<T>,
+    ) -> rustix::io::Result<T> {
+        if self.parent_is_own(path) {
+            return act(self.root.as_fd(), relative(path));
         }
+        let parent = relative(path).parent().filter(|parent| *parent != Path::new(""));
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let parent = parent.unwrap_or(Path::new("."));
+        let folder = rustix::fs::openat2(&self.root, parent, FOLDER, Mode::empty(), resolve)?;
+        if rustix::fs::fstat(&folder)?.st_dev != rustix::fs::fstat(&self.root)?.st_dev {
+            return Err(Errno::XDEV);
+        }
+        act(folder.as_fd(), Path::new(path.file_name().unwrap_or_default()))
+    }
+
+    /// Whether the folder above a path is one we made, with nothing mounted over it.
+    fn parent_is_own(&self, path: &Path) -> bool {
+        relative(path)
+            .parent()
+            .is_some_and(|parent| parent == Path::new("") || self.own.borrow().contains(parent))
     }
 }

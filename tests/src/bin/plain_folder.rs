@@ -43,17 +43,20 @@ fn run() -> Result<u8, Box<dyn std::error::Error>> {
         ..Policy::closed()
     };
     let (input, output, error) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
-    let outcome = launch::run(&Request {
-        policy: &policy,
-        host: &host,
-        workspace: &workspace,
-        run: &run,
-        staging: &staging,
-        command: &command,
-        start: &folder.start,
-        terminal: false,
-        streams: [input.as_fd(), output.as_fd(), error.as_fd()],
-    })?;
+    let outcome = launch::run(
+        &Request {
+            policy: &policy,
+            host: &host,
+            workspace: &workspace,
+            run: &run,
+            staging: &staging,
+            command: &command,
+            start: &folder.start,
+            terminal: false,
+            streams: [input.as_fd(), output.as_fd(), error.as_fd()],
+        },
+        None,
+    )?;
     match outcome.end {
         End::Exited(code) => Ok(code as u8),
         other => Err(format!("{other:?}").into()),

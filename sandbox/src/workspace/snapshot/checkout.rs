@@ -92,13 +92,16 @@ fn skeleton(git: &Path, owner: Owner, format: ObjectFormat) -> Result<()> {
         owner.folder(&git.join(name), 0o755)?;
     }
     owner.file(&git.join("info/attributes"), 0o644, ATTRIBUTES)?;
-    let config: &[u8] = match format {
-        ObjectFormat::Sha1 => b"[core]\n\trepositoryformatversion = 0\n\tcheckStat = minimal\n",
-        ObjectFormat::Sha256 => {
-            b"[core]\n\trepositoryformatversion = 1\n\tcheckStat = minimal\n[extensions]\n\tobjectformat = sha256\n"
-        }
+    let (version, extension) = match format {
+        ObjectFormat::Sha1 => (0, ""),
+        ObjectFormat::Sha256 => (1, "[extensions]\n\tobjectformat = sha256\n"),
     };
-    owner.file(&git.join("config"), 0o644, config)
+    // Stat data must survive another user and another device. Listing a directory through an overlay costs more
+    // than asking whether it changed, so after its first look git only asks.
+    let config = format!(
+        "[core]\n\trepositoryformatversion = {version}\n\tcheckStat = minimal\n\tuntrackedCache = true\n{extension}"
+    );
+    owner.file(&git.join("config"), 0o644, config.as_bytes())
 }
 
 /// Writes an index that is a second younger than the youngest of its files.
