@@ -1,14 +1,16 @@
-//! The Landlock rules of a view: read everything there is to see, write only what is open.
+//! The Landlock rules of a sandbox: what may be read, what may be written, and nothing else.
 //!
-//! The mounts already say the same. Landlock says it again at another place in the kernel, per process and
-//! for good: a mistake in one is caught by the other. It also does what mounts can't: no device node can be
-//! made even where files can, and signals and abstract sockets stay inside.
+//! Over a view of its own the mounts already say the same. Landlock says it again at another place in the
+//! kernel, per process and for good: a mistake in one is caught by the other. It also does what mounts can't:
+//! no device node can be made even where files can, and signals and abstract sockets stay inside. Where there
+//! are no mounts ([`crate::bare`]) it is what holds the scope.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, PathFdError, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetError, Scope,
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, PathFdError, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
 };
 
 use crate::sys;
@@ -32,42 +34,79 @@ pub(crate) enum AccessError {
     Rules(#[from] RulesetError),
 }
 
-/// Restricts this process and everything it starts. Below a `writable` directory everything but making
-/// devices is allowed; what lies in `devices` can be opened for writing.
-pub(crate) fn restrict(writable: &[PathBuf], devices: &Path) -> Result<(), AccessError> {
+/// What may be done where. Everything else may not.
+#[derive(Debug, Default)]
+pub(crate) struct Rules {
+    /// Read and run, below these.
+    pub(crate) read: Vec<PathBuf>,
+    /// List what is there, below these, and no more.
+    pub(crate) list: Vec<PathBuf>,
+    /// Everything but making devices, below these.
+    pub(crate) write: Vec<PathBuf>,
+    /// Open for reading and writing, these or below these.
+    pub(crate) devices: Vec<PathBuf>,
+    /// No TCP, where the kernel can say so.
+    pub(crate) no_network: bool,
+}
+
+/// Restricts this process and everything it starts.
+pub(crate) fn restrict(rules: &Rules) -> Result<(), AccessError> {
     let Some((_, abi)) = abi() else {
         return Ok(());
     };
     let all = AccessFs::from_all(abi);
+    let read = AccessFs::from_read(abi);
     // Nobody needs to make devices, not even the harmless one overlayfs marks deletions with.
     let write = all & !(AccessFs::MakeChar | AccessFs::MakeBlock);
     let device = AccessFs::from_file(abi) & !AccessFs::Execute;
     let mut ruleset =
         Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(all)?;
+    if rules.no_network && abi >= ABI::V4 {
+        ruleset = ruleset.handle_access(AccessNet::from_all(abi))?;
+    }
     if abi >= ABI::V6 {
         ruleset = ruleset.scope(Scope::from_all(abi))?;
     }
-    let read = AccessFs::from_read(abi);
     let mut created = ruleset.create().map_err(AccessError::Rules)?;
-    created = created.add_rule(PathBeneath::new(PathFd::new("/")?, read))?;
-    for path in writable {
-        created = created.add_rule(PathBeneath::new(PathFd::new(path)?, write))?;
+    for (paths, access, needed) in [
+        (&rules.read, read, false),
+        (&rules.list, AccessFs::ReadDir.into(), false),
+        (&rules.write, write, true),
+        (&rules.devices, device, true),
+    ] {
+        for path in paths {
+            let held = match PathFd::new(path) {
+                Ok(held) => held,
+                // What can't be reached can't be read either, with or without a rule.
+                Err(_) if !needed => continue,
+                Err(error) => return Err(error.into()),
+            };
+            // A file has no directories to make in it.
+            let folder = is_directory(held.as_fd());
+            let access = if folder { access } else { access & AccessFs::from_file(abi) };
+            created = created.add_rule(PathBeneath::new(held, access))?;
+        }
     }
-    created = created.add_rule(PathBeneath::new(PathFd::new(devices)?, device))?;
     created.restrict_self()?;
     Ok(())
 }
 
+fn is_directory(held: BorrowedFd<'_>) -> bool {
+    rustix::fs::fstat(held).is_ok_and(|stat| {
+        rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Directory
+    })
+}
+
 /// Whether the rules hold: tries what no rule allows and nothing else forbids. Making the device node 0:0
-/// takes no privilege, and the private /tmp lets files be made.
-pub(crate) fn holds() -> bool {
-    let probe = "/tmp/.agency-landlock-probe";
+/// takes no privilege, and a private folder lets files be made.
+pub(crate) fn holds(private: &Path) -> bool {
+    let probe = private.join(".agency-landlock-probe");
     let mode = rustix::fs::Mode::empty();
-    let made = rustix::fs::mknodat(rustix::fs::CWD, probe, rustix::fs::FileType::CharacterDevice, mode, 0);
+    let made = rustix::fs::mknodat(rustix::fs::CWD, &probe, rustix::fs::FileType::CharacterDevice, mode, 0);
     match made {
         Err(rustix::io::Errno::ACCESS) => true,
         Ok(()) => {
-            let _ = rustix::fs::unlink(probe);
+            let _ = rustix::fs::unlink(&probe);
             false
         }
         Err(_) => false,

@@ -12,10 +12,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use nix::sched::CloneFlags;
-use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-use crate::access;
+use crate::access::{self, Rules};
+use crate::bare::Bare;
+use crate::bare::tried::Tried;
 use crate::channel::{self, FromSandbox, Ready};
 use crate::control::Control;
 use crate::host::Host;
@@ -23,7 +25,7 @@ use crate::identity::Identity;
 use crate::opening::Opening;
 use crate::policy::Policy;
 use crate::sys;
-use crate::syscalls;
+use crate::syscalls::{self, Surface};
 use crate::workspace::Workspace;
 
 /// What the agent is started with.
@@ -37,6 +39,8 @@ pub(crate) struct Start<'a> {
     /// Where in it to start.
     pub(crate) folder: PathBuf,
     pub(crate) command: &'a [OsString],
+    /// Where there are no namespaces.
+    pub(crate) bare: Option<&'a Bare>,
 }
 
 /// What a start could not do.
@@ -124,10 +128,10 @@ fn prepare(
     let policy = start.policy;
     rustix::process::setsid().map_err(failed("can't start a session"))?;
     connect(streams).map_err(failed("can't connect standard input and output"))?;
-    if let Identity::Nobody { .. } = start.identity {
+    if let (Identity::Nobody { .. }, None) = (start.identity, start.bare) {
         enter_user_namespace(start.identity, host_proc)?;
     }
-    limit(policy).map_err(failed("can't set a limit"))?;
+    limit(start).map_err(failed("can't set a limit"))?;
     let pid = own_pid(host_proc).map_err(failed("can't read the own process id"))?;
     channel::send(channel, &FromSandbox::Born { pid }, None)
         .map_err(failed("can't report to the supervisor"))?;
@@ -137,7 +141,7 @@ fn prepare(
     rustix::process::chdir(&start.folder).map_err(failed("can't change to the folder to start in"))?;
 
     if policy.wants(Control::Capabilities) {
-        drop_capabilities().map_err(failed("can't drop capabilities"))?;
+        drop_capabilities(start.bare.is_some()).map_err(failed("can't drop capabilities"))?;
     }
     if policy.wants(Control::NoNewPrivileges) {
         nix::sys::prctl::set_no_new_privs().map_err(failed("can't forbid new privileges"))?;
@@ -145,15 +149,16 @@ fn prepare(
     let mut landlock_held = false;
     if policy.wants(Control::Landlock) {
         restrict_access(start)?;
-        landlock_held = access::holds();
+        landlock_held = access::holds(start.bare.map_or(Path::new("/tmp"), |bare| &bare.replica.tmp));
     }
     if policy.wants(Control::Descriptors) {
         sys::close_all_but(channel).map_err(failed("can't close descriptors"))?;
     }
     if policy.wants(Control::Seccomp) {
-        syscalls::restrict().map_err(failed("can't filter system calls"))?;
+        let surface = start.bare.map_or(Surface::Kernel, |bare| bare.surface);
+        syscalls::restrict(surface).map_err(failed("can't filter system calls"))?;
     }
-    Ok(Ready { landlock_held })
+    Ok(Ready { landlock_held, tried: start.bare.map(Tried::now) })
 }
 
 /// What the host calls this process: a link in its /proc that leads every reader to itself.
@@ -198,13 +203,18 @@ pub(crate) fn write_maps(proc: BorrowedFd<'_>, uid: (u32, u32), gid: (u32, u32))
     write("gid_map", format!("{} {} 1", gid.0, gid.1))
 }
 
-fn limit(policy: &Policy) -> nix::Result<()> {
+fn limit(start: &Start<'_>) -> nix::Result<()> {
+    let policy = start.policy;
     // No core ever lands anywhere.
     setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
     if policy.wants(Control::Processes)
         && let Some(processes) = policy.limits.processes
     {
-        setrlimit(Resource::RLIMIT_NPROC, processes, processes)?;
+        // Without a user namespace it counts everything its user has.
+        let others = start.bare.map_or(0, |bare| bare.others);
+        let (_, most) = getrlimit(Resource::RLIMIT_NPROC)?;
+        let limit = processes.saturating_add(others).min(most);
+        setrlimit(Resource::RLIMIT_NPROC, limit, limit)?;
     }
     if policy.wants(Control::FileSize)
         && let Some(size) = policy.limits.file_size
@@ -214,14 +224,13 @@ fn limit(policy: &Policy) -> nix::Result<()> {
     Ok(())
 }
 
-fn drop_capabilities() -> rustix::io::Result<()> {
+/// Empties every set. What can ever be gained is emptied too where that takes no right we lack: an ordinary
+/// user without a namespace has none to gain anything by.
+fn drop_capabilities(bare: bool) -> rustix::io::Result<()> {
     rustix::thread::clear_ambient_capability_set()?;
-    for capability in CapabilitySet::all().iter() {
-        match rustix::thread::remove_capability_from_bounding_set(capability) {
-            // A kernel older than the capability.
-            Ok(()) | Err(rustix::io::Errno::INVAL) => {}
-            Err(error) => return Err(error),
-        }
+    match forget_capabilities() {
+        Err(rustix::io::Errno::PERM) if bare => {}
+        other => other?,
     }
     let none = CapabilitySet::empty();
     rustix::thread::set_capabilities(
@@ -230,24 +239,42 @@ fn drop_capabilities() -> rustix::io::Result<()> {
     )
 }
 
-fn restrict_access(start: &Start<'_>) -> Result<(), Failure> {
-    let mut writable: Vec<PathBuf> = ["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from).into();
-    writable.push(start.host.home.clone());
-    writable.extend(start.workspace.writable(start.opening, &start.policy.scope));
-    writable.extend(start.policy.folders.iter().map(|folder| folder.target.clone()));
-    if !start.policy.wants(Control::ReadOnlyHost) {
-        writable.push("/".into());
+/// From here on no program can bring any back.
+pub(crate) fn forget_capabilities() -> rustix::io::Result<()> {
+    for capability in CapabilitySet::all().iter() {
+        match rustix::thread::remove_capability_from_bounding_set(capability) {
+            // A kernel older than the capability.
+            Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+            Err(error) => return Err(error),
+        }
     }
-    access::restrict(&writable, Path::new("/dev")).map_err(failed("can't restrict file access"))
+    Ok(())
+}
+
+fn restrict_access(start: &Start<'_>) -> Result<(), Failure> {
+    let over_a_view = || {
+        let mut write: Vec<PathBuf> = ["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from).into();
+        write.push(start.host.home.clone());
+        write.extend(start.workspace.writable(start.opening, &start.policy.scope));
+        write.extend(start.policy.folders.iter().map(|folder| folder.target.clone()));
+        if !start.policy.wants(Control::ReadOnlyHost) {
+            write.push("/".into());
+        }
+        Rules { read: vec!["/".into()], write, devices: vec!["/dev".into()], ..Rules::default() }
+    };
+    let restricted = match start.bare {
+        Some(bare) => access::restrict(&bare.rules),
+        None => access::restrict(&over_a_view()),
+    };
+    restricted.map_err(failed("can't restrict file access"))
 }
 
 /// Looks the command up in the agent's own PATH, in the agent's own view, and starts it.
 fn execute(start: &Start<'_>) -> nix::Error {
     let c_string = |text: &OsStr| CString::new(text.as_bytes()).unwrap_or_default();
     let arguments: Vec<CString> = start.command.iter().map(|argument| c_string(argument)).collect();
-    let environment: Vec<CString> = start
-        .policy
-        .environment
+    let variables = start.bare.map_or(&start.policy.environment, |bare| &bare.environment);
+    let environment: Vec<CString> = variables
         .iter()
         .map(|(name, value)| {
             let mut entry = name.clone();
@@ -266,8 +293,7 @@ fn execute(start: &Start<'_>) -> nix::Error {
     if program.as_bytes().contains(&b'/') {
         return run(&c_string(program));
     }
-    let path =
-        start.policy.environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
+    let path = variables.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
     let mut result = nix::Error::ENOENT;
     for folder in std::env::split_paths(&path.unwrap_or_default()) {
         let error = run(&c_string(folder.join(program).as_os_str()));

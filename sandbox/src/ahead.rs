@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::control::{Control, ControlSet};
 use crate::host::Host;
-use crate::policy::Network;
+use crate::policy::{Level, Network};
 use crate::sys::{Brought, Errand};
 
 /// Namespaces on their way.
@@ -35,10 +35,10 @@ struct Sent {
 impl Ahead {
     /// Sends for what a sandbox with these parts of a policy will want. The calling process must have a
     /// single thread.
-    pub fn send(host: &Host, without: &ControlSet, network: &Network) -> Self {
+    pub fn send(host: &Host, level: Level, without: &ControlSet, network: &Network) -> Self {
         let user = !without.contains(Control::UserNamespace);
         let network = !without.contains(Control::Network) && *network != Network::Full;
-        let wanted = host.is_root() && (user || network);
+        let wanted = level == Level::Process && host.is_root() && (user || network);
         Self { sent: wanted.then(|| Sent::new(user, network)) }
     }
 

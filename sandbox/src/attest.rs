@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::access;
+use crate::bare::Bare;
 use crate::cgroup::Cgroup;
 use crate::channel::Ready;
 use crate::control::Control;
@@ -76,6 +77,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) hidden: Vec<PathBuf>,
     pub(crate) cgroup: Option<&'a Cgroup>,
     pub(crate) root: bool,
+    /// Where there are no namespaces.
+    pub(crate) bare: Option<&'a Bare>,
 }
 
 /// Reads the agent's process, which waits at the gate.
@@ -96,11 +99,11 @@ pub(crate) fn read(asked: &Asked<'_>, ready: &Ready, early: Early) -> io::Result
         })
         .collect();
     let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
-    Ok(Attestation { version: VERSION, level: Level::Process, kernel, controls })
+    Ok(Attestation { version: VERSION, level: asked.policy.level, kernel, controls })
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Held {
+pub(crate) enum Held {
     Yes,
     Watched,
     No,
@@ -197,6 +200,11 @@ impl Process {
 
     fn observe(&self, control: Control, asked: &Asked<'_>, ready: &Ready) -> (Held, String) {
         let policy = asked.policy;
+        if let (Some(bare), Some(tried)) = (asked.bare, &ready.tried)
+            && let Some(observed) = tried.observe(control, policy, bare, asked.root)
+        {
+            return observed;
+        }
         match control {
             Control::UserNamespace => {
                 let own = self.is_foreign("user");
@@ -218,7 +226,8 @@ impl Process {
                     NAMESPACES.iter().find(|(_, known)| *known == control).map_or("", |(name, _)| *name);
                 (self.is_foreign(name).into(), self.namespace(name))
             }
-            Control::ReadOnlyHost => self.read_only_host(asked),
+            // A mount that can't be written keeps everything about its files.
+            Control::ReadOnlyHost | Control::Attributes => self.read_only_host(asked),
             Control::Scope => self.scope(asked),
             Control::PrivateHome => self.private(&[asked.home]),
             Control::PrivateTmp => self.private(&["/tmp", "/var/tmp", "/dev/shm"].map(Path::new)),
@@ -266,10 +275,15 @@ impl Process {
                 format!("NoNewPrivs {}", self.status("NoNewPrivs")),
             ),
             Control::Capabilities => {
-                let sets = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
+                // What could ever be gained is full for an ordinary user without a namespace, and means nothing:
+                // no new privileges are.
+                let bound = asked.bare.is_some() && !asked.root && self.status("NoNewPrivs") == "1";
+                let sets = ["CapInh", "CapPrm", "CapEff", "CapAmb", "CapBnd"];
+                let sets = if bound { &sets[..4] } else { &sets[..] };
                 let held = sets.iter().find(|set| !self.status(set).trim_start_matches('0').is_empty());
-                let how =
-                    held.map_or("all five sets empty".into(), |set| format!("{set} {}", self.status(set)));
+                let how = held.map_or(format!("{} sets empty", sets.len()), |set| {
+                    format!("{set} {}", self.status(set))
+                });
                 (held.is_none().into(), how)
             }
             Control::Descriptors => {
@@ -277,8 +291,8 @@ impl Process {
             }
             // What a program is started with can't be read before it is started; this is what execve gets.
             Control::Environment => {
-                let names: Vec<_> =
-                    policy.environment.iter().map(|(name, _)| name.to_string_lossy()).collect();
+                let variables = asked.bare.map_or(&policy.environment, |bare| &bare.environment);
+                let names: Vec<_> = variables.iter().map(|(name, _)| name.to_string_lossy()).collect();
                 (policy.wants(control).into(), format!("passed on: {}", names.join(" ")))
             }
             Control::Memory => match asked.cgroup.and_then(|cgroup| Some((cgroup, cgroup.memory()?))) {
@@ -294,18 +308,22 @@ impl Process {
                     Some((limit, how)) => format!("{how} {limit}"),
                     None => format!("RLIMIT_NPROC {limit}"),
                 };
+                let others = asked.bare.map_or(0, |bare| bare.others);
+                let how =
+                    if others > 0 { format!("{how}, {others} of them this user's others") } else { how };
                 let small = policy
                     .limits
                     .processes
-                    .is_some_and(|asked| limit.parse().is_ok_and(|limit: u64| limit <= asked));
-                // The limit is counted per user and namespace; without a namespace root is not held to it.
+                    .is_some_and(|asked| limit.parse().is_ok_and(|limit: u64| limit <= asked + others));
+                // The limit is counted per user and namespace; root itself is not held to it.
                 let counted = asked.cgroup.is_some_and(|cgroup| cgroup.holds(self.early.pid));
                 let by_cgroup = counted
                     && policy
                         .limits
                         .processes
                         .is_some_and(|asked| cgroup.is_some_and(|(limit, _)| limit <= asked));
-                (((small && self.is_foreign("user")) || by_cgroup).into(), how)
+                let mortal = self.is_foreign("user") || asked.bare.is_some();
+                (((small && mortal) || by_cgroup).into(), how)
             }
             Control::FileSize => {
                 let limit = self.limit("Max file size");

@@ -13,6 +13,7 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::bare::tried::Tried;
 use crate::sys;
 
 /// From the sandbox to its supervisor.
@@ -40,6 +41,8 @@ pub(crate) enum FromSandbox {
 pub(crate) struct Ready {
     /// What came of trying something only Landlock forbids.
     pub(crate) landlock_held: bool,
+    /// What else was tried, where there is no view to read back.
+    pub(crate) tried: Option<Tried>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -40,6 +40,7 @@ controls! {
     CgroupNamespace "cgroup-namespace" "the agent sees its own cgroup as the root",
     Network "network" "what the agent can reach over the network",
     ReadOnlyHost "read-only-host" "nothing of the host can be written",
+    Attributes "attributes" "modes, owners, times and extended attributes outside can't be changed",
     Scope "scope" "of the workspace only the scope's directories can be written",
     PrivateHome "private-home" "HOME is empty but for what the policy names",
     PrivateTmp "private-tmp" "/tmp, /var/tmp and /dev/shm are private and have a size",

@@ -36,9 +36,15 @@ pub(crate) struct Birth<'a> {
 pub(crate) fn live(birth: Birth<'_>, channel: &OwnedFd) -> ! {
     let alone = birth.start.policy.wants(Control::PidNamespace);
     match build(birth, channel) {
-        Ok(agent) => {
+        Ok((agent, watched)) => {
             let everyone = Pid::from_raw(if alone { -1 } else { -agent.as_raw() });
-            let ended = wait_for(agent, everyone);
+            // SIGTERM from outside is passed on to every process inside.
+            let ended = wait_for(agent, &watched, |signal| {
+                if signal == Signal::SIGTERM {
+                    let _ = nix::sys::signal::kill(everyone, signal);
+                }
+                None
+            });
             // The kernel would do this when we end. Doing it first lets the supervisor go to work on what
             // was left behind while it takes our namespaces apart.
             let _ = nix::sys::signal::kill(everyone, Signal::SIGKILL);
@@ -54,7 +60,7 @@ pub(crate) fn live(birth: Birth<'_>, channel: &OwnedFd) -> ! {
 }
 
 /// Makes the namespaces and the view, and starts the agent.
-fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<Pid, Failure> {
+fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<(Pid, SigSet), Failure> {
     let Birth { start, staging, namespaces, pipes } = birth;
     die_with_supervisor()?;
     let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -103,21 +109,18 @@ fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<Pid, Failure> {
         Some([input, output, error]) => Streams::Pipes { input, output, error },
         None => Streams::Terminal(terminal(channel, start.identity)?),
     };
-    // Blocked here, waited for below; the agent sets its own mask.
-    let mut watched = SigSet::empty();
-    watched.add(Signal::SIGCHLD);
-    watched.add(Signal::SIGTERM);
-    watched.thread_block().map_err(failed("can't block signals"))?;
+    let watched = block(&[Signal::SIGCHLD, Signal::SIGTERM])?;
     // The agent borrows this process until its program starts, so whatever this process is to give up, it
     // gives up now.
     step_down(start.identity)?;
-    sys::spawn_borrowing(|| {
+    let agent = sys::spawn_borrowing(|| {
         let Failure { what, error } =
             agent::become_agent(&start, &streams, host_proc.as_fd(), channel.as_fd());
         let _ = channel::send(channel, &FromSandbox::Failed { what, error }, None);
         sys::exit_now(1)
     })
-    .map_err(failed("can't start the agent's process"))
+    .map_err(failed("can't start the agent's process"))?;
+    Ok((agent, watched))
 }
 
 /// Ends this process with the supervisor's. A supervisor that is gone already closed the channel, which is
@@ -127,7 +130,7 @@ fn die_with_supervisor() -> Result<(), Failure> {
 }
 
 /// A terminal in the agent's own /dev/pts. The supervisor gets the other end.
-fn terminal(channel: &OwnedFd, identity: &Identity) -> Result<OwnedFd, Failure> {
+pub(crate) fn terminal(channel: &OwnedFd, identity: &Identity) -> Result<OwnedFd, Failure> {
     use rustix::pty::{OpenptFlags, grantpt, ptsname, unlockpt};
     let failed = || failed("can't open a terminal");
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
@@ -146,7 +149,7 @@ fn terminal(channel: &OwnedFd, identity: &Identity) -> Result<OwnedFd, Failure> 
 }
 
 /// From here on this process only waits, so it keeps no power over the host: it is the agent's user.
-fn step_down(identity: &Identity) -> Result<(), Failure> {
+pub(crate) fn step_down(identity: &Identity) -> Result<(), Failure> {
     let Identity::Nobody { .. } = identity else { return Ok(()) };
     let failed = || failed("can't give up privileges");
     let (uid, gid) = identity.outside();
@@ -161,11 +164,12 @@ fn step_down(identity: &Identity) -> Result<(), Failure> {
     nix::sys::prctl::set_dumpable(true).map_err(failed())
 }
 
-/// Reaps whatever ends, until the agent does. SIGTERM from outside is passed on to every process inside.
-fn wait_for(agent: Pid, everyone: Pid) -> Ended {
-    let mut watched = SigSet::empty();
-    watched.add(Signal::SIGCHLD);
-    watched.add(Signal::SIGTERM);
+/// Reaps whatever ends, until the agent does or a signal says how it ends.
+pub(crate) fn wait_for(
+    agent: Pid,
+    watched: &SigSet,
+    mut heard: impl FnMut(Signal) -> Option<Ended>,
+) -> Ended {
     loop {
         loop {
             match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
@@ -178,8 +182,17 @@ fn wait_for(agent: Pid, everyone: Pid) -> Ended {
                 _ => {}
             }
         }
-        if let Ok(Signal::SIGTERM) = watched.wait() {
-            let _ = nix::sys::signal::kill(everyone, Signal::SIGTERM);
+        if let Ok(signal) = watched.wait()
+            && let Some(ended) = heard(signal)
+        {
+            return ended;
         }
     }
+}
+
+/// Signals that are waited for, not delivered. The agent sets its own mask.
+pub(crate) fn block(signals: &[Signal]) -> Result<SigSet, Failure> {
+    let watched: SigSet = signals.iter().copied().collect();
+    watched.thread_block().map_err(failed("can't block signals"))?;
+    Ok(watched)
 }

@@ -33,6 +33,10 @@ impl Janitor {
             }
         }
     }
+
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
+    }
 }
 
 impl Drop for Janitor {

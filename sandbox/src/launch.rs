@@ -1,9 +1,9 @@
-//! Starts a sandbox of the level `process` and stands by it until it is over.
+//! Starts a sandbox and stands by it until it is over.
 //!
 //! Three processes take part. This one, the supervisor, stays outside and keeps the pipes, the deadlines and
-//! the cgroup. The sandbox's first process (`init`) builds the view. The agent (`agent`)
-//! gives up everything and waits at a gate; what holds it is read back there ([`crate::attest`]), and only
-//! if nothing that was asked for is missing does its program start.
+//! the cgroup. The sandbox's first process builds the view (`init`), or keeps the processes together where
+//! there is none (`bare`). The agent (`agent`) gives up everything and waits at a gate; what holds it is read
+//! back there ([`crate::attest`]), and only if nothing that was asked for is missing does its program start.
 
 use std::ffi::OsString;
 use std::io;
@@ -17,9 +17,12 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::fs::{Gid, OFlags, Uid};
 use rustix::pipe::{PipeFlags, pipe_with};
 
+use crate::access;
 use crate::agent::Start;
 use crate::ahead::Ahead;
 use crate::attest::{self, Asked, Attestation, Early, Statement};
+use crate::bare::replica::Replica;
+use crate::bare::{Bare, everyone, keeper};
 use crate::cgroup::Cgroup;
 use crate::channel::{self, FromSandbox, Handed, Ready};
 use crate::control::Control;
@@ -31,7 +34,7 @@ use crate::init::{self, Birth};
 use crate::janitor::Janitor;
 use crate::opening::Opening;
 use crate::path::RelPath;
-use crate::policy::{Network, Policy};
+use crate::policy::{Level, Network, Policy};
 use crate::supervise::{self, Conversation, End, Watch};
 use crate::sys::{self, Brought, Clone};
 use crate::terminal::RawTerminal;
@@ -103,9 +106,14 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
             hint: "use --net none or --net full".into(),
         });
     }
-    let ahead = ahead.unwrap_or_else(|| Ahead::send(request.host, &policy.without, &policy.network));
+    let send = || Ahead::send(request.host, policy.level, &policy.without, &policy.network);
+    let ahead = ahead.unwrap_or_else(send);
     let identity = identify(policy, request.host)?;
     let opening = opening(policy, request.workspace).map_err(internal("can't look at the workspace"))?;
+    let bare = match policy.level {
+        Level::Landlock => Some(bare(request, &opening, &identity)?),
+        Level::Process | Level::Container => None,
+    };
     let cgroup = cgroup(request)?;
     let janitor = cgroup
         .as_ref()
@@ -131,26 +139,34 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
         Clone::Parent { pid, pidfd } => (pid.as_raw(), pidfd),
         Clone::Child => {
             drop((ours, signals, pipes.ours));
+            let root = bare.as_ref().map_or(&request.workspace.path, |bare| &bare.replica.tree);
             let start = Start {
                 policy,
                 identity: &identity,
                 opening: &opening,
                 workspace: request.workspace,
-                folder: request.workspace.path.join(request.start.as_path()),
+                folder: root.join(request.start.as_path()),
                 host: request.host,
                 command: request.command,
+                bare: bare.as_ref(),
             };
-            let birth =
-                Birth { start, staging: request.staging, namespaces: namespaces.later, pipes: pipes.theirs };
-            init::live(birth, &theirs)
+            let (staging, pipes) = (request.staging, pipes.theirs);
+            match bare {
+                Some(_) => keeper::live(keeper::Birth { start, pipes }, &theirs),
+                None => init::live(Birth { start, staging, namespaces: namespaces.later, pipes }, &theirs),
+            }
         }
     };
     drop((theirs, pipes.theirs));
-    let sandbox = Sandbox { pidfd, pid, channel: ours };
+    // A first process of a namespace takes everyone along; a keeper has to be asked.
+    let killer = if bare.is_some() { rustix::process::Signal::HUP } else { rustix::process::Signal::KILL };
+    let sandbox = Sandbox { pidfd, pid, channel: ours, killer };
 
     // While the first process makes its namespaces and the ground of the view, its layers are made here.
-    make_layers(request.workspace, request.run, &identity)
-        .map_err(internal("can't make the agent's layer"))?;
+    if bare.is_none() {
+        make_layers(request.workspace, request.run, &identity)
+            .map_err(internal("can't make the agent's layer"))?;
+    }
     let Brought { user, network } = ahead
         .finish(request.workspace.owner, identity.outside())
         .map_err(|error| unavailable("can't make namespaces", error.raw_os_error().unwrap_or(0)))?;
@@ -161,6 +177,10 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
         .map_err(internal("can't talk to the sandbox"))?;
 
     let Prepared { early, upper, master } = sandbox.wait_for_birth()?;
+    let upper = match &bare {
+        Some(bare) => open_folder(&bare.replica.upper).map_err(internal("can't open the agent's layer"))?,
+        None => upper.ok_or_else(|| too_early("the sandbox has no layer"))?,
+    };
     let hidden = hidden(request, &identity);
     let ready = sandbox.wait_until_ready()?;
     let asked = Asked {
@@ -171,6 +191,7 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
         hidden,
         cgroup: cgroup.as_ref(),
         root: request.host.is_root(),
+        bare: bare.as_ref(),
     };
     let attestation =
         attest::read(&asked, &ready, early).map_err(internal("can't read back what holds the sandbox"))?;
@@ -196,7 +217,10 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
             source: io::Error::other(error),
         })?;
     let mut since = SystemTime::now();
-    let uppers = uppers(request.workspace, &upper);
+    let uppers = match &bare {
+        Some(bare) => vec![bare.replica.tree.clone()],
+        None => uppers(request.workspace, &upper),
+    };
     let mut changed = || {
         let before = std::mem::replace(&mut since, SystemTime::now());
         uppers.iter().any(|upper| changed_since(upper, before))
@@ -204,6 +228,7 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
     let end = supervise::stand_by(Watch {
         init: sandbox.pidfd.try_clone().map_err(internal("can't watch the sandbox"))?,
         channel: sandbox.channel.try_clone().map_err(internal("can't watch the sandbox"))?,
+        killer,
         signals,
         conversation,
         deadlines: policy.deadlines.clone(),
@@ -212,6 +237,15 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
     })
     .map_err(internal("can't watch the sandbox"))?;
     drop(raw);
+    let sandbox = match &bare {
+        None => Some(sandbox),
+        Some(bare) => {
+            drop(sandbox);
+            collect(bare, request.workspace, &upper, &identity, janitor.as_ref())
+                .map_err(internal("can't collect what the agent changed"))?;
+            None
+        }
+    };
     let remains = Remains { _sandbox: sandbox, _cgroup: cgroup, _janitor: janitor };
     Ok(Outcome { end, attestation, elapsed: started.elapsed(), upper, remains })
 }
@@ -221,7 +255,7 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
 #[derive(Debug)]
 pub struct Remains {
     // In this order: a cgroup can be removed when its last process is gone.
-    _sandbox: Sandbox,
+    _sandbox: Option<Sandbox>,
     _cgroup: Option<Cgroup>,
     _janitor: Option<Janitor>,
 }
@@ -232,12 +266,14 @@ struct Sandbox {
     pidfd: OwnedFd,
     pid: i32,
     channel: OwnedFd,
+    /// What ends all of it.
+    killer: rustix::process::Signal,
 }
 
 /// What a sandbox has said of itself when its view is final.
 struct Prepared {
     early: Early,
-    upper: OwnedFd,
+    upper: Option<OwnedFd>,
     master: Option<OwnedFd>,
 }
 
@@ -250,8 +286,14 @@ impl Sandbox {
                 (FromSandbox::Layer, layer) => upper = layer,
                 (FromSandbox::Terminal, terminal) => master = terminal,
                 (FromSandbox::Born { pid }, _) => {
-                    let early = Early::read(pid).map_err(internal("can't read the agent's process"))?;
-                    let upper = upper.ok_or_else(|| too_early("the sandbox has no layer"))?;
+                    let early = match Early::read(pid) {
+                        Ok(early) => early,
+                        // It may be gone already, and have said why.
+                        Err(error) => {
+                            self.hear()?;
+                            return Err(internal("can't read the agent's process")(error));
+                        }
+                    };
                     return Ok(Prepared { early, upper, master });
                 }
                 _ => {}
@@ -283,7 +325,7 @@ fn too_early(what: &'static str) -> LaunchError {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        let _ = rustix::process::pidfd_send_signal(&self.pidfd, rustix::process::Signal::KILL);
+        let _ = rustix::process::pidfd_send_signal(&self.pidfd, self.killer);
         let _ = rustix::process::waitid(
             rustix::process::WaitId::PidFd(self.pidfd.as_fd()),
             rustix::process::WaitIdOptions::EXITED,
@@ -293,6 +335,12 @@ impl Drop for Sandbox {
 
 fn identify(policy: &Policy, host: &Host) -> Result<Identity, LaunchError> {
     let (uid, gid) = (host.uid, host.gid);
+    if policy.level == Level::Landlock {
+        return match host.is_root() {
+            true => Identity::nobody().map_err(internal("can't take a user for the agent")),
+            false => Ok(Identity::caller(uid, gid)),
+        };
+    }
     match (policy.wants(Control::UserNamespace), host.is_root()) {
         (true, true) => Identity::nobody().map_err(internal("can't take a user for the agent")),
         (true, false) => Ok(Identity::caller(uid, gid)),
@@ -318,6 +366,54 @@ fn base(workspace: &Workspace) -> io::Result<Base> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let open = |lower: &PathBuf| rustix::fs::open(lower, flags, rustix::fs::Mode::empty());
     Ok(Base::new(lowers.iter().map(open).collect::<Result<_, _>>()?))
+}
+
+/// The private copy, and what the agent may do with it and around it.
+fn bare(request: &Request<'_>, opening: &Opening, identity: &Identity) -> Result<Bare, LaunchError> {
+    let (policy, host, workspace) = (request.policy, request.host, request.workspace);
+    if policy.wants(Control::Landlock) && access::abi().is_none() {
+        return Err(LaunchError::Unavailable {
+            what: "this kernel has no Landlock".into(),
+            hint: "boot with `lsm=landlock,…`, on Linux 5.13 or newer".into(),
+        });
+    }
+    let hidden = policy.hide.iter().filter_map(|path| {
+        let inside = path.strip_prefix(&workspace.path).ok()?;
+        RelPath::parse(inside.as_os_str().as_encoded_bytes()).ok()
+    });
+    let hidden = hidden.chain(workspace.hidden.iter().cloned()).collect();
+    let agent = match identity {
+        Identity::Nobody { .. } => Some(identity.outside()),
+        Identity::Caller { .. } | Identity::Unmapped { .. } => None,
+    };
+    // Whatever the keeper can't end, because it was killed itself, comes to us.
+    nix::sys::prctl::set_child_subreaper(true)
+        .map_err(internal("can't keep what the agent leaves behind"))?;
+    let replica = Replica::make(workspace, opening, &hidden, request.run, agent)
+        .map_err(internal("can't copy the workspace"))?;
+    Ok(Bare::new(policy, host, workspace, opening, replica))
+}
+
+/// When everybody is dead: what changed in the copy becomes the upper layer.
+fn collect(
+    bare: &Bare,
+    workspace: &Workspace,
+    upper: &OwnedFd,
+    identity: &Identity,
+    janitor: Option<&Janitor>,
+) -> io::Result<()> {
+    let user = match identity {
+        Identity::Nobody { id, .. } => Some(*id),
+        Identity::Caller { .. } | Identity::Unmapped { .. } => None,
+    };
+    everyone::sweep(user, &janitor.map(Janitor::pid).into_iter().collect::<Vec<_>>());
+    let tree = open_folder(&bare.replica.tree)?;
+    bare.replica.manifest.distil(tree.as_fd(), upper.as_fd(), &workspace.scratch)
+}
+
+fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, rustix::fs::Mode::empty())?)
 }
 
 /// Makes the layers that are on disk. The upper one is what the agent sees: it must be the agent's, with the
@@ -349,6 +445,9 @@ struct Namespaces {
 
 impl Namespaces {
     fn of(policy: &Policy, host: &Host, identity: &Identity) -> Self {
+        if policy.level == Level::Landlock {
+            return Self { at_birth: CloneFlags::empty(), later: CloneFlags::empty() };
+        }
         // Root builds everything as root and enters a user namespace last: one that owns none of the others.
         let mut at_birth = CloneFlags::CLONE_NEWNS;
         if let Identity::Caller { .. } = identity {

@@ -11,12 +11,13 @@
 //! decides.
 //!
 //! Read in this order: [`policy`], [`scope`], `opening`, `view`, `mounts`, `init`, `agent`, [`attest`],
-//! [`launch`].
+//! [`launch`]. Hosts that forbid namespaces have a level of their own, `bare`.
 
 mod access;
 mod agent;
 pub mod ahead;
 pub mod attest;
+mod bare;
 mod cgroup;
 mod channel;
 pub mod control;

@@ -13,6 +13,7 @@ use crate::scope::Scope;
 /// Everything that may be asked of a sandbox.
 #[derive(Debug, Clone)]
 pub struct Policy {
+    pub level: Level,
     /// What of the workspace may change.
     pub scope: Scope,
     /// Host paths that are readable although they would not be by default.
@@ -92,6 +93,7 @@ impl Policy {
     /// A policy under which nothing but scratch is writable and nothing is reachable.
     pub fn closed() -> Self {
         Self {
+            level: Level::Process,
             scope: Scope::default(),
             read: Vec::new(),
             hide: Vec::new(),
@@ -110,7 +112,7 @@ impl Policy {
             Control::Memory => self.limits.memory.is_some(),
             Control::Processes => self.limits.processes.is_some(),
             Control::FileSize => self.limits.file_size.is_some(),
-            _ => true,
+            _ => self.level.claims(control),
         };
         meaningful && !self.without.contains(control)
     }
@@ -126,4 +128,26 @@ pub enum Level {
     Landlock,
     /// A container of an image.
     Container,
+}
+
+impl Level {
+    /// Whether a level promises a control at all. One it does not promise may hold all the same: the
+    /// attestation says what does.
+    pub const fn claims(self, control: Control) -> bool {
+        match self {
+            Level::Process | Level::Container => true,
+            Level::Landlock => !matches!(
+                control,
+                Control::UserNamespace
+                    | Control::MountNamespace
+                    | Control::PidNamespace
+                    | Control::IpcNamespace
+                    | Control::UtsNamespace
+                    | Control::CgroupNamespace
+                    | Control::PrivateProc
+                    | Control::Attributes
+                    | Control::TmpSize
+            ),
+        }
+    }
 }

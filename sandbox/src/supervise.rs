@@ -141,6 +141,8 @@ pub(crate) struct Conversation<'a> {
 pub(crate) struct Watch<'a> {
     pub(crate) init: OwnedFd,
     pub(crate) channel: OwnedFd,
+    /// The signal by which the first process ends everyone.
+    pub(crate) killer: PidfdSignal,
     pub(crate) signals: SignalFd,
     pub(crate) conversation: Conversation<'a>,
     pub(crate) deadlines: Deadlines,
@@ -245,7 +247,7 @@ fn obey(order: Order, guard: &mut Guard, watch: &mut Watch<'_>, now: Instant) ->
         }
         // The first process passes it on to everyone inside.
         Order::Terminate => PidfdSignal::TERM,
-        Order::Kill => PidfdSignal::KILL,
+        Order::Kill => watch.killer,
     };
     match pidfd_send_signal(&watch.init, signal) {
         Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),

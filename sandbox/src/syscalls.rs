@@ -29,8 +29,22 @@ enum Verdict {
         argument: u8,
         values: &'static [u32],
     },
-    /// Unix, IPv4 and IPv6, and no raw sockets: nothing else is needed to build and test.
-    RefuseOddSockets,
+    /// No sockets but of these families, and no raw ones.
+    RefuseSocketsBut(&'static [u32]),
+}
+
+/// What there is to protect from system calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Surface {
+    /// The kernel itself; the rest is out of reach in namespaces.
+    Kernel,
+    /// The host too: its sockets, its shared memory, the other processes of the user.
+    Host {
+        /// Whether the host's network may be used.
+        network: bool,
+        /// Whether Landlock checks that files are not cut short by name.
+        truncation_checked: bool,
+    },
 }
 
 const DENIED: &[i64] = &[
@@ -128,7 +142,12 @@ const CLONE_NEWTIME: i32 = 0x80;
 /// walked around with a high bit.
 const TYPING: &[u32] = &[libc::TIOCSTI as u32, libc::TIOCLINUX as u32];
 
-const FAMILIES: &[u32] = &[libc::AF_UNIX as u32, libc::AF_INET as u32, libc::AF_INET6 as u32];
+/// Nothing else is needed to build and test.
+const ORDINARY: &[u32] = &[libc::AF_UNIX as u32, libc::AF_INET as u32, libc::AF_INET6 as u32];
+const INTERNET: &[u32] = &[libc::AF_INET as u32, libc::AF_INET6 as u32];
+/// Sockets by path lead to whoever listens there, and Landlock does not check them. Pairs are made by another
+/// system call, and stay allowed: they lead nowhere but to one's own children.
+const NONE: &[u32] = &[];
 /// Raw sockets, and the old way to ask for raw packets.
 const RAW: &[u32] = &[libc::SOCK_RAW as u32, 10];
 const SOCKET_KIND: u32 = 0xf;
@@ -137,12 +156,16 @@ const SOCKET_KIND: u32 = 0xf;
 pub(crate) const FILTERS: u64 = 1;
 
 /// Puts the filter in place, for this process and all it starts.
-pub(crate) fn restrict() -> io::Result<()> {
-    sys::filter_system_calls(&program())
+pub(crate) fn restrict(surface: Surface) -> io::Result<()> {
+    sys::filter_system_calls(&program(surface))
 }
 
+/// What is shared between the users of a host without an owner's permission being asked, and what changes
+/// other processes of one's own user.
+const SHARED: &[i64] = &[libc::SYS_shmget, libc::SYS_semget, libc::SYS_msgget, libc::SYS_mq_open];
+
 /// Every system call that is not simply allowed, by number.
-fn table() -> Vec<(u32, Verdict)> {
+fn table(surface: Surface) -> Vec<(u32, Verdict)> {
     let mut table: Vec<(u32, Verdict)> =
         DENIED.iter().map(|number| (*number as u32, Verdict::Refuse(libc::EPERM))).collect();
     let namespaces = Verdict::RefuseBits { argument: 0, bits: NEW_NAMESPACE };
@@ -152,8 +175,21 @@ fn table() -> Vec<(u32, Verdict)> {
         // Its flags lie behind a pointer no filter can follow. C libraries fall back to clone.
         (libc::SYS_clone3 as u32, Verdict::Refuse(libc::ENOSYS)),
         (libc::SYS_ioctl as u32, Verdict::RefuseValues { argument: 1, values: TYPING }),
-        (libc::SYS_socket as u32, Verdict::RefuseOddSockets),
     ]);
+    let families = match surface {
+        Surface::Kernel => ORDINARY,
+        Surface::Host { network: true, .. } => INTERNET,
+        Surface::Host { network: false, .. } => NONE,
+    };
+    table.push((libc::SYS_socket as u32, Verdict::RefuseSocketsBut(families)));
+    if let Surface::Host { truncation_checked, .. } = surface {
+        table.extend(SHARED.iter().map(|number| (*number as u32, Verdict::Refuse(libc::EPERM))));
+        // One's own limits are named by the process number zero.
+        table.push((libc::SYS_prlimit64 as u32, Verdict::RefuseBits { argument: 0, bits: u32::MAX }));
+        if !truncation_checked {
+            table.push((libc::SYS_truncate as u32, Verdict::Refuse(libc::EPERM)));
+        }
+    }
     table.sort_unstable_by_key(|(number, _)| *number);
     table
 }
@@ -179,7 +215,7 @@ const fn low_half(argument: u8) -> u32 {
     16 + 8 * argument as u32
 }
 
-fn program() -> Vec<sock_filter> {
+fn program(surface: Surface) -> Vec<sock_filter> {
     let mut program = vec![
         instruction(LOAD, ARCH),
         jump(IF_EQUAL, ARCHITECTURE, 1, 0),
@@ -188,7 +224,7 @@ fn program() -> Vec<sock_filter> {
         jump(IF_AT_LEAST, X32, 0, 1),
         refuse(libc::ENOSYS),
     ];
-    program.extend(tree(&table()));
+    program.extend(tree(&table(surface)));
     program
 }
 
@@ -230,11 +266,11 @@ fn decide(verdict: Verdict) -> Vec<sock_filter> {
             body.push(allow);
             body
         }
-        Verdict::RefuseOddSockets => {
+        Verdict::RefuseSocketsBut(families) => {
             let mut body = vec![instruction(LOAD, low_half(0))];
             // A known family skips the families after it, and their refusal.
-            for (index, family) in FAMILIES.iter().enumerate() {
-                body.push(jump(IF_EQUAL, *family, offset(FAMILIES.len() - index), 0));
+            for (index, family) in families.iter().enumerate() {
+                body.push(jump(IF_EQUAL, *family, offset(families.len() - index), 0));
             }
             body.extend([
                 refuse(libc::EAFNOSUPPORT),
@@ -274,7 +310,11 @@ mod tests {
 
     /// Runs the program the way the kernel does.
     fn run(number: u32, arch: u32, arguments: [u64; 6]) -> u32 {
-        let program = program();
+        run_on(Surface::Kernel, number, arch, arguments)
+    }
+
+    fn run_on(surface: Surface, number: u32, arch: u32, arguments: [u64; 6]) -> u32 {
+        let program = program(surface);
         let load = |k: u32| match k {
             NUMBER => number,
             ARCH => arch,
@@ -312,14 +352,43 @@ mod tests {
 
     #[test]
     fn every_denied_number_is_refused_and_no_other() {
-        for number in 0..1024 {
-            let expected = match table().iter().find(|(known, _)| *known == number) {
-                Some((_, Verdict::Refuse(error))) => errno(*error),
-                Some(_) => continue,
-                None => libc::SECCOMP_RET_ALLOW,
-            };
-            assert_eq!(run(number, ARCHITECTURE, [0; 6]), expected, "system call {number}");
+        let host = Surface::Host { network: false, truncation_checked: false };
+        for surface in [Surface::Kernel, host] {
+            let table = table(surface);
+            for number in 0..1024 {
+                let expected = match table.iter().find(|(known, _)| *known == number) {
+                    Some((_, Verdict::Refuse(error))) => errno(*error),
+                    Some(_) => continue,
+                    None => libc::SECCOMP_RET_ALLOW,
+                };
+                let seen = run_on(surface, number, ARCHITECTURE, [0; 6]);
+                assert_eq!(seen, expected, "system call {number} on {surface:?}");
+            }
         }
+    }
+
+    #[test]
+    fn on_a_bare_host_sockets_lead_nowhere_but_where_the_network_may() {
+        let socket = |network: bool, family: i32| {
+            let surface = Surface::Host { network, truncation_checked: true };
+            let arguments = [family as u64, libc::SOCK_STREAM as u64, 0, 0, 0, 0];
+            run_on(surface, libc::SYS_socket as u32, ARCHITECTURE, arguments)
+        };
+        for family in [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK] {
+            assert_eq!(socket(false, family), errno(libc::EAFNOSUPPORT));
+        }
+        assert_eq!(socket(true, libc::AF_UNIX), errno(libc::EAFNOSUPPORT));
+        assert_eq!(socket(true, libc::AF_INET), libc::SECCOMP_RET_ALLOW);
+        let host = Surface::Host { network: true, truncation_checked: true };
+        let limit = |pid: u64| run_on(host, libc::SYS_prlimit64 as u32, ARCHITECTURE, [pid, 0, 0, 0, 0, 0]);
+        assert_eq!(limit(0), libc::SECCOMP_RET_ALLOW);
+        assert_eq!(limit(7), errno(libc::EPERM));
+        let truncate = |truncation_checked| {
+            let surface = Surface::Host { network: true, truncation_checked };
+            run_on(surface, libc::SYS_truncate as u32, ARCHITECTURE, [0; 6])
+        };
+        assert_eq!(truncate(true), libc::SECCOMP_RET_ALLOW);
+        assert_eq!(truncate(false), errno(libc::EPERM));
     }
 
     #[test]

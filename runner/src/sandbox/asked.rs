@@ -5,25 +5,27 @@ use std::path::{Path, PathBuf};
 use agency_sandbox::control::Control;
 use agency_sandbox::doctor;
 use agency_sandbox::host::{self, Host};
-use agency_sandbox::policy::{Deadlines, Limits, Network, Policy};
+use agency_sandbox::policy::{Deadlines, Level, Limits, Network, Policy};
 use agency_sandbox::scope::{Glob, Scope};
 use agency_sandbox::workspace::folder::Folder;
 
 use crate::arguments::{Isolation, Layer, Sandbox};
 use crate::message::{Failure, UNAVAILABLE, USAGE};
 
-pub(super) fn level(isolation: Isolation) -> Result<(), Failure> {
-    let name = match isolation {
-        Isolation::Process => return Ok(()),
-        Isolation::Landlock => "landlock",
-        Isolation::Container => "container",
-    };
-    Err(Failure::new_message(UNAVAILABLE, format!("isolation `{name}` is not available yet"))
-        .with_hint("use --isolation process"))
+pub(super) fn level(isolation: Isolation) -> Result<Level, Failure> {
+    match isolation {
+        Isolation::Process => Ok(Level::Process),
+        Isolation::Landlock => Ok(Level::Landlock),
+        Isolation::Container => {
+            Err(Failure::new_message(UNAVAILABLE, "isolation `container` is not available yet")
+                .with_hint("use --isolation process or --isolation landlock"))
+        }
+    }
 }
 
 pub(super) fn policy(
     command: &Sandbox,
+    level: Level,
     network: Network,
     folder: &Folder,
     host: &Host,
@@ -38,10 +40,14 @@ pub(super) fn policy(
             return Err(Failure::usage(format!("--env {shown}: the variable {shown} is not set")));
         }
     }
+    if level == Level::Landlock {
+        landlock(command, &network)?;
+    }
     if command.without.contains(&Control::MountNamespace) {
         return Err(Failure::usage("--without mount-namespace: the workspace itself is made of mounts"));
     }
     Ok(Policy {
+        level,
         scope: scope(command, folder)?,
         read: existing("--read", &command.read, current)?,
         hide: existing("--hide", &command.hide, current)?,
@@ -61,6 +67,29 @@ pub(super) fn policy(
         },
         without: command.without.iter().copied().collect(),
     })
+}
+
+/// What this level can't do is said before anything is copied.
+fn landlock(command: &Sandbox, network: &Network) -> Result<(), Failure> {
+    let unavailable = |what: &str, hint: &str| {
+        Err(Failure::new_message(UNAVAILABLE, format!("isolation `landlock` can't hold {what}"))
+            .with_hint(hint))
+    };
+    if let Network::Hosts(_) = network {
+        return unavailable(
+            "a list of hosts: without a network namespace there is no way to tell them apart",
+            "use --net none or --net full, or --isolation process",
+        );
+    }
+    if command.layer == Some(Layer::Memory) {
+        return unavailable("changes in memory", "leave --layer out");
+    }
+    match command.without.iter().find(|control| !Level::Landlock.claims(**control)) {
+        Some(control) => {
+            Err(Failure::usage(format!("--without {control}: isolation `landlock` has no such control")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Globs are relative to where the person is; the scope is relative to the workspace.
@@ -120,7 +149,10 @@ pub(super) fn result(command: &Sandbox, current: &Path) -> Result<(), Failure> {
 
 /// Whether changes are caught in memory. An overlay of an ordinary user keeps its marks in `user.*`
 /// attributes, which files in memory have since Linux 6.6.
-pub(super) fn in_memory(layer: Option<Layer>) -> Result<bool, Failure> {
+pub(super) fn in_memory(level: Level, layer: Option<Layer>) -> Result<bool, Failure> {
+    if level == Level::Landlock {
+        return Ok(false);
+    }
     let able = doctor::memory_layers();
     match layer {
         None => Ok(able),
@@ -132,6 +164,11 @@ pub(super) fn in_memory(layer: Option<Layer>) -> Result<bool, Failure> {
         )
         .with_hint("Linux 6.6 or newer is needed; leave --layer out, or run as root")),
     }
+}
+
+/// Where private copies of workspaces are kept while a command works on them.
+pub(super) fn copies(host: &Host) -> PathBuf {
+    if host.is_root() { "/var/lib".into() } else { user_state(host) }
 }
 
 /// Where runs outside repositories keep their state.

@@ -14,6 +14,7 @@ use agency_sandbox::ahead::Ahead;
 use agency_sandbox::harvest::apply::Mark;
 use agency_sandbox::host::Host;
 use agency_sandbox::launch::{self, LaunchError, Request};
+use agency_sandbox::policy::Level;
 use agency_sandbox::workspace::Workspace;
 use agency_sandbox::workspace::folder::Folder;
 use agency_sandbox::workspace::ignored::Ignored;
@@ -25,20 +26,25 @@ use crate::message::{Failure, OWN_FAILURE, UNAVAILABLE, USAGE};
 use result::Work;
 
 pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
-    asked::level(command.isolation)?;
+    let level = asked::level(command.isolation)?;
     let network = asked::network(&command.net)?;
     let host = Host::observe();
     // This takes longest, so it begins before anything else is looked at.
-    let ahead = Ahead::send(&host, &command.without.iter().copied().collect(), &network);
+    let ahead = Ahead::send(&host, level, &command.without.iter().copied().collect(), &network);
     let current = std::env::current_dir().map_err(|error| Failure::new(USAGE, &error))?;
     let folder = Folder::around(&current).map_err(|error| Failure::new(USAGE, &error))?;
-    let policy = asked::policy(command, network, &folder, &host, &current)?;
+    let policy = asked::policy(command, level, network, &folder, &host, &current)?;
     asked::result(command, &current)?;
 
     let state = folder.state(&asked::user_state(&host)).map_err(own_failure)?;
     let live = result::open_folder(&folder.root)?;
     result::recover(&state, live.as_fd())?;
-    let run = state.run();
+    let run = match level {
+        Level::Landlock => {
+            State::for_copies(&asked::copies(&host), host.is_root()).map_err(own_failure)?.run()
+        }
+        Level::Process | Level::Container => state.run(),
+    };
     let staging = state.folder("stage").map_err(own_failure)?;
     let Ground { workspace, ignored, _layers } = match &command.base {
         None => Ground::live(command, &folder, &run, &state)?,
@@ -95,7 +101,8 @@ impl Ground {
     /// The folder as it is.
     fn live(command: &Sandbox, folder: &Folder, run: &Run, state: &State) -> Result<Self, Failure> {
         let ignored = folder.ignored();
-        let in_memory = asked::in_memory(command.layer)?;
+        let level = asked::level(command.isolation)?;
+        let in_memory = asked::in_memory(level, command.layer)?;
         let workspace = folder.workspace(run, &ignored, state, in_memory).map_err(own_failure)?;
         Ok(Self { workspace, ignored, _layers: None })
     }

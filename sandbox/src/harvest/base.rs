@@ -201,11 +201,16 @@ impl Directory {
         tree::open_file(self.held(layer)?, &RelPath::root().join(name))
     }
 
+    /// Where a link of a layer leads.
+    pub(crate) fn link(&self, name: &[u8], layer: usize) -> Result<Vec<u8>, Errno> {
+        tree::read_link(self.held(layer)?, name)
+    }
+
     /// A leaf as git sees it; `None` for a special file, which git does not.
     pub(crate) fn entry(&self, name: &[u8], layer: usize, stat: &Stat) -> Result<Option<Entry>, Errno> {
         Ok(match tree::kind(stat) {
             Kind::File => Some(Entry::File { executable: tree::is_executable(stat), size: tree::size(stat) }),
-            Kind::Symlink => Some(Entry::Symlink { target: tree::read_link(self.held(layer)?, name)? }),
+            Kind::Symlink => Some(Entry::Symlink { target: self.link(name, layer)? }),
             _ => None,
         })
     }

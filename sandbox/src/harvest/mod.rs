@@ -26,7 +26,7 @@ mod plan;
 mod recover;
 mod rename;
 mod secret;
-mod tree;
+pub(crate) mod tree;
 mod violation;
 mod walk;
 
@@ -37,6 +37,7 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 pub use base::Base;
+pub(crate) use base::Lower;
 pub(crate) use names::is_dot_git;
 pub use secret::{SHORTEST_SECRET, Secret};
 pub use violation::{Reason, Violation, Warning};

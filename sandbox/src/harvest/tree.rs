@@ -90,6 +90,12 @@ pub(crate) fn unlock_directory(root: BorrowedFd<'_>, path: &RelPath) -> Result<O
     }
 }
 
+/// Opens a directory's lock even where only some rights are missing.
+pub(crate) fn unlock_fully(directory: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
+    let held = fs::openat(directory, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    unlock(&held, 0o700)
+}
+
 /// A regular file and what it is. Anything else under that name is refused, also one that took the place of
 /// a file after it was looked at.
 pub(crate) fn open_file(directory: BorrowedFd<'_>, name: &RelPath) -> Result<(File, Stat), Errno> {

@@ -23,7 +23,13 @@ pub(crate) const IN_REPOSITORY: &str = "agency";
 #[derive(Debug, Clone)]
 pub struct State {
     path: PathBuf,
+    /// Who may pass through its folders.
+    mode: u32,
 }
+
+const OURS_ALONE: u32 = 0o700;
+/// Others pass, and see nothing but what they know the name of and may.
+const PASSABLE: u32 = 0o711;
 
 impl State {
     /// In the repository with this common directory.
@@ -37,7 +43,16 @@ impl State {
                 std::os::unix::fs::chown(&path, Some(owner.uid()), Some(owner.gid()))?;
             }
         }
-        Ok(Self { path })
+        Ok(Self { path, mode: OURS_ALONE })
+    }
+
+    /// For private copies of workspaces. They lie outside every repository, where a tool that looks for its
+    /// project above its folder finds no other one; root's lie where an agent that is nobody gets to.
+    pub fn for_copies(base: &Path, root: bool) -> io::Result<Self> {
+        let mode = if root { PASSABLE } else { OURS_ALONE };
+        let path = base.join("agency");
+        DirBuilder::new().recursive(true).mode(mode).create(&path)?;
+        Ok(Self { path, mode })
     }
 
     /// For a folder that is in no repository. `base` is the user's state folder.
@@ -50,8 +65,8 @@ impl State {
             .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
             .collect();
         let path = base.join("agency/folders").join(format!("{name}-{:016x}", fingerprint(folder)));
-        DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
-        Ok(Self { path })
+        DirBuilder::new().recursive(true).mode(OURS_ALONE).create(&path)?;
+        Ok(Self { path, mode: OURS_ALONE })
     }
 
     pub fn path(&self) -> &Path {
@@ -73,7 +88,7 @@ impl State {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // Nanoseconds and the process id: no two runs of one boot share both.
         let name = format!("{:x}-{:x}", now.as_nanos(), std::process::id());
-        Run { path: self.path.join("runs").join(name), held: OnceCell::new() }
+        Run { path: self.path.join("runs").join(name), mode: self.mode, held: OnceCell::new() }
     }
 }
 
@@ -94,6 +109,7 @@ fn sweep(runs: &Path) {
 #[derive(Debug)]
 pub struct Run {
     path: PathBuf,
+    mode: u32,
     held: OnceCell<File>,
 }
 
@@ -109,14 +125,14 @@ impl Run {
             return Ok(());
         }
         let runs = self.path.parent().unwrap_or(&self.path);
-        DirBuilder::new().recursive(true).mode(0o700).create(runs)?;
+        DirBuilder::new().recursive(true).mode(self.mode).create(runs)?;
         let all = File::open(runs)?;
         // A new folder is not held for a moment. Whoever sweeps keeps everybody from making one meanwhile.
         if flock(&all, FlockOperation::NonBlockingLockExclusive).is_ok() {
             sweep(runs);
         }
         flock(&all, FlockOperation::LockShared)?;
-        DirBuilder::new().mode(0o700).create(&self.path)?;
+        DirBuilder::new().mode(self.mode).create(&self.path)?;
         let held = File::open(&self.path)?;
         flock(&held, FlockOperation::NonBlockingLockExclusive)?;
         let _ = self.held.set(held);

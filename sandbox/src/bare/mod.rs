@@ -1,0 +1,193 @@
+//! The level `landlock`: for hosts that forbid namespaces.
+//!
+//! Nothing is mounted and nothing is made invisible. The agent works on a private copy of the workspace
+//! ([`replica`]), so the real one can't be written whatever happens; Landlock lets it read the operating
+//! system, the toolchains and its own folders, and write only the latter; the system call filter closes what
+//! Landlock does not look at: sockets by path, the network, System V memory. As root the agent is a host user
+//! of its own. Its processes are kept together by descent or by that user ([`everyone`], [`keeper`]).
+//!
+//! What this level can't hold it does not claim: other processes are seen, and as an ordinary user the modes
+//! and times of that user's files outside can be changed, because Landlock does not look at those.
+
+pub(crate) mod distil;
+pub(crate) mod everyone;
+pub(crate) mod keeper;
+pub(crate) mod replica;
+pub(crate) mod tried;
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use crate::access::{self, Rules};
+use crate::control::Control;
+use crate::host::{Host, Surroundings, System};
+use crate::opening::Opening;
+use crate::policy::{Network, Policy};
+use crate::syscalls::Surface;
+use crate::workspace::Workspace;
+use replica::Replica;
+
+/// What the agent is started with at this level.
+#[derive(Debug)]
+pub(crate) struct Bare {
+    pub(crate) replica: Replica,
+    pub(crate) rules: Rules,
+    pub(crate) surface: Surface,
+    pub(crate) environment: Vec<(OsString, OsString)>,
+    /// Host paths the agent must not be able to read.
+    pub(crate) secrets: Vec<PathBuf>,
+    /// A host folder the caller can write and the agent must not.
+    pub(crate) outside: PathBuf,
+    /// Processes the agent's user has anyway, which a limit per user counts too.
+    pub(crate) others: u64,
+}
+
+/// Devices that hold nothing and do nothing, and terminals.
+const DEVICES: &[&str] = &[
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+    "/dev/ptmx",
+    "/dev/pts",
+];
+
+impl Bare {
+    pub(crate) fn new(
+        policy: &Policy,
+        host: &Host,
+        workspace: &Workspace,
+        opening: &Opening,
+        replica: Replica,
+    ) -> Self {
+        let around = Surroundings::observe(host);
+        let surface = Surface::Host {
+            network: policy.network == Network::Full || !policy.wants(Control::Network),
+            truncation_checked: access::abi().is_some_and(|(abi, _)| abi >= 3),
+        };
+        let mut secrets = around.secrets.clone();
+        secrets.extend([host.home.clone(), workspace.state.clone()]);
+        secrets.extend(policy.hide.iter().filter(|path| !path.starts_with(&workspace.path)).cloned());
+        Self {
+            rules: rules(policy, host, &around, workspace, opening, &replica),
+            surface,
+            environment: environment(policy, host, &around, &replica),
+            secrets,
+            outside: workspace.path.clone(),
+            others: if host.is_root() { 0 } else { everyone::count_of(host.uid) },
+            replica,
+        }
+    }
+}
+
+fn rules(
+    policy: &Policy,
+    host: &Host,
+    around: &Surroundings,
+    workspace: &Workspace,
+    opening: &Opening,
+    replica: &Replica,
+) -> Rules {
+    let mut rules = Rules {
+        no_network: policy.wants(Control::Network) && policy.network != Network::Full,
+        ..Rules::default()
+    };
+    if policy.wants(Control::HiddenPaths) {
+        let system = around.system.iter().map(|system| match system {
+            System::Folder(path) | System::Link(path, _) => path.clone(),
+        });
+        let shown = system.chain(around.toolchains.iter().cloned());
+        let mut hidden = around.secrets.clone();
+        hidden.extend(policy.hide.iter().cloned());
+        // The agent has a copy, without what is out of sight in it.
+        hidden.push(workspace.path.clone());
+        for path in shown.chain(policy.read.iter().cloned()).chain(["/proc".into()]) {
+            show(path, &hidden, &mut rules);
+        }
+    } else {
+        rules.read.push("/".into());
+    }
+    rules.read.extend(replica.objects.iter().cloned());
+    rules.read.extend([Some(&replica.tree), replica.repository.as_ref()].into_iter().flatten().cloned());
+    rules.write.extend([replica.home.clone(), replica.tmp.clone()]);
+    rules.write.extend(replica.repository.clone());
+    rules.write.extend(replica.seen(workspace).writable(opening, &policy.scope));
+    rules.write.extend(policy.folders.iter().map(|folder| folder.target.clone()));
+    if !policy.wants(Control::ReadOnlyHost) {
+        rules.write.push("/".into());
+    }
+    // As root the agent owns none of what others share there; an ordinary user's would own all of the user's.
+    if host.is_root() {
+        rules.write.push("/dev/shm".into());
+    }
+    let devices: &[&str] = if policy.wants(Control::MinimalDev) { DEVICES } else { &["/dev"] };
+    rules.devices.extend(devices.iter().map(PathBuf::from));
+    for paths in [&mut rules.read, &mut rules.list, &mut rules.write, &mut rules.devices] {
+        paths.retain(|path| path.exists());
+    }
+    rules
+}
+
+/// Makes a path readable, less what is hidden below it. There is no rule that takes away: every entry on the
+/// way to something hidden is named by itself.
+fn show(path: PathBuf, hidden: &[PathBuf], rules: &mut Rules) {
+    if hidden.contains(&path) {
+        return;
+    }
+    let holds_hidden = hidden.iter().any(|hidden| hidden.starts_with(&path));
+    match std::fs::read_dir(&path) {
+        Ok(entries) if holds_hidden => {
+            for entry in entries.flatten() {
+                show(entry.path(), hidden, rules);
+            }
+            rules.list.push(path);
+        }
+        _ => rules.read.push(path),
+    }
+}
+
+/// Variables that lead a toolchain to its folder when HOME is another one.
+const HOMES: &[(&str, &str)] = &[
+    ("CARGO_HOME", ".cargo"),
+    ("RUSTUP_HOME", ".rustup"),
+    ("PYENV_ROOT", ".pyenv"),
+    ("RBENV_ROOT", ".rbenv"),
+    ("NVM_DIR", ".nvm"),
+    ("VOLTA_HOME", ".volta"),
+    ("BUN_INSTALL", ".bun"),
+    ("ASDF_DATA_DIR", ".asdf"),
+    ("GOPATH", "go"),
+];
+
+/// The policy's environment, with the private folders in it.
+fn environment(
+    policy: &Policy,
+    host: &Host,
+    around: &Surroundings,
+    replica: &Replica,
+) -> Vec<(OsString, OsString)> {
+    let mut environment = policy.environment.clone();
+    let mut set = |name: &str, value: &OsStr| {
+        environment.retain(|(known, _)| known != name);
+        environment.push((name.into(), value.to_owned()));
+    };
+    if policy.wants(Control::PrivateHome) {
+        set("HOME", replica.home.as_os_str());
+    }
+    if policy.wants(Control::PrivateTmp) {
+        for name in ["TMPDIR", "TMP", "TEMP"] {
+            set(name, replica.tmp.as_os_str());
+        }
+    }
+    for (name, folder) in HOMES {
+        let place = host.home.join(folder);
+        let known = policy.environment.iter().any(|(known, _)| known == name);
+        if !known && around.toolchains.contains(&place) {
+            environment.push((name.into(), place.into_os_string()));
+        }
+    }
+    environment.sort();
+    environment
+}
