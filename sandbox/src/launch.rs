@@ -325,6 +325,8 @@ fn too_early(what: &'static str) -> LaunchError {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
+        // An agent that still stands at the gate goes by itself, and with it what its first process waits for.
+        let _ = rustix::net::shutdown(&self.channel, rustix::net::Shutdown::Both);
         let _ = rustix::process::pidfd_send_signal(&self.pidfd, self.killer);
         let _ = rustix::process::waitid(
             rustix::process::WaitId::PidFd(self.pidfd.as_fd()),

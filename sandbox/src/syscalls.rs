@@ -184,8 +184,11 @@ fn table(surface: Surface) -> Vec<(u32, Verdict)> {
     table.push((libc::SYS_socket as u32, Verdict::RefuseSocketsBut(families)));
     if let Surface::Host { truncation_checked, .. } = surface {
         table.extend(SHARED.iter().map(|number| (*number as u32, Verdict::Refuse(libc::EPERM))));
-        // One's own limits are named by the process number zero.
-        table.push((libc::SYS_prlimit64 as u32, Verdict::RefuseBits { argument: 0, bits: u32::MAX }));
+        // One's own limits and priorities are named by the process number zero.
+        let others = |argument| Verdict::RefuseBits { argument, bits: u32::MAX };
+        table.push((libc::SYS_prlimit64 as u32, others(0)));
+        table.push((libc::SYS_setpriority as u32, others(1)));
+        table.push((libc::SYS_ioprio_set as u32, others(1)));
         if !truncation_checked {
             table.push((libc::SYS_truncate as u32, Verdict::Refuse(libc::EPERM)));
         }

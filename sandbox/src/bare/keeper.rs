@@ -57,6 +57,8 @@ pub(crate) fn live(birth: Birth<'_>, channel: &OwnedFd) -> ! {
 fn begin(birth: Birth<'_>, channel: &OwnedFd) -> Result<(Pid, SigSet), Failure> {
     let Birth { start, pipes } = birth;
     let watched = init::block(&[Signal::SIGCHLD, Signal::SIGTERM, END_ALL])?;
+    // What is done to the supervisor's whole group is not done to us: we are needed then.
+    rustix::process::setsid().map_err(failed("can't start a session"))?;
     nix::sys::prctl::set_child_subreaper(true).map_err(failed("can't keep what the agent leaves behind"))?;
     let streams = match pipes {
         Some([input, output, error]) => Streams::Pipes { input, output, error },

@@ -142,7 +142,10 @@ fn show(path: PathBuf, hidden: &[PathBuf], rules: &mut Rules) {
             for entry in entries.flatten() {
                 show(entry.path(), hidden, rules);
             }
-            rules.list.push(path);
+            // To list it is to list every folder below it, a hidden one too.
+            if !hidden.iter().any(|hidden| hidden.starts_with(&path) && hidden.is_dir()) {
+                rules.list.push(path);
+            }
         }
         _ => rules.read.push(path),
     }

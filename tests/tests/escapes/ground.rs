@@ -13,28 +13,40 @@ use agency_tests::tree::Tree;
 use agency_tests::user::TestUser;
 use nix::unistd::Uid;
 
+use crate::bare;
 use crate::run::{Ended, Sandbox};
 
 /// Far more than anything here takes on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Who runs `agency`.
+/// Who runs `agency`, and at which level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Actor {
     Root,
     User,
+    BareRoot,
+    BareUser,
 }
 
 impl Actor {
-    /// Runs one half of a test. Who is not root can't be root.
-    pub(crate) fn carry_out(self, test: fn(Actor)) {
-        if self == Actor::User || Uid::current().is_root() {
-            test(self);
+    /// Runs one quarter of a test. Who is not root can't be root.
+    pub(crate) fn carry_out(self, name: &str, test: fn(Actor)) {
+        if self.is_root() && !Uid::current().is_root() {
+            return;
         }
+        if self.is_bare() && bare::is_another_matter(name, self) {
+            return;
+        }
+        test(self);
     }
 
     pub(crate) fn is_root(self) -> bool {
-        self == Actor::Root
+        matches!(self, Actor::Root | Actor::BareRoot)
+    }
+
+    /// At the level `landlock`, without namespaces.
+    pub(crate) fn is_bare(self) -> bool {
+        matches!(self, Actor::BareRoot | Actor::BareUser)
     }
 
     /// Controls to switch off so that an agent is as strong as its caller. A user can't do without a user
@@ -52,6 +64,7 @@ impl Actor {
 ///
 /// ```text
 /// bin/                 agency, adversary
+/// state/               what runs keep, where that is not in the repository
 /// home/repo/           the workspace: src/ (usually the scope), docs/, README.md, .git/
 /// home/outside/        what no attack may reach
 /// home/.ssh/id_rsa
@@ -69,6 +82,7 @@ pub(crate) const CONTENT: &str = "content that is longer than what an attack wri
 
 const DIRECTORIES: &[&str] = &[
     "bin",
+    "state",
     "home/.ssh",
     "home/repo/src/inner/secrets",
     "home/repo/docs",
@@ -109,8 +123,8 @@ impl Ground {
     /// The same, with a plain folder for a workspace.
     pub(crate) fn without_repository(actor: Actor) -> Self {
         let (user, temporary) = match actor {
-            Actor::User => (Some(TestUser::new().expect("a user")), None),
-            Actor::Root => {
+            Actor::User | Actor::BareUser => (Some(TestUser::new().expect("a user")), None),
+            Actor::Root | Actor::BareRoot => {
                 (None, Some(tempfile::Builder::new().prefix("agency-root-").tempdir().expect("a folder")))
             }
         };
@@ -133,6 +147,7 @@ impl Ground {
         }
         let ground = Self { actor, user, _temporary: temporary, base };
         ground.give(&ground.home());
+        ground.give(&ground.base.join("state"));
         ground
     }
 
@@ -148,8 +163,13 @@ impl Ground {
         self.base.join("home/repo")
     }
 
-    /// A path in the workspace.
+    /// A path in the workspace, as the agent names it: where it is a copy, by where it stands.
     pub(crate) fn inside(&self, name: &str) -> OsString {
+        if self.actor.is_bare() { name.into() } else { self.real(name) }
+    }
+
+    /// The same path as the caller names it.
+    pub(crate) fn real(&self, name: &str) -> OsString {
         self.repo().join(name).into_os_string()
     }
 
@@ -194,7 +214,8 @@ impl Ground {
                 command
             }
         };
-        command.env("HOME", self.home()).current_dir(self.repo()).stdin(Stdio::null());
+        command.env("HOME", self.home()).env("XDG_STATE_HOME", self.base.join("state"));
+        command.current_dir(self.repo()).stdin(Stdio::null());
         command
     }
 
@@ -223,15 +244,16 @@ impl Ground {
 
     /// Everything of the actor's but what runs keep for themselves.
     pub(crate) fn fingerprint(&self) -> Fingerprint {
-        Fingerprint { root: self.home(), tree: everything(&self.home()) }
+        Fingerprint { root: self.home(), tree: everything(&self.home()), bare: self.actor.is_bare() }
     }
 
     /// No run has left anything in the folder of state.
     #[track_caller]
     pub(crate) fn assert_no_run_is_left(&self) {
-        // Made by the first run that needs it.
-        let runs = fs::read_dir(self.repo().join(".git/agency/runs"));
-        let left: Vec<_> = runs.into_iter().flatten().map(|run| run.expect("a run").path()).collect();
+        // Made by the first run that needs it. Root's copies are in one place with those of other tests.
+        let places = [self.repo().join(".git/agency/runs"), self.base.join("state/agency/runs")];
+        let runs = places.iter().flat_map(|place| fs::read_dir(place).into_iter().flatten());
+        let left: Vec<_> = runs.map(|run| run.expect("a run").path()).collect();
         assert!(left.is_empty(), "{left:?}");
     }
 
@@ -264,6 +286,7 @@ fn everything(home: &Path) -> Tree {
 pub(crate) struct Fingerprint {
     root: PathBuf,
     tree: Tree,
+    bare: bool,
 }
 
 impl Fingerprint {
@@ -277,8 +300,12 @@ impl Fingerprint {
         assert!(changes.is_empty(), "{} changed:\n{}", self.root.display(), changes.join("\n"));
     }
 
+    /// For attacks that are shown to work, which is done at one level only.
     #[track_caller]
     pub(crate) fn assert_changed(&self) {
+        if self.bare {
+            return;
+        }
         assert!(!self.changes().is_empty(), "the attack says that it worked, and nothing changed");
     }
 }

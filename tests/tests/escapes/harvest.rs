@@ -30,7 +30,7 @@ fn a_setuid_bit_is_refused(actor: Actor) {
     let run = ground.sandbox().write("src/**").apply().without(&["harvest"]);
     run.attack("setuid-bit", ["src/new"]).assert_applied();
     // Even unjudged, nothing with such a bit is ever brought along.
-    let there = fs::metadata(ground.inside("src/new"));
+    let there = fs::metadata(ground.real("src/new"));
     assert!(there.map_or(true, |meta| meta.mode() & 0o7000 == 0));
 }
 
@@ -97,7 +97,7 @@ fn file_capabilities_are_denied_and_refused(actor: Actor) {
     ended.assert_denied();
     ended.assert_applied();
     let mut value = [0; 64];
-    assert!(rustix::fs::lgetxattr(ground.inside("src/new"), "security.capability", &mut value[..]).is_err());
+    assert!(rustix::fs::lgetxattr(ground.real("src/new"), "security.capability", &mut value[..]).is_err());
 }
 
 /// A change that keeps size and times is still a change.
@@ -106,7 +106,7 @@ fn forged_times_hide_no_change(actor: Actor) {
     let ended = ground.sandbox().write("src/**").apply().attack("forge-mtime", ["src/main.rs"]);
     ended.assert_succeeded();
     ended.assert_applied();
-    assert_ne!(fs::read_to_string(ground.inside("src/main.rs")).expect("read"), CONTENT);
+    assert_ne!(fs::read_to_string(ground.real("src/main.rs")).expect("read"), CONTENT);
 }
 
 fn a_huge_file_is_denied_by_its_limit(actor: Actor) {
@@ -166,7 +166,7 @@ fn thousands_of_files_are_applied_or_refused_as_a_whole(actor: Actor) {
     assert!(ended.stderr().lines().count() < 40, "{}", ended.stderr());
     let ended = ground.sandbox().write("src/**").apply().attack("tiny-files", ["src/inner", "3000"]);
     ended.assert_applied();
-    assert_eq!(fs::read_dir(ground.inside("src/inner/0002")).expect("there").count(), 1000);
+    assert_eq!(fs::read_dir(ground.real("src/inner/0002")).expect("there").count(), 1000);
 }
 
 fn a_nest_deeper_than_a_path_can_name_is_refused(actor: Actor) {
@@ -192,13 +192,13 @@ fn odd_names_land_as_they_are_and_are_shown_escaped(actor: Actor) {
     shown.assert_succeeded();
     assert_nothing_acts_on_a_terminal(&shown);
     let refused = odd(ground.sandbox().write("src/**").deny("src/inner/**").without(&["scope", "landlock"]));
-    assert_eq!(refused.code(), Some(20));
+    assert!(refused.is_elsewhere() || refused.code() == Some(20));
     assert_nothing_acts_on_a_terminal(&refused);
 
     let ended = odd(ground.sandbox().write("src/**").apply());
     ended.assert_applied();
     assert_eq!(ended.json()["harvest"]["changes"].as_array().expect("a list").len(), 28);
-    let made = fs::read_dir(ground.inside("src/inner")).expect("there").count();
+    let made = fs::read_dir(ground.real("src/inner")).expect("there").count();
     assert_eq!(made, 28 + 2);
     ground.give(&ground.repo());
     ground.git(&["add", "--all"]);
@@ -244,7 +244,7 @@ fn a_locked_tree_is_judged_and_cleaned_up(actor: Actor) {
     ground.assert_no_run_is_left();
     let applied = lock(ground.sandbox().write("src/**").apply());
     applied.assert_applied();
-    assert_eq!(fs::read_to_string(ground.inside("src/locked/deeper/file")).expect("read"), "x\n");
+    assert_eq!(fs::read_to_string(ground.real("src/locked/deeper/file")).expect("read"), "x\n");
     ground.assert_no_run_is_left();
 }
 

@@ -114,6 +114,8 @@ fn what_is_hidden_by_name_cannot_be_read(actor: Actor) {
         let seen = ground.sandbox().write("**").read(ground.outside_folder());
         seen.option("--hide", &hidden).option("--hide", &inside)
     };
+    // What is hidden of a workspace is not in its copy at all.
+    assert_ne!(run().shell("test -e docs/guide.md && cat docs/guide.md").code(), Some(0));
     for path in [hidden.join("deeper/protected"), inside.join("guide.md")] {
         run().without(SIGHT).attack("read", [&path]).assert_succeeded();
         run().attack("read", [&path]).assert_denied();

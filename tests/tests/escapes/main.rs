@@ -1,12 +1,14 @@
 //! What a sandboxed agent tries, and what comes of it: nothing.
 //!
-//! Every test goes through the real `agency sandbox` at the level `process`, with the adversary as its command,
-//! once as root and once as an ordinary user. Each first shows its attack to work with the controls that stop
-//! it switched off (`--without`), so that a broken attack can't pass for a fence; then that it is denied, or
-//! refused when the work is harvested; and that nothing outside changed. Where an attack can't be shown, the
-//! reason is in [`NOT_SHOWN`], or it is one that the adversary itself says takes root.
+//! Every test goes through the real `agency sandbox`, with the adversary as its command, once as root and once
+//! as an ordinary user, at the levels `process` and `landlock`. Each first shows its attack to work with the
+//! controls that stop it switched off (`--without`), so that a broken attack can't pass for a fence; then that
+//! it is denied, or refused when the work is harvested; and that nothing outside changed. Where an attack can't
+//! be shown, the reason is in [`NOT_SHOWN`], or it is one that the adversary itself says takes root. At the
+//! level `landlock` the same attacks are not shown again, and what that level does not hold is in [`bare`].
 
 mod attestation;
+mod bare;
 mod environment;
 mod files;
 mod git;
@@ -25,16 +27,24 @@ mod workspace;
 
 use agency_tests::adversary;
 
-/// Both halves of every test: the one as root, the other as somebody who is not.
+/// The quarters of every test: as root and as somebody who is not, with namespaces and without.
 macro_rules! as_both {
     ($($name:ident,)*) => {
         mod as_root {
             use crate::ground::Actor;
-            $(#[test] fn $name() { Actor::Root.carry_out(super::$name) })*
+            $(#[test] fn $name() { Actor::Root.carry_out(stringify!($name), super::$name) })*
         }
         mod as_a_user {
             use crate::ground::Actor;
-            $(#[test] fn $name() { Actor::User.carry_out(super::$name) })*
+            $(#[test] fn $name() { Actor::User.carry_out(stringify!($name), super::$name) })*
+        }
+        mod as_root_by_landlock {
+            use crate::ground::Actor;
+            $(#[test] fn $name() { Actor::BareRoot.carry_out(stringify!($name), super::$name) })*
+        }
+        mod as_a_user_by_landlock {
+            use crate::ground::Actor;
+            $(#[test] fn $name() { Actor::BareUser.carry_out(stringify!($name), super::$name) })*
         }
     };
 }

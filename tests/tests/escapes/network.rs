@@ -20,7 +20,7 @@ fn unreached(actor: Actor, attack: &str, listener: Bind, arguments: fn(&Listener
     let ground = Ground::new(actor);
     let reached = listener().expect("bound");
     ground.sandbox().without(&["network"]).attack(attack, arguments(&reached)).assert_succeeded();
-    assert!(reached.reached_within(DEADLINE));
+    assert!(actor.is_bare() || reached.reached_within(DEADLINE));
 
     let unreached = listener().expect("bound");
     ground.sandbox().attack(attack, arguments(&unreached)).assert_denied();
@@ -60,6 +60,9 @@ fn no_address_has_a_route(actor: Actor) {
         ground.sandbox().attack("tcp", [address, "80"]).assert_denied();
         ground.sandbox().attack("udp", [address, "53", "expect-echo"]).assert_denied();
     }
+    if actor.is_bare() {
+        return;
+    }
     let ended =
         ground.sandbox().shell("cat /proc/net/dev | tail -n +3 | cut -d: -f1; wc -l </proc/net/route");
     assert_eq!(
@@ -89,7 +92,7 @@ fn abstract_sockets_of_the_host_cannot_be_reached(actor: Actor) {
         let reached = listener().expect("bound");
         let open = ["network", "landlock"];
         ground.sandbox().without(&open).attack(attack, [reached.name()]).assert_succeeded();
-        assert!(reached.reached_within(DEADLINE));
+        assert!(actor.is_bare() || reached.reached_within(DEADLINE));
         let unreached = listener().expect("bound");
         for without in [&[][..], &["network"], &["landlock"], &["landlock", "seccomp"]] {
             ground.sandbox().without(without).attack(attack, [unreached.name()]).assert_denied();
@@ -115,7 +118,7 @@ fn sockets_on_paths_outside_cannot_be_reached(actor: Actor) {
         let reached = on_a_path(&ground, attack, &path);
         let open = actor.off(&["private-home"]);
         ground.sandbox().without(&open).attack(attack, [&path]).assert_succeeded();
-        assert!(reached.reached_within(DEADLINE));
+        assert!(actor.is_bare() || reached.reached_within(DEADLINE));
         drop(reached);
         std::fs::remove_file(&path).expect("removed");
 

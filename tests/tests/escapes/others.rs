@@ -163,7 +163,7 @@ fn descriptors_of_the_caller_are_not_inherited(actor: Actor) {
     let mark = format!("{}=", inheritable.as_raw_fd());
     let shown =
         ground.sandbox().without(&["descriptors"]).attack("inherited-fds", [""; 0]).assert_succeeded();
-    assert!(shown.detail.contains(&mark), "{shown:?}");
+    assert!(actor.is_bare() || shown.detail.contains(&mark), "{shown:?}");
     ground.sandbox().attack("inherited-fds", [""; 0]).assert_denied();
     ground.sandbox().without(&["landlock", "seccomp"]).attack("inherited-fds", [""; 0]).assert_denied();
 }
@@ -189,7 +189,7 @@ fn secrets_of_the_caller_are_in_nobodys_memory(actor: Actor) {
     let text = String::from_utf8_lossy(&ended.output.stdout).into_owned();
     assert!(text.contains("HOME=") && !text.contains("of-the-caller"), "{text}");
     let open = run.without(&["environment"]).shell(script);
-    assert!(String::from_utf8_lossy(&open.output.stdout).contains("of-the-caller"));
+    assert!(open.is_elsewhere() || String::from_utf8_lossy(&open.output.stdout).contains("of-the-caller"));
 }
 
 as_both! {

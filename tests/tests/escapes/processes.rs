@@ -74,11 +74,14 @@ fn a_daemon_does_not_outlive_its_sandbox(actor: Actor) {
     let loose = marked(&ground, &marker).without(&actor.off(LOOSE)).attack("daemon", [&beat]);
     let beats = || fs::metadata(&beat).map_or(0, |meta| meta.len());
     let seen = beats();
-    let goes_on = wait_until(DEADLINE, || beats() > seen + 2);
+    let goes_on = loose.is_elsewhere() || wait_until(DEADLINE, || beats() > seen + 2);
     let alive = marker.alive();
     end_all(&marker);
     loose.assert_succeeded();
-    assert!(goes_on && !alive.is_empty(), "the daemon is dead although nothing holds it");
+    assert!(
+        loose.is_elsewhere() || goes_on && !alive.is_empty(),
+        "the daemon is dead although nothing holds it"
+    );
 
     let marker = Marker::new();
     let ended = marked(&ground, &marker).apply().attack("daemon", ["src/beat"]);
@@ -87,7 +90,7 @@ fn a_daemon_does_not_outlive_its_sandbox(actor: Actor) {
     ended.assert_applied();
     assert_eq!(ended.code(), Some(0));
     // What it wrote while it lived is there, as it was when it died.
-    let landed = fs::read(ground.inside("src/beat")).expect("read");
+    let landed = fs::read(ground.real("src/beat")).expect("read");
     assert!(!landed.is_empty() && landed.iter().all(|byte| *byte == b'.'));
     // Killed at the deadline, too.
     let marker = Marker::new();
@@ -106,7 +109,7 @@ fn who_holds_the_output_open_does_not_hold_the_run_open(actor: Actor) {
     let waited = started.elapsed();
     end_all(&marker);
     loose.assert_succeeded();
-    assert!(waited >= Duration::from_secs(3), "nobody held it: {waited:?}");
+    assert!(loose.is_elsewhere() || waited >= Duration::from_secs(3), "nobody held it: {waited:?}");
 
     let (marker, started) = (Marker::new(), Instant::now());
     let ended = marked(&ground, &marker).attack("hold-stdout", ["100"]);
@@ -121,7 +124,7 @@ fn nothing_is_written_after_the_end(actor: Actor) {
     let late = ground.outside_folder().join("late");
     let loose = marked(&ground, &marker).without(&actor.off(LOOSE)).prefix(AWAY);
     loose.attack("late-write", [late.as_os_str(), "50".as_ref()]).assert_succeeded();
-    let written = wait_until(DEADLINE, || late.exists());
+    let written = actor.is_bare() || wait_until(DEADLINE, || late.exists());
     end_all(&marker);
     assert!(written, "the late write did not come although nothing stops it");
 

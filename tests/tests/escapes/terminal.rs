@@ -68,11 +68,14 @@ fn nothing_can_be_typed_into_a_terminal(actor: Actor) {
     let ground = Ground::new(actor);
     for attack in ["tiocsti", "tiocsti-highbits"] {
         let run = || ground.sandbox().flag("--tty");
-        at_a_terminal(&ground, &run().without(&["seccomp"]), attack).assert_succeeded();
         at_a_terminal(&ground, &run(), attack).assert_denied();
-        at_a_terminal(&ground, &run().without(&["landlock", "capabilities"]), attack).assert_denied();
         // Without a terminal there is none to be found, though the caller has one.
         at_a_terminal(&ground, &ground.sandbox(), attack).assert_denied();
+        if actor.is_bare() {
+            continue;
+        }
+        at_a_terminal(&ground, &run().without(&["seccomp"]), attack).assert_succeeded();
+        at_a_terminal(&ground, &run().without(&["landlock", "capabilities"]), attack).assert_denied();
         at_a_terminal(&ground, &ground.sandbox().without(&["seccomp", "landlock"]), attack).assert_denied();
     }
 }
