@@ -14,6 +14,7 @@ use crate::access;
 use crate::cgroup::Cgroup;
 use crate::channel::Ready;
 use crate::control::Control;
+use crate::egress;
 use crate::opening::Opening;
 use crate::path::RelPath;
 use crate::policy::{Level, Network, Policy};
@@ -208,6 +209,7 @@ impl Process {
             Control::Network if policy.network == Network::Full => {
                 (Held::Yes, "host network, as asked".into())
             }
+            Control::Network if matches!(policy.network, Network::Hosts(_)) => self.ways_out(&policy.network),
             Control::MountNamespace
             | Control::PidNamespace
             | Control::IpcNamespace
@@ -321,6 +323,20 @@ impl Process {
                 (size.is_some().into(), format!("tmpfs {}", size.unwrap_or("without size")))
             }
             Control::Harvest => (policy.wants(control).into(), "judged when the command has ended".into()),
+        }
+    }
+
+    /// A namespace of its own, in which exactly the sockets that lead out listen, and nothing else does yet.
+    fn ways_out(&self, network: &Network) -> (Held, String) {
+        let Network::Hosts(list) = network else { return (Held::No, String::new()) };
+        let namespace = self.namespace("net");
+        match egress::listening(self.early.pid) {
+            Ok(found) => {
+                let as_asked = self.is_foreign("net") && found == list.listeners();
+                let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+                ((as_asked).into(), format!("{namespace}, out through {}: {list}", found.join(" and ")))
+            }
+            Err(error) => (Held::No, format!("{namespace}, what listens in it can't be read: {error}")),
         }
     }
 

@@ -23,6 +23,7 @@ use crate::attest::{self, Asked, Attestation, Early, Statement};
 use crate::cgroup::Cgroup;
 use crate::channel::{self, FromSandbox, Handed, Ready};
 use crate::control::Control;
+use crate::egress::{self, Listener, Proxy, Traffic};
 use crate::flow::Flow;
 use crate::harvest::Base;
 use crate::host::{Host, Surroundings};
@@ -64,6 +65,8 @@ pub struct Outcome {
     pub end: End,
     pub attestation: Attestation,
     pub elapsed: Duration,
+    /// What the agent connected to, where it had a list of hosts.
+    pub network: Option<Traffic>,
     /// What the agent changed, for [`crate::harvest`].
     pub upper: OwnedFd,
     pub remains: Remains,
@@ -97,12 +100,7 @@ fn internal<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> LaunchE
 /// single thread.
 pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, LaunchError> {
     let policy = request.policy;
-    if let Network::Hosts(_) = policy.network {
-        return Err(LaunchError::Unavailable {
-            what: "lists of hosts are not available yet".into(),
-            hint: "use --net none or --net full".into(),
-        });
-    }
+    check_look_ups(policy)?;
     let ahead = ahead.unwrap_or_else(|| Ahead::send(request.host, &policy.without, &policy.network));
     let identity = identify(policy, request.host)?;
     let opening = opening(policy, request.workspace).map_err(internal("can't look at the workspace"))?;
@@ -160,7 +158,7 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
     channel::say_go(&sandbox.channel, &Handed { idmap: user, network })
         .map_err(internal("can't talk to the sandbox"))?;
 
-    let Prepared { early, upper, master } = sandbox.wait_for_birth()?;
+    let Prepared { early, upper, master, listeners } = sandbox.wait_for_birth()?;
     let hidden = hidden(request, &identity);
     let ready = sandbox.wait_until_ready()?;
     let asked = Asked {
@@ -201,6 +199,11 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
         let before = std::mem::replace(&mut since, SystemTime::now());
         uppers.iter().any(|upper| changed_since(upper, before))
     };
+    let proxy = match &policy.network {
+        Network::Hosts(list) => Some(Proxy::start(list, listeners, started)),
+        Network::None | Network::Full => None,
+    };
+    let proxy = proxy.transpose().map_err(internal("can't start the proxy"))?;
     let end = supervise::stand_by(Watch {
         init: sandbox.pidfd.try_clone().map_err(internal("can't watch the sandbox"))?,
         channel: sandbox.channel.try_clone().map_err(internal("can't watch the sandbox"))?,
@@ -211,9 +214,10 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
         changed: &mut changed,
     })
     .map_err(internal("can't watch the sandbox"))?;
+    let network = proxy.map(Proxy::stop);
     drop(raw);
     let remains = Remains { _sandbox: sandbox, _cgroup: cgroup, _janitor: janitor };
-    Ok(Outcome { end, attestation, elapsed: started.elapsed(), upper, remains })
+    Ok(Outcome { end, attestation, elapsed: started.elapsed(), network, upper, remains })
 }
 
 /// What the kernel is still taking apart when every process of a sandbox is dead. Dropping it waits until
@@ -239,20 +243,24 @@ struct Prepared {
     early: Early,
     upper: OwnedFd,
     master: Option<OwnedFd>,
+    listeners: Vec<Listener>,
 }
 
 impl Sandbox {
     /// Waits until the view is made and the agent's process is there; it goes on to give up everything else.
     fn wait_for_birth(&self) -> Result<Prepared, LaunchError> {
-        let (mut upper, mut master) = (None, None);
+        let (mut upper, mut master, mut listeners) = (None, None, Vec::new());
         loop {
             match self.hear()? {
                 (FromSandbox::Layer, layer) => upper = layer,
                 (FromSandbox::Terminal, terminal) => master = terminal,
+                (FromSandbox::Listener { address }, Some(socket)) => {
+                    listeners.push(Listener { address, socket });
+                }
                 (FromSandbox::Born { pid }, _) => {
                     let early = Early::read(pid).map_err(internal("can't read the agent's process"))?;
                     let upper = upper.ok_or_else(|| too_early("the sandbox has no layer"))?;
-                    return Ok(Prepared { early, upper, master });
+                    return Ok(Prepared { early, upper, master, listeners });
                 }
                 _ => {}
             }
@@ -288,6 +296,19 @@ impl Drop for Sandbox {
             rustix::process::WaitId::PidFd(self.pidfd.as_fd()),
             rustix::process::WaitIdOptions::EXITED,
         );
+    }
+}
+
+/// A list with names is of no use where names can't be looked up.
+fn check_look_ups(policy: &Policy) -> Result<(), LaunchError> {
+    match &policy.network {
+        Network::Hosts(list) if list.needs_lookup() && egress::find_getent().is_none() => {
+            Err(LaunchError::Unavailable {
+                what: "host names can't be looked up here: there is no getent".into(),
+                hint: "install it (Debian has it in libc-bin), or list addresses".into(),
+            })
+        }
+        _ => Ok(()),
     }
 }
 

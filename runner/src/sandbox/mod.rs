@@ -26,7 +26,7 @@ use result::Work;
 
 pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
     asked::level(command.isolation)?;
-    let network = asked::network(&command.net)?;
+    let network = asked::network(command)?;
     let host = Host::observe();
     // This takes longest, so it begins before anything else is looked at.
     let ahead = Ahead::send(&host, &command.without.iter().copied().collect(), &network);

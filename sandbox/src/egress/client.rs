@@ -1,0 +1,292 @@
+//! One connection of the agent's, from its first byte to its last.
+
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
+
+use super::address;
+use super::body::Body;
+use super::destination::Host;
+use super::event::{Event, How, Reason};
+use super::proxy::{Behind, Shared};
+use super::relay::{Until, Way, relay, reset};
+use super::request::{self, ESTABLISHED, LARGEST_HEAD, Refusal, Request, Status, Target};
+use super::wait::{Cut, Stop};
+
+/// A client on the same machine has said what it wants by then.
+const HEAD_DEADLINE: Duration = Duration::from_secs(10);
+/// For all addresses of a host together.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(20);
+/// How many of a host's addresses are tried.
+const MOST_ADDRESSES: usize = 8;
+/// How long a client may take to hear our own last words.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Serves a connection, and writes down what became of it.
+pub(super) fn serve(shared: &Shared, client: TcpStream, behind: Behind) {
+    let mut event = shared.log.begin();
+    let _ = sockopt::set_tcp_nodelay(&client, true);
+    match behind {
+        Behind::Proxy => ask(shared, &client, &mut event),
+        Behind::Address(address) => forward(shared, &client, address, &mut event),
+    }
+    shared.log.record(event);
+}
+
+/// Connects to the same address outside.
+fn forward(shared: &Shared, client: &TcpStream, address: SocketAddr, event: &mut Event) {
+    (event.how, event.host, event.port) = (How::Forward, address.ip().to_string(), address.port());
+    event.allowed = true;
+    match connect(&[address.ip()], address.port(), &shared.stop) {
+        Ok(host) => {
+            reached(event, address.ip());
+            tunnel(shared, client, &host, event);
+        }
+        Err(cut) => {
+            event.reason = unreached(&cut);
+            reset(client);
+        }
+    }
+}
+
+/// What is refused, and how the client and the log are told.
+struct Refused {
+    status: Status,
+    reason: Reason,
+    text: String,
+}
+
+/// Hears what the client wants, and does it or says why not.
+fn ask(shared: &Shared, client: &TcpStream, event: &mut Event) {
+    let refused = match hear(client, &shared.stop) {
+        Ok((head, rest)) => match request::parse(&head) {
+            Ok(request) => match answer(shared, client, request, rest, event) {
+                Ok(()) => return farewell(client, &shared.stop),
+                Err(refused) => refused,
+            },
+            Err(Refusal { status, why, target }) => {
+                if let Some(target) = target {
+                    (event.how, event.host, event.port) = (How::Http, target.shown, target.port);
+                }
+                Some(Refused { status, reason: Reason::Malformed, text: why.into() })
+            }
+        },
+        Err(refused) => refused,
+    };
+    match refused {
+        Some(Refused { status, reason, text }) => {
+            event.reason = reason;
+            let deadline = Some(Instant::now() + FAREWELL);
+            let _ = shared.stop.write_all(client, &request::answer(status, &text), deadline);
+            farewell(client, &shared.stop);
+        }
+        None => event.reason = Reason::Ended,
+    }
+}
+
+/// Reads a whole head, and what came after it. Nothing is refused where nobody is left to hear it.
+fn hear(client: &TcpStream, stop: &Stop) -> Result<(Vec<u8>, Vec<u8>), Option<Refused>> {
+    let refused = |status, reason, text: &str| Some(Refused { status, reason, text: text.into() });
+    let deadline = Instant::now() + HEAD_DEADLINE;
+    let mut bytes = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        match stop.read(client, &mut piece, Some(deadline)) {
+            Ok(0) if bytes.is_empty() => return Err(None),
+            Ok(0) => {
+                return Err(refused(Status::BadRequest, Reason::Malformed, "the request is not complete"));
+            }
+            Ok(length) => bytes.extend_from_slice(&piece[..length]),
+            Err(Cut::TooLate) => {
+                return Err(refused(Status::TooSlow, Reason::TooSlow, "the request took too long"));
+            }
+            Err(Cut::Stopped | Cut::Broken) => return Err(None),
+        }
+        match request::head_length(&bytes) {
+            Some(length) if length <= LARGEST_HEAD => {
+                let rest = bytes.split_off(length);
+                return Ok((bytes, rest));
+            }
+            None if bytes.len() <= LARGEST_HEAD => {}
+            _ => return Err(refused(Status::TooLarge, Reason::Malformed, "the request's head is too large")),
+        }
+    }
+}
+
+/// Does what is asked, if the list has it.
+fn answer(
+    shared: &Shared,
+    client: &TcpStream,
+    request: Request,
+    rest: Vec<u8>,
+    event: &mut Event,
+) -> Result<(), Option<Refused>> {
+    let (how, target) = match &request {
+        Request::Tunnel(target) => (How::Connect, target),
+        Request::Plain { target, .. } => (How::Http, target),
+    };
+    (event.how, event.host, event.port) = (how, target.shown.clone(), target.port);
+    let host = reach(shared, target, event)?;
+    match request {
+        Request::Tunnel(_) => {
+            let deadline = Some(Instant::now() + FAREWELL);
+            let opened = shared
+                .stop
+                .write_all(client, ESTABLISHED, deadline)
+                .and_then(|()| shared.stop.write_all(&host, &rest, deadline));
+            event.sent = rest.len() as u64;
+            match opened {
+                Ok(()) => tunnel(shared, client, &host, event),
+                Err(_) => [client, &host].into_iter().for_each(reset),
+            }
+        }
+        Request::Plain { head, body, .. } => exchange(shared, client, &host, head, body, &rest, event)?,
+    }
+    Ok(())
+}
+
+/// Connects to who is asked for. The list is asked first: of a name that is not on it, nobody hears.
+fn reach(shared: &Shared, target: &Target, event: &mut Event) -> Result<TcpStream, Option<Refused>> {
+    let refused = |status, reason: Reason| {
+        let text = format!("{}:{}: {}", target.shown, target.port, reason.what());
+        Some(Refused { status, reason, text })
+    };
+    let found = target.host.as_ref().and_then(|host| shared.list.find(host, target.port));
+    let Some(index) = found else {
+        return Err(refused(Status::Forbidden, Reason::NotListed));
+    };
+    let addresses = match &shared.list.destinations()[index].host {
+        Host::Address(address) => vec![*address],
+        Host::Name(name) => {
+            let looked_up = match &shared.lookups {
+                Some(lookups) => lookups.addresses(index, name, &shared.stop),
+                None => Ok(Vec::new()),
+            };
+            let all = match looked_up {
+                Ok(all) => all,
+                Err(cut) => {
+                    event.allowed = true;
+                    return Err(unanswered(&cut).and_then(|(status, reason)| refused(status, reason)));
+                }
+            };
+            let public: Vec<IpAddr> =
+                all.iter().copied().filter(|address| !address::is_refused(*address)).collect();
+            if public.is_empty() && !all.is_empty() {
+                return Err(refused(Status::Forbidden, Reason::PrivateAddress));
+            }
+            public
+        }
+    };
+    event.allowed = true;
+    if addresses.is_empty() {
+        return Err(refused(Status::BadGateway, Reason::UnknownName));
+    }
+    match connect(&addresses, target.port, &shared.stop) {
+        Ok(host) => {
+            if let Ok(peer) = host.peer_addr() {
+                reached(event, peer.ip());
+            }
+            Ok(host)
+        }
+        Err(cut) => Err(unanswered(&cut).and_then(|(status, reason)| refused(status, reason))),
+    }
+}
+
+fn reached(event: &mut Event, address: IpAddr) {
+    event.reason = Reason::Listed;
+    event.address = Some(address);
+}
+
+/// What a client is told of a host that does not answer; nothing when the run is over.
+fn unanswered(cut: &Cut) -> Option<(Status, Reason)> {
+    match cut {
+        Cut::Stopped => None,
+        Cut::TooLate => Some((Status::GatewayTimeout, Reason::TooSlow)),
+        Cut::Broken => Some((Status::BadGateway, Reason::Unreachable)),
+    }
+}
+
+fn unreached(cut: &Cut) -> Reason {
+    unanswered(cut).map_or(Reason::Ended, |(_, reason)| reason)
+}
+
+/// Connects to the first address that answers. They share the time there is, so that one that is silent does
+/// not take it all.
+fn connect(addresses: &[IpAddr], port: u16, stop: &Stop) -> Result<TcpStream, Cut> {
+    let addresses = &addresses[..addresses.len().min(MOST_ADDRESSES)];
+    let end = Instant::now() + CONNECT_DEADLINE;
+    let mut last = Cut::TooLate;
+    for (index, address) in addresses.iter().enumerate() {
+        let left = end.saturating_duration_since(Instant::now());
+        let share = left / (addresses.len() - index) as u32;
+        match connect_to(SocketAddr::new(*address, port), stop, Instant::now() + share) {
+            Err(Cut::Stopped) => return Err(Cut::Stopped),
+            Err(cut) => last = cut,
+            connected => return connected,
+        }
+    }
+    Err(last)
+}
+
+fn connect_to(address: SocketAddr, stop: &Stop, deadline: Instant) -> Result<TcpStream, Cut> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    // A host that is gone without a word is noticed, if late.
+    sockopt::set_socket_keepalive(&socket, true)?;
+    match rustix::net::connect(&socket, &address) {
+        Ok(()) => {}
+        Err(Errno::INPROGRESS | Errno::INTR) => {
+            stop.wait_for(&socket, PollFlags::OUT, Some(deadline))?;
+            sockopt::socket_error(&socket)??;
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(TcpStream::from(socket))
+}
+
+/// Both ways, whatever it is.
+fn tunnel(shared: &Shared, client: &TcpStream, host: &TcpStream, event: &mut Event) {
+    let (mut up, mut down) = (Way::whole(client, host), Way::whole(host, client));
+    // However it ended, it ended, and was counted.
+    let _ = relay(&mut up, &mut down, Until::BothEnd, &shared.stop);
+    event.sent += up.moved();
+    event.received += down.moved();
+}
+
+/// One request up, one answer down. What the client sends after its request is not read.
+fn exchange(
+    shared: &Shared,
+    client: &TcpStream,
+    host: &TcpStream,
+    mut head: Vec<u8>,
+    mut body: Body,
+    rest: &[u8],
+    event: &mut Event,
+) -> Result<(), Option<Refused>> {
+    if body.pass(rest, &mut head).is_err() {
+        reset(host);
+        let text = "the request's body is malformed".into();
+        return Err(Some(Refused { status: Status::BadRequest, reason: Reason::Malformed, text }));
+    }
+    let (mut up, mut down) = (Way::body(client, host, head, body), Way::whole(host, client));
+    let _ = relay(&mut up, &mut down, Until::Answered, &shared.stop);
+    event.sent += up.moved();
+    event.received += down.moved();
+    Ok(())
+}
+
+/// Lets the client read to the end. A connection that is closed while something of the client's is unread is
+/// reset, and a reset may overtake what was said last.
+fn farewell(client: &TcpStream, stop: &Stop) {
+    if client.shutdown(Shutdown::Write).is_err() {
+        return;
+    }
+    let deadline = Some(Instant::now() + FAREWELL);
+    let mut unread = [0; 4096];
+    while let Ok(1..) = stop.read(client, &mut unread, deadline) {}
+}
