@@ -334,7 +334,7 @@ impl Process {
             Ok(found) => {
                 let as_asked = self.is_foreign("net") && found == list.listeners();
                 let found: Vec<_> = found.iter().map(ToString::to_string).collect();
-                ((as_asked).into(), format!("{namespace}, out through {}: {list}", found.join(" and ")))
+                (as_asked.into(), format!("{namespace}, out through {}: {list}", found.join(" and ")))
             }
             Err(error) => (Held::No, format!("{namespace}, what listens in it can't be read: {error}")),
         }

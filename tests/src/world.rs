@@ -240,6 +240,9 @@ fn treat(mut stream: TcpStream, manner: Manner) -> Vec<u8> {
             break;
         }
         all.extend_from_slice(&piece[..length]);
+        if manner == Manner::Web && all.ends_with(b"\r\n\r\n") && is_hesitant(&all) {
+            let _ = stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n");
+        }
         if manner == Manner::Web && !answered && is_whole(&all) {
             answered = true;
             let _ = stream.write_all(page(&all));
@@ -259,6 +262,11 @@ fn is_whole(request: &[u8]) -> bool {
     }
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
     body.len() >= length.unwrap_or(0)
+}
+
+/// Whether the client waits to be told to go on.
+fn is_hesitant(head: &[u8]) -> bool {
+    String::from_utf8_lossy(head).to_ascii_lowercase().contains("expect: 100-continue")
 }
 
 fn page(request: &[u8]) -> &'static [u8] {

@@ -41,12 +41,16 @@ fn forward(shared: &Shared, client: &TcpStream, address: SocketAddr, event: &mut
     (event.how, event.host, event.port) = (How::Forward, address.ip().to_string(), address.port());
     event.allowed = true;
     match connect(&[address.ip()], address.port(), &shared.stop) {
-        Ok(host) => {
-            reached(event, address.ip());
-            tunnel(shared, client, &host, event);
+        Ok((host, address)) => {
+            reached(event, address);
+            let _ = tunnel(shared, client, &host, event);
         }
         Err(cut) => {
-            event.reason = unreached(&cut);
+            event.reason = match cut {
+                Cut::Stopped => Reason::Ended,
+                Cut::TooLate => Reason::TooSlow,
+                Cut::Broken => Reason::Unreachable,
+            };
             reset(client);
         }
     }
@@ -59,43 +63,43 @@ struct Refused {
     text: String,
 }
 
+/// Why nothing more comes of a connection.
+enum Over {
+    Refused(Refused),
+    /// There is nobody left to tell.
+    Gone,
+}
+
+impl From<Cut> for Over {
+    fn from(_: Cut) -> Self {
+        Self::Gone
+    }
+}
+
 /// Hears what the client wants, and does it or says why not.
 fn ask(shared: &Shared, client: &TcpStream, event: &mut Event) {
-    let refused = match hear(client, &shared.stop) {
-        Ok((head, rest)) => match request::parse(&head) {
-            Ok(request) => match answer(shared, client, request, rest, event) {
-                Ok(()) => return farewell(client, &shared.stop),
-                Err(refused) => refused,
-            },
-            Err(Refusal { status, why, target }) => {
-                if let Some(target) = target {
-                    (event.how, event.host, event.port) = (How::Http, target.shown, target.port);
-                }
-                Some(Refused { status, reason: Reason::Malformed, text: why.into() })
-            }
-        },
-        Err(refused) => refused,
-    };
-    match refused {
-        Some(Refused { status, reason, text }) => {
+    match hear(client, &shared.stop).and_then(|(head, rest)| answer(shared, client, &head, rest, event)) {
+        Ok(()) => farewell(client, &shared.stop),
+        Err(Over::Refused(Refused { status, reason, text })) => {
             event.reason = reason;
             let deadline = Some(Instant::now() + FAREWELL);
             let _ = shared.stop.write_all(client, &request::answer(status, &text), deadline);
             farewell(client, &shared.stop);
         }
-        None => event.reason = Reason::Ended,
+        Err(Over::Gone) => {}
     }
 }
 
-/// Reads a whole head, and what came after it. Nothing is refused where nobody is left to hear it.
-fn hear(client: &TcpStream, stop: &Stop) -> Result<(Vec<u8>, Vec<u8>), Option<Refused>> {
-    let refused = |status, reason, text: &str| Some(Refused { status, reason, text: text.into() });
+/// Reads a whole head, and what came after it.
+fn hear(client: &TcpStream, stop: &Stop) -> Result<(Vec<u8>, Vec<u8>), Over> {
+    let refused =
+        |status, reason, text: &str| Over::Refused(Refused { status, reason, text: text.to_owned() });
     let deadline = Instant::now() + HEAD_DEADLINE;
     let mut bytes = Vec::new();
     let mut piece = [0; 4096];
     loop {
         match stop.read(client, &mut piece, Some(deadline)) {
-            Ok(0) if bytes.is_empty() => return Err(None),
+            Ok(0) if bytes.is_empty() => return Err(Over::Gone),
             Ok(0) => {
                 return Err(refused(Status::BadRequest, Reason::Malformed, "the request is not complete"));
             }
@@ -103,7 +107,7 @@ fn hear(client: &TcpStream, stop: &Stop) -> Result<(Vec<u8>, Vec<u8>), Option<Re
             Err(Cut::TooLate) => {
                 return Err(refused(Status::TooSlow, Reason::TooSlow, "the request took too long"));
             }
-            Err(Cut::Stopped | Cut::Broken) => return Err(None),
+            Err(cut) => return Err(cut.into()),
         }
         match request::head_length(&bytes) {
             Some(length) if length <= LARGEST_HEAD => {
@@ -120,10 +124,16 @@ fn hear(client: &TcpStream, stop: &Stop) -> Result<(Vec<u8>, Vec<u8>), Option<Re
 fn answer(
     shared: &Shared,
     client: &TcpStream,
-    request: Request,
+    head: &[u8],
     rest: Vec<u8>,
     event: &mut Event,
-) -> Result<(), Option<Refused>> {
+) -> Result<(), Over> {
+    let request = request::parse(head).map_err(|Refusal { status, why, target }| {
+        if let Some(target) = target {
+            (event.how, event.host, event.port) = (How::Http, target.shown, target.port);
+        }
+        Over::Refused(Refused { status, reason: Reason::Malformed, text: why.into() })
+    })?;
     let (how, target) = match &request {
         Request::Tunnel(target) => (How::Connect, target),
         Request::Plain { target, .. } => (How::Http, target),
@@ -133,31 +143,28 @@ fn answer(
     match request {
         Request::Tunnel(_) => {
             let deadline = Some(Instant::now() + FAREWELL);
-            let opened = shared
-                .stop
-                .write_all(client, ESTABLISHED, deadline)
-                .and_then(|()| shared.stop.write_all(&host, &rest, deadline));
+            shared.stop.write_all(client, ESTABLISHED, deadline)?;
+            shared.stop.write_all(&host, &rest, deadline)?;
             event.sent = rest.len() as u64;
-            match opened {
-                Ok(()) => tunnel(shared, client, &host, event),
-                Err(_) => [client, &host].into_iter().for_each(reset),
-            }
+            Ok(tunnel(shared, client, &host, event)?)
         }
-        Request::Plain { head, body, .. } => exchange(shared, client, &host, head, body, &rest, event)?,
+        Request::Plain { head, body, .. } => exchange(shared, client, &host, (head, body), &rest, event),
     }
-    Ok(())
 }
 
 /// Connects to who is asked for. The list is asked first: of a name that is not on it, nobody hears.
-fn reach(shared: &Shared, target: &Target, event: &mut Event) -> Result<TcpStream, Option<Refused>> {
+fn reach(shared: &Shared, target: &Target, event: &mut Event) -> Result<TcpStream, Over> {
     let refused = |status, reason: Reason| {
         let text = format!("{}:{}: {}", target.shown, target.port, reason.what());
-        Some(Refused { status, reason, text })
+        Over::Refused(Refused { status, reason, text })
+    };
+    let unanswered = |cut: Cut| match cut {
+        Cut::Stopped => Over::Gone,
+        Cut::TooLate => refused(Status::GatewayTimeout, Reason::TooSlow),
+        Cut::Broken => refused(Status::BadGateway, Reason::Unreachable),
     };
     let found = target.host.as_ref().and_then(|host| shared.list.find(host, target.port));
-    let Some(index) = found else {
-        return Err(refused(Status::Forbidden, Reason::NotListed));
-    };
+    let index = found.ok_or_else(|| refused(Status::Forbidden, Reason::NotListed))?;
     let addresses = match &shared.list.destinations()[index].host {
         Host::Address(address) => vec![*address],
         Host::Name(name) => {
@@ -165,13 +172,10 @@ fn reach(shared: &Shared, target: &Target, event: &mut Event) -> Result<TcpStrea
                 Some(lookups) => lookups.addresses(index, name, &shared.stop),
                 None => Ok(Vec::new()),
             };
-            let all = match looked_up {
-                Ok(all) => all,
-                Err(cut) => {
-                    event.allowed = true;
-                    return Err(unanswered(&cut).and_then(|(status, reason)| refused(status, reason)));
-                }
-            };
+            let all = looked_up.map_err(|cut| {
+                event.allowed = true;
+                unanswered(cut)
+            })?;
             let public: Vec<IpAddr> =
                 all.iter().copied().filter(|address| !address::is_refused(*address)).collect();
             if public.is_empty() && !all.is_empty() {
@@ -184,15 +188,9 @@ fn reach(shared: &Shared, target: &Target, event: &mut Event) -> Result<TcpStrea
     if addresses.is_empty() {
         return Err(refused(Status::BadGateway, Reason::UnknownName));
     }
-    match connect(&addresses, target.port, &shared.stop) {
-        Ok(host) => {
-            if let Ok(peer) = host.peer_addr() {
-                reached(event, peer.ip());
-            }
-            Ok(host)
-        }
-        Err(cut) => Err(unanswered(&cut).and_then(|(status, reason)| refused(status, reason))),
-    }
+    let (host, address) = connect(&addresses, target.port, &shared.stop).map_err(unanswered)?;
+    reached(event, address);
+    Ok(host)
 }
 
 fn reached(event: &mut Event, address: IpAddr) {
@@ -200,22 +198,9 @@ fn reached(event: &mut Event, address: IpAddr) {
     event.address = Some(address);
 }
 
-/// What a client is told of a host that does not answer; nothing when the run is over.
-fn unanswered(cut: &Cut) -> Option<(Status, Reason)> {
-    match cut {
-        Cut::Stopped => None,
-        Cut::TooLate => Some((Status::GatewayTimeout, Reason::TooSlow)),
-        Cut::Broken => Some((Status::BadGateway, Reason::Unreachable)),
-    }
-}
-
-fn unreached(cut: &Cut) -> Reason {
-    unanswered(cut).map_or(Reason::Ended, |(_, reason)| reason)
-}
-
 /// Connects to the first address that answers. They share the time there is, so that one that is silent does
 /// not take it all.
-fn connect(addresses: &[IpAddr], port: u16, stop: &Stop) -> Result<TcpStream, Cut> {
+fn connect(addresses: &[IpAddr], port: u16, stop: &Stop) -> Result<(TcpStream, IpAddr), Cut> {
     let addresses = &addresses[..addresses.len().min(MOST_ADDRESSES)];
     let end = Instant::now() + CONNECT_DEADLINE;
     let mut last = Cut::TooLate;
@@ -225,7 +210,7 @@ fn connect(addresses: &[IpAddr], port: u16, stop: &Stop) -> Result<TcpStream, Cu
         match connect_to(SocketAddr::new(*address, port), stop, Instant::now() + share) {
             Err(Cut::Stopped) => return Err(Cut::Stopped),
             Err(cut) => last = cut,
-            connected => return connected,
+            Ok(stream) => return Ok((stream, *address)),
         }
     }
     Err(last)
@@ -250,12 +235,12 @@ fn connect_to(address: SocketAddr, stop: &Stop, deadline: Instant) -> Result<Tcp
 }
 
 /// Both ways, whatever it is.
-fn tunnel(shared: &Shared, client: &TcpStream, host: &TcpStream, event: &mut Event) {
+fn tunnel(shared: &Shared, client: &TcpStream, host: &TcpStream, event: &mut Event) -> Result<(), Cut> {
     let (mut up, mut down) = (Way::whole(client, host), Way::whole(host, client));
-    // However it ended, it ended, and was counted.
-    let _ = relay(&mut up, &mut down, Until::BothEnd, &shared.stop);
+    let carried = relay(&mut up, &mut down, Until::BothEnd, &shared.stop);
     event.sent += up.moved();
     event.received += down.moved();
+    carried
 }
 
 /// One request up, one answer down. What the client sends after its request is not read.
@@ -263,21 +248,19 @@ fn exchange(
     shared: &Shared,
     client: &TcpStream,
     host: &TcpStream,
-    mut head: Vec<u8>,
-    mut body: Body,
+    (mut head, mut body): (Vec<u8>, Body),
     rest: &[u8],
     event: &mut Event,
-) -> Result<(), Option<Refused>> {
-    if body.pass(rest, &mut head).is_err() {
-        reset(host);
+) -> Result<(), Over> {
+    body.pass(rest, &mut head).map_err(|_| {
         let text = "the request's body is malformed".into();
-        return Err(Some(Refused { status: Status::BadRequest, reason: Reason::Malformed, text }));
-    }
+        Over::Refused(Refused { status: Status::BadRequest, reason: Reason::Malformed, text })
+    })?;
     let (mut up, mut down) = (Way::body(client, host, head, body), Way::whole(host, client));
-    let _ = relay(&mut up, &mut down, Until::Answered, &shared.stop);
+    let carried = relay(&mut up, &mut down, Until::Answered, &shared.stop);
     event.sent += up.moved();
     event.received += down.moved();
-    Ok(())
+    Ok(carried?)
 }
 
 /// Lets the client read to the end. A connection that is closed while something of the client's is unread is

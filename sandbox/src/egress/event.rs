@@ -59,7 +59,7 @@ pub enum Reason {
     Unreachable,
     TooSlow,
     Malformed,
-    /// The run ended before it was decided.
+    /// The client or the run ended before it was decided.
     Ended,
 }
 
@@ -74,7 +74,7 @@ impl Reason {
             Self::Unreachable => "it can't be reached",
             Self::TooSlow => "it took too long",
             Self::Malformed => "the request was malformed",
-            Self::Ended => "the run was over",
+            Self::Ended => "it ended before it was decided",
         }
     }
 }
@@ -114,7 +114,7 @@ impl Log {
             host: String::new(),
             port: 0,
             allowed: false,
-            reason: Reason::Malformed,
+            reason: Reason::Ended,
             address: None,
             sent: 0,
             received: 0,

@@ -58,6 +58,7 @@ impl Lookups {
         if let Some(known) = known.as_ref().filter(|known| now < known.until) {
             return Ok(known.addresses.clone());
         }
+        stop.check()?;
         let looked_up = look_up(&self.program, name, stop, now + DEADLINE);
         let addresses = match looked_up {
             Ok(addresses) => addresses,

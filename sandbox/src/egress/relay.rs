@@ -12,14 +12,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::PollFlags;
-use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
 use super::body::Body;
-use super::wait::{Cut, Interest, Stop};
+use super::wait::{Cut, Interest, Stop, is_passing};
 
-/// What one splice may move. A pipe this large is asked for, and a smaller one used where it is refused.
-const PIPE: usize = 256 * 1024;
+/// What a pipe holds when it is made. A way that has carried much gets a larger one, where the kernel lets it:
+/// an ordinary user may have only so much in all pipes together, and most connections carry little.
+const PIPE: usize = 64 * 1024;
+const LARGER_PIPE: usize = 256 * 1024;
+const MUCH: u64 = 1 << 20;
 const BUFFER: usize = 16 * 1024;
 
 /// One direction.
@@ -32,21 +34,11 @@ pub(crate) struct Way<'a> {
     over: bool,
 }
 
-/// What is under way.
-#[derive(Debug)]
-enum Load {
-    Pipe { read: OwnedFd, write: OwnedFd, held: usize },
-    Buffer { body: Body, bytes: Vec<u8>, start: usize },
-}
-
 impl<'a> Way<'a> {
     /// Everything, until `from` has no more.
     pub(crate) fn whole(from: &'a TcpStream, to: &'a TcpStream) -> Self {
         let load = match pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK) {
-            Ok((read, write)) => {
-                let _ = fcntl_setpipe_size(&write, PIPE);
-                Load::Pipe { read, write, held: 0 }
-            }
+            Ok((read, write)) => Load::Pipe { read, write, size: PIPE, held: 0 },
             Err(_) => Load::Buffer { body: Body::Endless, bytes: Vec::new(), start: 0 },
         };
         Self { from, to, load, moved: 0, over: false }
@@ -62,84 +54,108 @@ impl<'a> Way<'a> {
     }
 
     fn interest(&self) -> Option<Interest<'_>> {
-        let waiting = match &self.load {
-            Load::Pipe { held, .. } => *held > 0,
-            Load::Buffer { bytes, start, .. } => *start < bytes.len(),
-        };
-        match waiting {
+        match self.load.is_empty() {
             _ if self.over => None,
-            true => Some((self.to.as_fd(), PollFlags::OUT)),
-            false => Some((self.from.as_fd(), PollFlags::IN)),
+            true => Some((self.from.as_fd(), PollFlags::IN)),
+            false => Some((self.to.as_fd(), PollFlags::OUT)),
         }
     }
 
     /// Moves what can be moved now.
     fn advance(&mut self) -> Result<(), Cut> {
-        match &mut self.load {
-            Load::Pipe { read, write, held } => {
-                if *held == 0 {
-                    match splice(self.from, None, &*write, None, PIPE, SpliceFlags::NONBLOCK) {
-                        Ok(0) => return self.end(),
-                        Ok(length) => *held = length,
-                        Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
-                        Err(error) => return Err(error.into()),
-                    }
+        if self.load.is_empty() {
+            match self.load.fill(self.from) {
+                Ok(0) if self.load.may_end() => {
+                    self.over = true;
+                    let _ = self.to.shutdown(Shutdown::Write);
+                    return Ok(());
                 }
-                match splice(&*read, None, self.to, None, *held, SpliceFlags::NONBLOCK) {
-                    Ok(length) => {
-                        *held -= length;
-                        self.moved += length as u64;
-                    }
-                    Err(Errno::AGAIN | Errno::INTR) => {}
-                    Err(_) => self.give_up(),
-                }
-                Ok(())
+                Ok(0) => return Err(Cut::Broken),
+                Ok(_) => {}
+                Err(error) if is_passing(&error) => return Ok(()),
+                Err(error) => return Err(error.into()),
             }
-            Load::Buffer { body, bytes, start } => {
-                if *start == bytes.len() {
-                    let mut piece = [0; BUFFER];
-                    let length = match self.from.read(&mut piece) {
-                        Ok(0) if matches!(body, Body::Endless) => return self.end(),
-                        Ok(0) => return Err(Cut::Broken),
-                        Ok(length) => length,
-                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                        Err(error) => return Err(error.into()),
-                    };
-                    bytes.clear();
-                    *start = 0;
-                    body.pass(&piece[..length], bytes).map_err(|_| Cut::Broken)?;
-                }
-                match self.to.write(&bytes[*start..]) {
-                    Ok(length) => {
-                        *start += length;
-                        self.moved += length as u64;
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                    Err(_) => {
-                        return {
-                            self.give_up();
-                            Ok(())
-                        };
-                    }
-                }
-                // The connection stays open for the answer.
-                self.over = *start == bytes.len() && body.is_over();
-                Ok(())
+        }
+        match self.load.drain(self.to) {
+            Ok(length) => self.moved += length as u64,
+            Err(error) if is_passing(&error) => {}
+            // Nobody listens any more. The other direction learns for itself what became of them.
+            Err(_) => self.over = true,
+        }
+        if self.moved > MUCH {
+            self.load.grow();
+        }
+        // A connection whose request is complete stays open for the answer.
+        self.over |= self.load.is_complete();
+        Ok(())
+    }
+}
+
+/// What is under way.
+#[derive(Debug)]
+enum Load {
+    Pipe { read: OwnedFd, write: OwnedFd, size: usize, held: usize },
+    Buffer { body: Body, bytes: Vec<u8>, start: usize },
+}
+
+impl Load {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Pipe { held, .. } => *held == 0,
+            Self::Buffer { bytes, start, .. } => *start == bytes.len(),
+        }
+    }
+
+    /// Takes a piece; zero at the end.
+    fn fill(&mut self, mut from: &TcpStream) -> io::Result<usize> {
+        match self {
+            Self::Pipe { write, size, held, .. } => {
+                *held = splice(from, None, &*write, None, *size, SpliceFlags::NONBLOCK)?;
+                Ok(*held)
+            }
+            Self::Buffer { body, bytes, start } => {
+                let mut piece = [0; BUFFER];
+                let length = from.read(&mut piece)?;
+                (*start, *bytes) = (0, Vec::new());
+                body.pass(&piece[..length], bytes).map_err(|_| io::ErrorKind::InvalidData)?;
+                Ok(length)
             }
         }
     }
 
-    /// Passes the end on.
-    fn end(&mut self) -> Result<(), Cut> {
-        self.over = true;
-        let _ = self.to.shutdown(Shutdown::Write);
-        Ok(())
+    fn drain(&mut self, mut to: &TcpStream) -> io::Result<usize> {
+        match self {
+            Self::Pipe { read, held, .. } => {
+                let length = splice(&*read, None, to, None, *held, SpliceFlags::NONBLOCK)?;
+                *held -= length;
+                Ok(length)
+            }
+            Self::Buffer { bytes, start, .. } => {
+                let length = to.write(&bytes[*start..])?;
+                *start += length;
+                Ok(length)
+            }
+        }
     }
 
-    /// Nobody listens any more. The other direction learns for itself what became of them.
-    fn give_up(&mut self) {
-        self.over = true;
-        let _ = self.from.shutdown(Shutdown::Read);
+    fn grow(&mut self) {
+        if let Self::Pipe { write, size, .. } = self
+            && *size == PIPE
+        {
+            // Asked once: where it is refused, the pipe stays as it is, and a splice moves what fits.
+            *size = LARGER_PIPE;
+            let _ = fcntl_setpipe_size(&*write, LARGER_PIPE);
+        }
+    }
+
+    /// Whether the sender may stop here. A body that stops before its end is a broken one.
+    fn may_end(&self) -> bool {
+        matches!(self, Self::Pipe { .. } | Self::Buffer { body: Body::Endless, .. })
+    }
+
+    /// Whether all that belongs to it has come and gone.
+    fn is_complete(&self) -> bool {
+        matches!(self, Self::Buffer { body, .. } if self.is_empty() && body.is_over())
     }
 }
 

@@ -51,6 +51,14 @@ impl Stop {
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
+    /// An error if the run is over.
+    pub(crate) fn check(&self) -> Result<(), Cut> {
+        match self.wait(&[], Some(Instant::now())) {
+            Err(Cut::TooLate) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
     /// Waits for any of them; which of them have something to say, an error included.
     pub(crate) fn wait(
         &self,
@@ -122,6 +130,6 @@ impl Stop {
 }
 
 /// Errors that only mean "again".
-fn is_passing(error: &io::Error) -> bool {
+pub(crate) fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

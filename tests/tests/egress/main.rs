@@ -46,7 +46,8 @@ def hear(s):
         return out + b"<" + type(error).__name__.encode() + b">"
 def ask(data, address=PROXY):
     s = open_(address)
-    s.sendall(data)
+    try: s.sendall(data)
+    except OSError: pass
     return hear(s)
 def status(data):
     return ask(data).split(b"\r\n")[0].decode()

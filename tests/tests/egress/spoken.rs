@@ -125,6 +125,23 @@ print(out.split(b"\r\n")[0].decode(), 9 < time.monotonic() - began < 20)
 }
 
 #[test]
+fn a_client_that_waits_is_told_to_go_on_by_the_host() {
+    worlds("a_client_that_waits_is_told_to_go_on_by_the_host", HOSTS, |world, repository| {
+        let listed = world.serve(&format!("{PUBLIC}:80"), Manner::Web);
+        let script = r#"
+s = open_()
+s.sendall(b"PUT http://listed.example/ HTTP/1.1\r\nHost: listed.example\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
+print(s.recv(1000).split(b"\r\n")[0].decode())
+s.sendall(b"body")
+print(body(hear(s)))
+"#;
+        let told = lines(&client(world, repository, LISTED, script));
+        assert_eq!(told, ["HTTP/1.1 100 Continue", "hello"]);
+        assert!(listed.heard()[0].ends_with("\r\n\r\nbody"));
+    });
+}
+
+#[test]
 fn bodies_go_through_whole() {
     worlds("bodies_go_through_whole", HOSTS, |world, repository| {
         let listed = world.serve(&format!("{PUBLIC}:80"), Manner::Web);
