@@ -278,7 +278,7 @@ fn page(request: &[u8]) -> &'static [u8] {
 }
 
 /// Remembers every name it is asked for, and knows those below `dns.example`. About `silence.example` it says
-/// nothing at all.
+/// nothing at all, and a single byte, which is no question, it sends back.
 #[derive(Debug)]
 struct NameServer {
     asked: Arc<Mutex<Vec<String>>>,
@@ -295,7 +295,9 @@ impl NameServer {
             let mut query = [0; 1500];
             while !end.load(Ordering::SeqCst) {
                 let Ok((length, from)) = socket.recv_from(&mut query) else { continue };
-                if let Some((name, answer)) = reply(&query[..length]) {
+                if length == 1 {
+                    let _ = socket.send_to(b"x", from);
+                } else if let Some((name, answer)) = reply(&query[..length]) {
                     let hesitates = name == "silence.example";
                     list.lock().expect("a list").push(name);
                     if !hesitates {

@@ -43,7 +43,9 @@ fn forward(shared: &Shared, client: &TcpStream, address: SocketAddr, event: &mut
     match connect(&[address.ip()], address.port(), &shared.stop) {
         Ok((host, address)) => {
             reached(event, address);
-            let _ = tunnel(shared, client, &host, event);
+            let ways = (Way::whole(client, &host), Way::whole(&host, client));
+            // However it ended, it is over, and was counted.
+            let _ = converse(shared, ways, Until::BothEnd, event);
         }
         Err(cut) => {
             event.reason = match cut {
@@ -120,36 +122,47 @@ fn hear(client: &TcpStream, stop: &Stop) -> Result<(Vec<u8>, Vec<u8>), Over> {
     }
 }
 
-/// Does what is asked, if the list has it.
+/// Does what is asked, if the list has it. `rest` is what came after the head.
 fn answer(
     shared: &Shared,
     client: &TcpStream,
     head: &[u8],
-    rest: Vec<u8>,
+    mut rest: Vec<u8>,
     event: &mut Event,
 ) -> Result<(), Over> {
+    let malformed = |status, why: &str| {
+        Over::Refused(Refused { status, reason: Reason::Malformed, text: why.to_owned() })
+    };
     let request = request::parse(head).map_err(|Refusal { status, why, target }| {
         if let Some(target) = target {
             (event.how, event.host, event.port) = (How::Http, target.shown, target.port);
         }
-        Over::Refused(Refused { status, reason: Reason::Malformed, text: why.into() })
+        malformed(status, why)
     })?;
-    let (how, target) = match &request {
-        Request::Tunnel(target) => (How::Connect, target),
-        Request::Plain { target, .. } => (How::Http, target),
+    let (how, target, body) = match request {
+        Request::Tunnel(target) => (How::Connect, target, Body::Endless),
+        Request::Plain { target, mut head, mut body } => {
+            body.pass(&rest, &mut head)
+                .map_err(|_| malformed(Status::BadRequest, "the request's body is malformed"))?;
+            rest = head;
+            (How::Http, target, body)
+        }
     };
     (event.how, event.host, event.port) = (how, target.shown.clone(), target.port);
-    let host = reach(shared, target, event)?;
-    match request {
-        Request::Tunnel(_) => {
-            let deadline = Some(Instant::now() + FAREWELL);
-            shared.stop.write_all(client, ESTABLISHED, deadline)?;
-            shared.stop.write_all(&host, &rest, deadline)?;
-            event.sent = rest.len() as u64;
-            Ok(tunnel(shared, client, &host, event)?)
-        }
-        Request::Plain { head, body, .. } => exchange(shared, client, &host, (head, body), &rest, event),
-    }
+    let host = reach(shared, &target, event)?;
+    let carried = if how == How::Connect {
+        let deadline = Some(Instant::now() + FAREWELL);
+        shared.stop.write_all(client, ESTABLISHED, deadline)?;
+        shared.stop.write_all(&host, &rest, deadline)?;
+        event.sent = rest.len() as u64;
+        let ways = (Way::whole(client, &host), Way::whole(&host, client));
+        converse(shared, ways, Until::BothEnd, event)
+    } else {
+        // What the client sends after its request is not read.
+        let ways = (Way::body(client, &host, rest, body), Way::whole(&host, client));
+        converse(shared, ways, Until::Answered, event)
+    };
+    Ok(carried?)
 }
 
 /// Connects to who is asked for. The list is asked first: of a name that is not on it, nobody hears.
@@ -234,33 +247,17 @@ fn connect_to(address: SocketAddr, stop: &Stop, deadline: Instant) -> Result<Tcp
     Ok(TcpStream::from(socket))
 }
 
-/// Both ways, whatever it is.
-fn tunnel(shared: &Shared, client: &TcpStream, host: &TcpStream, event: &mut Event) -> Result<(), Cut> {
-    let (mut up, mut down) = (Way::whole(client, host), Way::whole(host, client));
-    let carried = relay(&mut up, &mut down, Until::BothEnd, &shared.stop);
+/// Carries both ways, and counts.
+fn converse(
+    shared: &Shared,
+    (mut up, mut down): (Way<'_>, Way<'_>),
+    until: Until,
+    event: &mut Event,
+) -> Result<(), Cut> {
+    let carried = relay(&mut up, &mut down, until, &shared.stop);
     event.sent += up.moved();
     event.received += down.moved();
     carried
-}
-
-/// One request up, one answer down. What the client sends after its request is not read.
-fn exchange(
-    shared: &Shared,
-    client: &TcpStream,
-    host: &TcpStream,
-    (mut head, mut body): (Vec<u8>, Body),
-    rest: &[u8],
-    event: &mut Event,
-) -> Result<(), Over> {
-    body.pass(rest, &mut head).map_err(|_| {
-        let text = "the request's body is malformed".into();
-        Over::Refused(Refused { status: Status::BadRequest, reason: Reason::Malformed, text })
-    })?;
-    let (mut up, mut down) = (Way::body(client, host, head, body), Way::whole(host, client));
-    let carried = relay(&mut up, &mut down, Until::Answered, &shared.stop);
-    event.sent += up.moved();
-    event.received += down.moved();
-    Ok(carried?)
 }
 
 /// Lets the client read to the end. A connection that is closed while something of the client's is unread is

@@ -31,6 +31,11 @@ attempt(lambda: socket.getaddrinfo("name.dns.example", 80))
         assert_eq!((web.arrived(), sixth.arrived(), near.arrived()), (0, 0, 0));
         assert!(datagrams.recv(&mut [0; 16]).is_err());
         assert_eq!(world.asked_names(), [""; 0]);
+        // All of it is there to be reached by who has no fence around them.
+        let output = client(world, repository, &["--net", "full"], script);
+        assert_eq!(lines(&output), ["done", "done", "done", "held", "held", "held", "done", "done"]);
+        assert_eq!((web.arrived(), sixth.arrived(), near.arrived()), (1, 1, 1));
+        assert!(datagrams.recv(&mut [0; 16]).is_ok());
     });
 }
 
