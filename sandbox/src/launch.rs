@@ -100,7 +100,7 @@ fn internal<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> LaunchE
 /// single thread.
 pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, LaunchError> {
     let policy = request.policy;
-    check_look_ups(policy)?;
+    check_list(policy)?;
     let ahead = ahead.unwrap_or_else(|| Ahead::send(request.host, &policy.without, &policy.network));
     let identity = identify(policy, request.host)?;
     let opening = opening(policy, request.workspace).map_err(internal("can't look at the workspace"))?;
@@ -299,9 +299,13 @@ impl Drop for Sandbox {
     }
 }
 
-/// A list with names is of no use where names can't be looked up.
-fn check_look_ups(policy: &Policy) -> Result<(), LaunchError> {
+/// A list of hosts takes a network namespace to hold it, and names take somebody to look them up.
+fn check_list(policy: &Policy) -> Result<(), LaunchError> {
     match &policy.network {
+        Network::Hosts(_) if !policy.wants(Control::Network) => Err(LaunchError::Unavailable {
+            what: "a list of hosts can't be held without the control network".into(),
+            hint: "leave the control on, or allow everything".into(),
+        }),
         Network::Hosts(list) if list.needs_lookup() && egress::find_getent().is_none() => {
             Err(LaunchError::Unavailable {
                 what: "host names can't be looked up here: there is no getent".into(),

@@ -56,7 +56,7 @@ impl World {
         fs::set_permissions(files.path(), fs::Permissions::from_mode(0o755))?;
         let hosts = format!("127.0.0.1 localhost\n{}\n", hosts.join("\n"));
         fs::write(files.path().join("hosts"), hosts)?;
-        fs::write(files.path().join("resolv.conf"), "nameserver 127.0.0.1\noptions timeout:2 attempts:1\n")?;
+        fs::write(files.path().join("resolv.conf"), "nameserver 127.0.0.1\noptions timeout:30 attempts:1\n")?;
         fs::write(files.path().join("nsswitch.conf"), "passwd: files\ngroup: files\nhosts: files dns\n")?;
         let mut keeper = Command::new("unshare")
             .args(["--net", "--mount", "--", "sh", "-c", SET_UP, "sh"])

@@ -8,7 +8,6 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
 use super::address;
-use super::body::Body;
 use super::destination::Host;
 use super::event::{Event, How, Reason};
 use super::proxy::{Behind, Shared};
@@ -127,7 +126,7 @@ fn answer(
     shared: &Shared,
     client: &TcpStream,
     head: &[u8],
-    mut rest: Vec<u8>,
+    rest: Vec<u8>,
     event: &mut Event,
 ) -> Result<(), Over> {
     let malformed = |status, why: &str| {
@@ -139,30 +138,31 @@ fn answer(
         }
         malformed(status, why)
     })?;
-    let (how, target, body) = match request {
-        Request::Tunnel(target) => (How::Connect, target, Body::Endless),
-        Request::Plain { target, mut head, mut body } => {
-            body.pass(&rest, &mut head)
-                .map_err(|_| malformed(Status::BadRequest, "the request's body is malformed"))?;
-            rest = head;
-            (How::Http, target, body)
-        }
+    let (how, target) = match &request {
+        Request::Tunnel(target) => (How::Connect, target.clone()),
+        Request::Plain { target, .. } => (How::Http, target.clone()),
     };
     (event.how, event.host, event.port) = (how, target.shown.clone(), target.port);
-    let host = reach(shared, &target, event)?;
-    let carried = if how == How::Connect {
-        let deadline = Some(Instant::now() + FAREWELL);
-        shared.stop.write_all(client, ESTABLISHED, deadline)?;
-        shared.stop.write_all(&host, &rest, deadline)?;
-        event.sent = rest.len() as u64;
-        let ways = (Way::whole(client, &host), Way::whole(&host, client));
-        converse(shared, ways, Until::BothEnd, event)
-    } else {
-        // What the client sends after its request is not read.
-        let ways = (Way::body(client, &host, rest, body), Way::whole(&host, client));
-        converse(shared, ways, Until::Answered, event)
-    };
-    Ok(carried?)
+    match request {
+        Request::Tunnel(_) => {
+            let host = reach(shared, &target, event)?;
+            let deadline = Some(Instant::now() + FAREWELL);
+            shared.stop.write_all(client, ESTABLISHED, deadline)?;
+            shared.stop.write_all(&host, &rest, deadline)?;
+            event.sent = rest.len() as u64;
+            let ways = (Way::whole(client, &host), Way::whole(&host, client));
+            Ok(converse(shared, ways, Until::BothEnd, event)?)
+        }
+        Request::Plain { mut head, mut body, .. } => {
+            // Before anybody is connected to: a host is not to hear the beginning of something malformed.
+            body.pass(&rest, &mut head)
+                .map_err(|_| malformed(Status::BadRequest, "the request's body is malformed"))?;
+            let host = reach(shared, &target, event)?;
+            // What the client sends after its request is not read.
+            let ways = (Way::body(client, &host, head, body), Way::whole(&host, client));
+            Ok(converse(shared, ways, Until::Answered, event)?)
+        }
+    }
 }
 
 /// Connects to who is asked for. The list is asked first: of a name that is not on it, nobody hears.

@@ -51,7 +51,7 @@ impl Destination {
             return Err(wrong("there are no wildcards, name each host"));
         }
         if entry.contains("://") || entry.contains('/') {
-            return Err(wrong("write HOST:PORT, not an address of a page"));
+            return Err(wrong("write HOST:PORT alone, without a scheme or a path"));
         }
         if entry.parse::<Ipv6Addr>().is_ok() {
             return Err(wrong("write an IPv6 address in brackets, with a port: [::1]:8080"));
@@ -183,8 +183,8 @@ mod tests {
             ("example.org:65536", "not a number"),
             ("example.org:+443", "not a number"),
             ("example.org:443x", "not a number"),
-            ("https://example.org", "not an address of a page"),
-            ("example.org:443/path", "not an address of a page"),
+            ("https://example.org", "without a scheme"),
+            ("example.org:443/path", "without a scheme"),
             ("*", "wildcards"),
             ("*:443", "wildcards"),
             ("*.example.org:443", "wildcards"),

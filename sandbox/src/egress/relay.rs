@@ -195,3 +195,106 @@ fn carry(up: &mut Way<'_>, down: &mut Way<'_>, until: Until, stop: &Stop) -> Res
 pub(crate) fn reset(stream: &TcpStream) {
     let _ = rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO));
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    /// A connection, and the end of it that a relay would hold.
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let theirs = TcpStream::connect(listener.local_addr().expect("an address")).expect("connected");
+        let (ours, _) = listener.accept().expect("accepted");
+        ours.set_nonblocking(true).expect("set");
+        theirs.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
+        (theirs, ours)
+    }
+
+    fn buffered<'a>(from: &'a TcpStream, to: &'a TcpStream) -> Way<'a> {
+        Way::body(from, to, Vec::new(), Body::Endless)
+    }
+
+    #[test]
+    fn everything_arrives_and_an_end_is_passed_on_by_pipe_and_by_buffer() {
+        for by_pipe in [true, false] {
+            let ((mut client, inner), (mut host, outer)) = (pair(), pair());
+            let stop = Stop::new().expect("made");
+            let sent: Vec<u8> = (0..3 << 20).map(|at: u32| (at / 7) as u8).collect();
+            thread::scope(|scope| {
+                let relay = scope.spawn(|| {
+                    let (mut up, mut down) = if by_pipe {
+                        (Way::whole(&inner, &outer), Way::whole(&outer, &inner))
+                    } else {
+                        (buffered(&inner, &outer), buffered(&outer, &inner))
+                    };
+                    let carried = relay(&mut up, &mut down, Until::BothEnd, &stop);
+                    (carried.is_ok(), up.moved(), down.moved())
+                });
+                let heard = scope.spawn(move || {
+                    let mut heard = Vec::new();
+                    host.read_to_end(&mut heard).expect("read to the end");
+                    // The other side has ended; this one has not.
+                    host.write_all(b"answer").expect("written");
+                    heard
+                });
+                client.write_all(&sent).expect("written");
+                client.shutdown(Shutdown::Write).expect("ended");
+                let mut answer = String::new();
+                client.read_to_string(&mut answer).expect("read to the end");
+                assert_eq!(answer, "answer");
+                assert!(heard.join().expect("heard") == sent);
+                assert_eq!(relay.join().expect("relayed"), (true, 3 << 20, 6));
+            });
+        }
+    }
+
+    #[test]
+    fn what_breaks_is_not_made_to_look_like_an_end() {
+        let ((client, inner), (mut host, outer)) = (pair(), pair());
+        let stop = Stop::new().expect("made");
+        reset(&client);
+        drop(client);
+        let (mut up, mut down) = (Way::whole(&inner, &outer), Way::whole(&outer, &inner));
+        assert!(relay(&mut up, &mut down, Until::BothEnd, &stop).is_err());
+        drop((inner, outer));
+        let error = host.read(&mut [0]).expect_err("not an end");
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    }
+
+    #[test]
+    fn a_body_that_stops_short_is_broken_and_what_comes_after_one_is_not_read() {
+        let (one, other) = (pair(), pair());
+        let stop = Stop::new().expect("made");
+        let mut client = &one.0;
+        client.write_all(b"bo").expect("written");
+        client.shutdown(Shutdown::Write).expect("ended");
+        let mut up = Way::body(&one.1, &other.1, b"head".to_vec(), Body::Length(4));
+        let mut down = Way::whole(&other.1, &one.1);
+        assert!(relay(&mut up, &mut down, Until::Answered, &stop).is_err());
+
+        let (one, other) = (pair(), pair());
+        let (mut client, mut host) = (&one.0, &other.0);
+        client.write_all(b"body and more").expect("written");
+        host.shutdown(Shutdown::Write).expect("ended");
+        let mut up = Way::body(&one.1, &other.1, b"head ".to_vec(), Body::Length(4));
+        let mut down = Way::whole(&other.1, &one.1);
+        assert!(relay(&mut up, &mut down, Until::BothEnd, &stop).is_ok());
+        drop((up, down));
+        drop(other.1);
+        let mut heard = String::new();
+        host.read_to_string(&mut heard).expect("read to the end");
+        assert_eq!(heard, "head body");
+    }
+
+    #[test]
+    fn the_end_of_a_run_ends_a_conversation() {
+        let (one, other) = (pair(), pair());
+        let stop = Stop::new().expect("made");
+        stop.raise();
+        let (mut up, mut down) = (Way::whole(&one.1, &other.1), Way::whole(&other.1, &one.1));
+        assert!(matches!(relay(&mut up, &mut down, Until::BothEnd, &stop), Err(Cut::Stopped)));
+    }
+}

@@ -115,7 +115,7 @@ sys.stdin.read()
         let began = Instant::now();
         drop(child.stdin.take());
         assert!(child.wait().expect("ends").success());
-        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
         assert_eq!(marker.gone_within(LONG), Ok(()));
     });
 }

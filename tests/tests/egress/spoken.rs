@@ -108,6 +108,7 @@ fn a_head_that_trickles_in_is_not_waited_for() {
     worlds("a_head_that_trickles_in_is_not_waited_for", HOSTS, |world, repository| {
         let script = r#"
 import time
+unanswered = open_(); unanswered.sendall(b"CONNECT silence.example:443 HTTP/1.1\r\n\r\n")
 s, began = open_(), time.monotonic()
 s.settimeout(0.5)
 out = b""
@@ -117,10 +118,14 @@ while time.monotonic() - began < 60 and not out:
         s.sendall(b"G")
         out = s.recv(100)
     except TimeoutError: pass
-print(out.split(b"\r\n")[0].decode(), 9 < time.monotonic() - began < 20)
+print(out.split(b"\r\n")[0].decode(), 9 < time.monotonic() - began < 30)
+# Nor is a name that nobody answers for.
+print(body(hear(unanswered)))
 "#;
-        let told = lines(&client(world, repository, LISTED, script));
-        assert_eq!(told, ["HTTP/1.1 408 Request Timeout True"]);
+        let list = ["--net", "listed.example:80,silence.example:443"];
+        let told = lines(&client(world, repository, &list, script));
+        let unanswered = "agency: silence.example:443: it took too long";
+        assert_eq!(told, ["HTTP/1.1 408 Request Timeout True", unanswered]);
     });
 }
 
