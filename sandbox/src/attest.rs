@@ -4,6 +4,7 @@
 //! read about that process from outside, through /proc, or was tried by it and answered by the kernel.
 //! Nothing is copied from what we meant to do.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use crate::access;
 use crate::cgroup::Cgroup;
 use crate::channel::Ready;
 use crate::control::Control;
-use crate::egress;
+use crate::egress::{List, Listener};
 use crate::opening::Opening;
 use crate::path::RelPath;
 use crate::policy::{Level, Network, Policy};
@@ -77,6 +78,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) hidden: Vec<PathBuf>,
     pub(crate) cgroup: Option<&'a Cgroup>,
     pub(crate) root: bool,
+    /// Sockets that lead out of the network namespace.
+    pub(crate) listeners: &'a [Listener],
 }
 
 /// Reads the agent's process, which waits at the gate.
@@ -209,7 +212,6 @@ impl Process {
             Control::Network if policy.network == Network::Full => {
                 (Held::Yes, "host network, as asked".into())
             }
-            Control::Network if matches!(policy.network, Network::Hosts(_)) => self.ways_out(&policy.network),
             Control::MountNamespace
             | Control::PidNamespace
             | Control::IpcNamespace
@@ -218,7 +220,10 @@ impl Process {
             | Control::Network => {
                 let name =
                     NAMESPACES.iter().find(|(_, known)| *known == control).map_or("", |(name, _)| *name);
-                (self.is_foreign(name).into(), self.namespace(name))
+                match &policy.network {
+                    Network::Hosts(list) if name == "net" => self.ways_out(list, asked.listeners),
+                    _ => (self.is_foreign(name).into(), self.namespace(name)),
+                }
             }
             Control::ReadOnlyHost => self.read_only_host(asked),
             Control::Scope => self.scope(asked),
@@ -326,18 +331,19 @@ impl Process {
         }
     }
 
-    /// A namespace of its own, in which exactly the sockets that lead out listen, and nothing else does yet.
-    fn ways_out(&self, network: &Network) -> (Held, String) {
-        let Network::Hosts(list) = network else { return (Held::No, String::new()) };
+    /// A namespace of its own, and sockets that lead out of this very one, at the addresses of the list.
+    fn ways_out(&self, list: &List, listeners: &[Listener]) -> (Held, String) {
         let namespace = self.namespace("net");
-        match egress::listening(self.early.pid) {
-            Ok(found) => {
-                let as_asked = self.is_foreign("net") && found == list.listeners();
-                let found: Vec<_> = found.iter().map(ToString::to_string).collect();
-                (as_asked.into(), format!("{namespace}, out through {}: {list}", found.join(" and ")))
+        let mut found = BTreeSet::new();
+        for listener in listeners {
+            match (listener.network(), listener.listens_at()) {
+                (Ok(network), Ok(Some(address))) if network == namespace => drop(found.insert(address)),
+                _ => return (Held::No, format!("{namespace}, {} leads elsewhere", listener.address)),
             }
-            Err(error) => (Held::No, format!("{namespace}, what listens in it can't be read: {error}")),
         }
+        let as_asked = self.is_foreign("net") && found == list.listeners();
+        let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+        (as_asked.into(), format!("{namespace}, out through {}: {list}", found.join(" and ")))
     }
 
     fn status(&self, key: &str) -> &str {

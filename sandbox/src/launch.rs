@@ -169,6 +169,7 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
         hidden,
         cgroup: cgroup.as_ref(),
         root: request.host.is_root(),
+        listeners: &listeners,
     };
     let attestation =
         attest::read(&asked, &ready, early).map_err(internal("can't read back what holds the sandbox"))?;

@@ -3,7 +3,7 @@
 //! A name on the list was listed for a host out in the world. Whoever controls the name's records can point it
 //! at this machine, the network it stands in or the cloud's metadata service, so every address a look-up
 //! brings is held against the registries of special addresses, and so is every IPv4 address that an IPv6
-//! address carries inside. What an operator lists as a literal is not held against them: it was meant.
+//! address carries inside. What an operator lists as an address is not held against them: it was meant.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

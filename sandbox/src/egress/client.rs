@@ -7,7 +7,6 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
-use super::address;
 use super::destination::Host;
 use super::event::{Event, How, Reason};
 use super::proxy::{Behind, Shared};
@@ -25,8 +24,7 @@ const MOST_ADDRESSES: usize = 8;
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Serves a connection, and writes down what became of it.
-pub(super) fn serve(shared: &Shared, client: TcpStream, behind: Behind) {
-    let mut event = shared.log.begin();
+pub(super) fn serve(shared: &Shared, client: TcpStream, behind: Behind, mut event: Event) {
     let _ = sockopt::set_tcp_nodelay(&client, true);
     match behind {
         Behind::Proxy => ask(shared, &client, &mut event),
@@ -189,12 +187,12 @@ fn reach(shared: &Shared, target: &Target, event: &mut Event) -> Result<TcpStrea
                 event.allowed = true;
                 unanswered(cut)
             })?;
-            let public: Vec<IpAddr> =
-                all.iter().copied().filter(|address| !address::is_refused(*address)).collect();
-            if public.is_empty() && !all.is_empty() {
+            let meant: Vec<IpAddr> =
+                all.iter().copied().filter(|address| shared.list.lets(*address, target.port)).collect();
+            if meant.is_empty() && !all.is_empty() {
                 return Err(refused(Status::Forbidden, Reason::PrivateAddress));
             }
-            public
+            meant
         }
     };
     event.allowed = true;

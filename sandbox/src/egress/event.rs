@@ -4,6 +4,7 @@
 //! made are counted apart from those that were not: a flood of refusals can't hide one that got through.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
@@ -29,6 +30,9 @@ pub struct Event {
     /// Bytes from the agent, and to it.
     pub sent: u64,
     pub received: u64,
+    /// The place among all of a run.
+    #[serde(skip)]
+    order: u64,
 }
 
 /// What was asked for.
@@ -91,6 +95,7 @@ pub struct Traffic {
 #[derive(Debug)]
 pub(crate) struct Log {
     started: Instant,
+    begun: AtomicU64,
     kept: Mutex<Kept>,
 }
 
@@ -103,7 +108,7 @@ struct Kept {
 
 impl Log {
     pub(crate) fn new(started: Instant) -> Self {
-        Self { started, kept: Mutex::default() }
+        Self { started, begun: AtomicU64::new(0), kept: Mutex::default() }
     }
 
     /// A connection that was just accepted, and about which nothing is known.
@@ -118,6 +123,7 @@ impl Log {
             address: None,
             sent: 0,
             received: 0,
+            order: self.begun.fetch_add(1, Ordering::Relaxed),
         }
     }
 
@@ -137,7 +143,7 @@ impl Log {
     pub(crate) fn take(&self) -> Traffic {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let mut traffic = std::mem::take(&mut *kept).traffic;
-        traffic.events.sort_by_key(|event| event.at_ms);
+        traffic.events.sort_by_key(|event| event.order);
         traffic
     }
 }

@@ -5,12 +5,13 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::List;
+use crate::sys;
 
 /// A socket that listens inside, held outside.
 #[derive(Debug)]
@@ -51,56 +52,39 @@ impl List {
     }
 }
 
-/// What listens in a process's network namespace, as the kernel lists it.
-pub(crate) fn listening(pid: i32) -> io::Result<BTreeSet<SocketAddr>> {
-    let mut found = BTreeSet::new();
-    for table in ["tcp", "tcp6"] {
-        match std::fs::read_to_string(format!("/proc/{pid}/net/{table}")) {
-            Ok(text) => found.extend(text.lines().filter_map(parse_listening)),
-            // A kernel without IPv6.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && table == "tcp6" => {}
-            Err(error) => return Err(error),
+impl Listener {
+    /// Where the kernel says that it listens; `None` if it does not.
+    pub(crate) fn listens_at(&self) -> io::Result<Option<SocketAddr>> {
+        if !rustix::net::sockopt::socket_acceptconn(&self.socket)? {
+            return Ok(None);
         }
+        Ok(Some(rustix::net::getsockname(&self.socket)?.try_into()?))
     }
-    Ok(found)
-}
 
-/// One line of /proc/net/tcp, if it is of a socket that listens. Addresses are words of the machine's own byte
-/// order in hexadecimal, ports are numbers.
-fn parse_listening(line: &str) -> Option<SocketAddr> {
-    const LISTENS: &str = "0A";
-    let mut fields = line.split_whitespace();
-    let (local, state) = (fields.nth(1)?, fields.nth(1)?);
-    let (address, port) = local.split_once(':')?;
-    let port = u16::from_str_radix(port, 16).ok()?;
-    let words: Vec<u32> = (0..address.len())
-        .step_by(8)
-        .map(|at| u32::from_str_radix(address.get(at..at + 8)?, 16).ok())
-        .collect::<Option<_>>()?;
-    let bytes: Vec<u8> = words.into_iter().flat_map(u32::to_ne_bytes).collect();
-    let address = match bytes.len() {
-        4 => IpAddr::V4(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?)),
-        16 => IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?)),
-        _ => return None,
-    };
-    (state == LISTENS).then(|| SocketAddr::new(address, port))
+    /// The network namespace it is in, as /proc names it.
+    pub(crate) fn network(&self) -> io::Result<String> {
+        let namespace = sys::network_of(self.socket.as_fd())?;
+        Ok(format!("net:[{}]", rustix::fs::fstat(namespace)?.st_ino))
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, TcpStream};
-
     use super::*;
 
     #[test]
-    fn a_socket_that_listens_is_found_and_one_that_is_connected_is_not() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
-        let address = listener.local_addr().expect("an address");
-        let client = TcpStream::connect(address).expect("connected");
-        let found = listening(std::process::id() as i32).expect("listed");
-        assert!(found.contains(&address), "{found:?}");
-        assert!(!found.contains(&client.local_addr().expect("an address")));
-        assert_eq!(parse_listening("  sl  local_address rem_address   st tx_queue rx_queue"), None);
-        assert_eq!(parse_listening("0: zz"), None);
+    fn a_socket_is_where_the_kernel_says_it_is() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listener = Listener { address, socket: listen_at(address).expect("listens") };
+        let found = listener.listens_at().expect("told").expect("listens");
+        assert_eq!((found.ip(), found.port() > 0), (address.ip(), true));
+        // Naming a namespace takes rights over it.
+        if rustix::process::geteuid().is_root() {
+            let ours = std::fs::read_link("/proc/self/ns/net").expect("a link");
+            assert_eq!(listener.network().expect("told"), ours.display().to_string());
+        }
+        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        let listener = Listener { address, socket: socket.expect("a socket") };
+        assert_eq!(listener.listens_at().expect("told"), None);
     }
 }

@@ -31,7 +31,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 pub use destination::{Destination, Host, Name, NotADestination};
 pub use event::{Event, How, Reason, Traffic};
-pub(crate) use inside::{Listener, listen, listening};
+pub(crate) use inside::{Listener, listen};
 pub(crate) use lookup::find_getent;
 pub(crate) use proxy::Proxy;
 
@@ -60,6 +60,11 @@ impl List {
     /// Where on the list this is, if it is there.
     pub(crate) fn find(&self, host: &Host, port: u16) -> Option<usize> {
         self.destinations.iter().position(|one| one.port == port && one.host == *host)
+    }
+
+    /// Whether a name on the list may lead to this address: one out in the world, or one that is on the list too.
+    pub(crate) fn lets(&self, address: IpAddr, port: u16) -> bool {
+        !address::is_refused(address) || self.find(&Host::Address(address.to_canonical()), port).is_some()
     }
 
     pub fn destinations(&self) -> &[Destination] {
@@ -147,6 +152,14 @@ mod tests {
         ] {
             assert!(!finds(&list, host, port), "{host}:{port}");
         }
+    }
+
+    #[test]
+    fn a_name_may_lead_out_or_to_a_listed_address() {
+        let list = list("a.example:443,10.0.0.5:443");
+        let lets = |address: &str, port| list.lets(address.parse().expect("an address"), port);
+        assert!(lets("1.1.1.1", 443) && lets("10.0.0.5", 443) && lets("::ffff:10.0.0.5", 443));
+        assert!(!lets("10.0.0.5", 80) && !lets("10.0.0.6", 443) && !lets("127.0.0.1", 443));
     }
 
     #[test]

@@ -113,9 +113,10 @@ fn accept_all(shared: &Shared, listeners: &[Listener]) {
         while let Ok(place) = Place::take(shared) {
             match accept(shared, listeners) {
                 Ok((stream, behind)) => {
+                    let event = shared.log.begin();
                     // Where there is no thread to be had, the connection is closed and its place is free again.
                     let _ = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, move || {
-                        client::serve(shared, stream, behind);
+                        client::serve(shared, stream, behind, event);
                         drop(place);
                     });
                 }

@@ -139,6 +139,10 @@ for attempt in range(3):
         assert_eq!(lines(&output), [refused, refused, refused, refused, refused, "hello", "hello", "hello"]);
         assert_eq!(near.iter().map(|server| server.arrived()).sum::<usize>(), 0);
         assert_eq!(public.arrived(), 3);
+        // A private address that is listed too is one that a listed name may lead to.
+        let script = r#"print(body(get(b"http://private.example/", b"private.example")))"#;
+        let output = client(world, repository, &["--net", "private.example:80,10.0.0.1:80"], script);
+        assert_eq!(lines(&output), ["hello"]);
     });
 }
 
