@@ -1,9 +1,11 @@
 //! Ways around the proxy, and ways to wear it out.
 
+use std::path::Path;
+
 use agency_tests::repository::said;
 use agency_tests::world::{Manner, PUBLIC, PUBLIC_V6};
 
-use crate::{client, events, lines, worlds};
+use crate::{CLIENT, client, events, lines, worlds};
 
 const HOSTS: &[&str] = &["45.45.45.1 listed.example"];
 
@@ -117,5 +119,51 @@ print(body(get(b"http://listed.example/", b"listed.example")))
         assert_eq!(events.iter().filter(|event| event["allowed"] == true).count(), 1);
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("a report");
         assert_eq!(report["network"]["left_out"], 200);
+    });
+}
+
+/// Where little can be open, fewer are served at once, and all of them in the end.
+#[test]
+fn few_descriptors_make_connections_wait_and_nothing_worse() {
+    worlds("few_descriptors_make_connections_wait_and_nothing_worse", HOSTS, |world, repository| {
+        let echo = world.serve(&format!("{PUBLIC}:80"), Manner::Echo);
+        let script = format!(
+            r#"{CLIENT}
+all_ = [open_() for _ in range(100)]
+for s in all_: s.sendall(b"CONNECT listed.example:80 HTTP/1.1\r\n\r\nhello"); s.shutdown(socket.SHUT_WR)
+print(sum(hear(s).endswith(b"\r\n\r\nhello") for s in all_))
+"#
+        );
+        let mut command = world.command(repository, Path::new("sh"));
+        command.args(["-c", "ulimit -n 180; exec \"$@\"", "sh"]).arg(repository.agency());
+        command.args(["sandbox", "--net", "listed.example:80", "--", "/usr/bin/python3", "-c"]).arg(script);
+        assert_eq!(lines(&command.output().expect("runs")), ["100"]);
+        assert_eq!(echo.arrived(), 100);
+    });
+}
+
+#[test]
+fn garbage_neither_gets_through_nor_stops_the_proxy() {
+    worlds("garbage_neither_gets_through_nor_stops_the_proxy", HOSTS, |world, repository| {
+        let web = world.serve(&format!("{PUBLIC}:80"), Manner::Web);
+        let script = r#"
+import random
+random.seed(7)
+words = [b"CONNECT", b"GET", b" ", b"http://", b"listed.example", b":80", b":", b"/", b"HTTP/1.1", b"\r\n", b"\n", b"\r\n\r\n",
+         b"Host", b"Content-Length", b"Transfer-Encoding", b"chunked", b"\0", b"\xff", b"[::1]", b"0", b"@", b"\x23", b"?", b"\t"]
+answers = set()
+for n in range(400):
+    s = open_()
+    garbage = b"".join(random.choice(words) for _ in range(random.randrange(40))) if n % 2 else random.randbytes(random.randrange(400))
+    try:
+        s.sendall(garbage); s.shutdown(socket.SHUT_WR)
+        answers.add(hear(s).split(b"\r\n")[0].decode())
+    except OSError: pass
+print(all(answer in ("", "HTTP/1.1 400 Bad Request", "HTTP/1.1 403 Forbidden") for answer in answers), answers)
+print(body(get(b"http://listed.example/", b"listed.example")))
+"#;
+        let told = lines(&client(world, repository, &["--net", "listed.example:80"], script));
+        assert!(told[0].starts_with("True"), "{told:?}");
+        assert_eq!((told[1].as_str(), web.arrived()), ("hello", 1));
     });
 }

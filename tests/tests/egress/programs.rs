@@ -105,7 +105,7 @@ mkdir package tarballs
 echo '{"name":"tiny","version":"1.0.0"}' > package/package.json
 echo 'module.exports = "tiny works";' > package/index.js
 tar czf tarballs/tiny-1.0.0.tgz package
-sum=$(openssl dgst -sha512 -binary tarballs/tiny-1.0.0.tgz | base64 -w0)
+sum=$(sha512sum tarballs/tiny-1.0.0.tgz | cut -d' ' -f1 | tr a-f A-F | basenc --base16 -d | base64 -w0)
 cat > tiny <<END
 {"name":"tiny","dist-tags":{"latest":"1.0.0"},"versions":{"1.0.0":{"name":"tiny","version":"1.0.0",
 "dist":{"tarball":"http://files.example:8080/tarballs/tiny-1.0.0.tgz","integrity":"sha512-$sum"}}}}
