@@ -46,7 +46,8 @@ pub(crate) struct Sandbox {
     #[arg(long, value_name = "PATH", help_heading = "Scope")]
     pub(crate) hide: Vec<PathBuf>,
 
-    /// What can be reached: `none`, `full`, or a list of HOST:PORT
+    /// What can be reached: `none`, `full`, or a list of HOST:PORT. A list is exact, and goes through a proxy
+    /// inside, which most programs find by themselves; a loopback address (`127.0.0.1:8080`) is forwarded
     #[arg(long, value_name = "none|full|HOST:PORT,…", default_value = "none", help_heading = "Isolation")]
     pub(crate) net: String,
     /// How the scope is held
@@ -118,6 +119,8 @@ Examples:
     agency sandbox --write 'src/**' --deny 'src/secrets/**' --apply -- make
   See what a script would do:
     agency sandbox --write '**' -- ./update.sh
+  Install packages from one registry, and from nowhere else:
+    agency sandbox --net registry.npmjs.org:443 -- npm ci
   A shell to look around in:
     agency sandbox --tty -- bash
   What holds the command, control by control:

@@ -4,6 +4,7 @@
 //! read about that process from outside, through /proc, or was tried by it and answered by the kernel.
 //! Nothing is copied from what we meant to do.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use crate::bare::Bare;
 use crate::cgroup::Cgroup;
 use crate::channel::Ready;
 use crate::control::Control;
+use crate::egress::{List, Listener};
 use crate::opening::Opening;
 use crate::path::RelPath;
 use crate::policy::{Level, Network, Policy};
@@ -79,6 +81,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) root: bool,
     /// Where there are no namespaces.
     pub(crate) bare: Option<&'a Bare>,
+    /// Sockets that lead out of the network namespace.
+    pub(crate) listeners: &'a [Listener],
 }
 
 /// Reads the agent's process, which waits at the gate.
@@ -224,7 +228,10 @@ impl Process {
             | Control::Network => {
                 let name =
                     NAMESPACES.iter().find(|(_, known)| *known == control).map_or("", |(name, _)| *name);
-                (self.is_foreign(name).into(), self.namespace(name))
+                match &policy.network {
+                    Network::Hosts(list) if name == "net" => self.ways_out(list, asked.listeners),
+                    _ => (self.is_foreign(name).into(), self.namespace(name)),
+                }
             }
             // A mount that can't be written keeps everything about its files.
             Control::ReadOnlyHost | Control::Attributes => self.read_only_host(asked),
@@ -340,6 +347,21 @@ impl Process {
             }
             Control::Harvest => (policy.wants(control).into(), "judged when the command has ended".into()),
         }
+    }
+
+    /// A namespace of its own, and sockets that lead out of this very one, at the addresses of the list.
+    fn ways_out(&self, list: &List, listeners: &[Listener]) -> (Held, String) {
+        let namespace = self.namespace("net");
+        let mut found = BTreeSet::new();
+        for listener in listeners {
+            match (listener.network(), listener.listens_at()) {
+                (Ok(network), Ok(Some(address))) if network == namespace => drop(found.insert(address)),
+                _ => return (Held::No, format!("{namespace}, {} leads elsewhere", listener.address)),
+            }
+        }
+        let as_asked = self.is_foreign("net") && found == list.listeners();
+        let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+        (as_asked.into(), format!("{namespace}, out through {}: {list}", found.join(" and ")))
     }
 
     fn status(&self, key: &str) -> &str {

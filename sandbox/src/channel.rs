@@ -5,6 +5,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{
@@ -26,6 +27,8 @@ pub(crate) enum FromSandbox {
     Layer,
     /// The supervisor's end of the terminal comes with this message.
     Terminal,
+    /// A socket that listens inside at this address comes with this message.
+    Listener { address: SocketAddr },
     /// Everything is in place; the agent-to-be waits for the word to go.
     Ready(Ready),
     /// Something could not be set up. Nothing was started.

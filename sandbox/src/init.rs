@@ -15,9 +15,11 @@ use rustix::fs::{Mode, OFlags};
 use crate::agent::{self, Failure, Start, Streams, failed};
 use crate::channel::{self, Ended, FromSandbox, Handed};
 use crate::control::Control;
+use crate::egress::{self, List};
 use crate::host::Surroundings;
 use crate::identity::Identity;
 use crate::mounts::NewRoot;
+use crate::policy::Network;
 use crate::sys::{self, Errand};
 use crate::view::Plan;
 
@@ -104,6 +106,9 @@ fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<(Pid, SigSet), Failure> 
         nix::sched::setns(network, CloneFlags::CLONE_NEWNET)
             .map_err(failed("can't enter the network namespace"))?;
     }
+    if let Network::Hosts(list) = &start.policy.network {
+        open_ways_out(list, channel)?;
+    }
 
     let streams = match pipes {
         Some([input, output, error]) => Streams::Pipes { input, output, error },
@@ -127,6 +132,17 @@ fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<(Pid, SigSet), Failure> 
 /// noticed at the next word to or from it.
 fn die_with_supervisor() -> Result<(), Failure> {
     nix::sys::prctl::set_pdeathsig(Some(Signal::SIGKILL)).map_err(failed("can't follow the supervisor"))
+}
+
+/// Listens where a list leads out of the network namespace. The supervisor accepts what comes.
+fn open_ways_out(list: &List, channel: &OwnedFd) -> Result<(), Failure> {
+    let listeners = egress::listen(list)
+        .map_err(|(address, error)| failed(&format!("can't listen at {address} inside"))(error))?;
+    for egress::Listener { address, socket } in listeners {
+        channel::send(channel, &FromSandbox::Listener { address }, Some(&socket))
+            .map_err(failed("can't hand over a socket"))?;
+    }
+    Ok(())
 }
 
 /// A terminal in the agent's own /dev/pts. The supervisor gets the other end.

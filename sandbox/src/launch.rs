@@ -26,6 +26,7 @@ use crate::bare::{Bare, everyone, keeper};
 use crate::cgroup::Cgroup;
 use crate::channel::{self, FromSandbox, Handed, Ready};
 use crate::control::Control;
+use crate::egress::{self, Listener, Proxy, Traffic};
 use crate::flow::Flow;
 use crate::harvest::Base;
 use crate::host::{Host, Surroundings};
@@ -67,6 +68,8 @@ pub struct Outcome {
     pub end: End,
     pub attestation: Attestation,
     pub elapsed: Duration,
+    /// What the agent connected to, where it had a list of hosts.
+    pub network: Option<Traffic>,
     /// What the agent changed, for [`crate::harvest`].
     pub upper: OwnedFd,
     pub remains: Remains,
@@ -100,12 +103,7 @@ fn internal<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> LaunchE
 /// single thread.
 pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, LaunchError> {
     let policy = request.policy;
-    if let Network::Hosts(_) = policy.network {
-        return Err(LaunchError::Unavailable {
-            what: "lists of hosts are not available yet".into(),
-            hint: "use --net none or --net full".into(),
-        });
-    }
+    check_list(policy)?;
     let send = || Ahead::send(request.host, policy.level, &policy.without, &policy.network);
     let ahead = ahead.unwrap_or_else(send);
     let identity = identify(policy, request.host)?;
@@ -176,7 +174,7 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
     channel::say_go(&sandbox.channel, &Handed { idmap: user, network })
         .map_err(internal("can't talk to the sandbox"))?;
 
-    let Prepared { early, upper, master } = sandbox.wait_for_birth()?;
+    let Prepared { early, upper, master, listeners } = sandbox.wait_for_birth()?;
     let upper = match &bare {
         Some(bare) => open_folder(&bare.replica.upper).map_err(internal("can't open the agent's layer"))?,
         None => upper.ok_or_else(|| too_early("the sandbox has no layer"))?,
@@ -192,6 +190,7 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
         cgroup: cgroup.as_ref(),
         root: request.host.is_root(),
         bare: bare.as_ref(),
+        listeners: &listeners,
     };
     let attestation =
         attest::read(&asked, &ready, early).map_err(internal("can't read back what holds the sandbox"))?;
@@ -225,6 +224,11 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
         let before = std::mem::replace(&mut since, SystemTime::now());
         uppers.iter().any(|upper| changed_since(upper, before))
     };
+    let proxy = match &policy.network {
+        Network::Hosts(list) => Some(Proxy::start(list, listeners, started)),
+        Network::None | Network::Full => None,
+    };
+    let proxy = proxy.transpose().map_err(internal("can't start the proxy"))?;
     let end = supervise::stand_by(Watch {
         init: sandbox.pidfd.try_clone().map_err(internal("can't watch the sandbox"))?,
         channel: sandbox.channel.try_clone().map_err(internal("can't watch the sandbox"))?,
@@ -236,6 +240,7 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
         changed: &mut changed,
     })
     .map_err(internal("can't watch the sandbox"))?;
+    let network = proxy.map(Proxy::stop);
     drop(raw);
     let sandbox = match &bare {
         None => Some(sandbox),
@@ -247,7 +252,7 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
         }
     };
     let remains = Remains { _sandbox: sandbox, _cgroup: cgroup, _janitor: janitor };
-    Ok(Outcome { end, attestation, elapsed: started.elapsed(), upper, remains })
+    Ok(Outcome { end, attestation, elapsed: started.elapsed(), network, upper, remains })
 }
 
 /// What the kernel is still taking apart when every process of a sandbox is dead. Dropping it waits until
@@ -275,16 +280,20 @@ struct Prepared {
     early: Early,
     upper: Option<OwnedFd>,
     master: Option<OwnedFd>,
+    listeners: Vec<Listener>,
 }
 
 impl Sandbox {
     /// Waits until the view is made and the agent's process is there; it goes on to give up everything else.
     fn wait_for_birth(&self) -> Result<Prepared, LaunchError> {
-        let (mut upper, mut master) = (None, None);
+        let (mut upper, mut master, mut listeners) = (None, None, Vec::new());
         loop {
             match self.hear()? {
                 (FromSandbox::Layer, layer) => upper = layer,
                 (FromSandbox::Terminal, terminal) => master = terminal,
+                (FromSandbox::Listener { address }, Some(socket)) => {
+                    listeners.push(Listener { address, socket });
+                }
                 (FromSandbox::Born { pid }, _) => {
                     let early = match Early::read(pid) {
                         Ok(early) => early,
@@ -294,7 +303,7 @@ impl Sandbox {
                             return Err(internal("can't read the agent's process")(error));
                         }
                     };
-                    return Ok(Prepared { early, upper, master });
+                    return Ok(Prepared { early, upper, master, listeners });
                 }
                 _ => {}
             }
@@ -332,6 +341,27 @@ impl Drop for Sandbox {
             rustix::process::WaitId::PidFd(self.pidfd.as_fd()),
             rustix::process::WaitIdOptions::EXITED,
         );
+    }
+}
+
+/// A list of hosts takes a network namespace to hold it, and names take somebody to look them up.
+fn check_list(policy: &Policy) -> Result<(), LaunchError> {
+    match &policy.network {
+        Network::Hosts(_) if policy.level == Level::Landlock => Err(LaunchError::Unavailable {
+            what: "a list of hosts can't be held without a network namespace".into(),
+            hint: "use --net none or --net full, or --isolation process".into(),
+        }),
+        Network::Hosts(_) if !policy.wants(Control::Network) => Err(LaunchError::Unavailable {
+            what: "a list of hosts can't be held without the control network".into(),
+            hint: "leave the control on, or allow everything".into(),
+        }),
+        Network::Hosts(list) if list.needs_lookup() && egress::find_getent().is_none() => {
+            Err(LaunchError::Unavailable {
+                what: "host names can't be looked up here: there is no getent".into(),
+                hint: "install it (Debian has it in libc-bin), or list addresses".into(),
+            })
+        }
+        _ => Ok(()),
     }
 }
 

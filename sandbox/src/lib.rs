@@ -22,6 +22,7 @@ mod cgroup;
 mod channel;
 pub mod control;
 pub mod doctor;
+pub mod egress;
 pub mod erase;
 mod flow;
 pub mod git;

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::control::{Control, ControlSet};
+use crate::egress::List;
 use crate::scope::Scope;
 
 /// Everything that may be asked of a sandbox.
@@ -49,8 +50,8 @@ pub enum Network {
     None,
     /// Everything this host can reach.
     Full,
-    /// These hosts, through a proxy that checks each connection.
-    Hosts(Vec<String>),
+    /// These hosts, through a proxy that checks each connection ([`crate::egress`]).
+    Hosts(List),
 }
 
 /// How much the agent may use. `None` is "not limited".

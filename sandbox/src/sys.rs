@@ -167,6 +167,17 @@ fn loopback_up() -> rustix::io::Result<()> {
     unsafe { ioctl(socket, Setter::<SET_FLAGS, _>::new(request)) }
 }
 
+/// The network namespace a socket is in. Takes the right to administer it.
+pub(crate) fn network_of(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    // SAFETY: SIOCGSKNS takes no argument and touches no memory; it answers a new descriptor or an error.
+    let descriptor = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGSKNS) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel just made it, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
 /// Closes every descriptor from 3 on, known to us or not, but `kept`, which is marked close-on-exec.
 ///
 /// For a process that is about to become another program: whatever else in it owns a descriptor is never

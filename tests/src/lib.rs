@@ -6,3 +6,4 @@ pub mod processes;
 pub mod repository;
 pub mod tree;
 pub mod user;
+pub mod world;

@@ -105,6 +105,11 @@ impl Repository {
         self.sandbox(flags).args(["--", "sh", "-c", script]).output()
     }
 
+    /// User and group of who works in it, where that is not who runs the tests.
+    pub fn owner(&self) -> Option<(u32, u32)> {
+        self.user.as_ref().map(|user| (user.uid(), user.gid()))
+    }
+
     pub fn agency(&self) -> &Path {
         &self.agency
     }

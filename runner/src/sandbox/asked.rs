@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use agency_sandbox::control::Control;
 use agency_sandbox::doctor;
+use agency_sandbox::egress::List;
 use agency_sandbox::host::{self, Host};
 use agency_sandbox::policy::{Deadlines, Level, Limits, Network, Policy};
 use agency_sandbox::scope::{Glob, Scope};
@@ -46,6 +47,14 @@ pub(super) fn policy(
     if command.without.contains(&Control::MountNamespace) {
         return Err(Failure::usage("--without mount-namespace: the workspace itself is made of mounts"));
     }
+    let mut environment = if command.without.contains(&Control::Environment) {
+        std::env::vars_os().collect()
+    } else {
+        host::environment(host, std::env::vars_os(), &command.env)
+    };
+    if let Network::Hosts(list) = &network {
+        environment = list.environment(environment);
+    }
     Ok(Policy {
         level,
         scope: scope(command, folder)?,
@@ -60,11 +69,7 @@ pub(super) fn policy(
             tmp_size: command.tmp_size,
         },
         deadlines: Deadlines { wall: command.timeout, stall: command.stall, ..Deadlines::default() },
-        environment: if command.without.contains(&Control::Environment) {
-            std::env::vars_os().collect()
-        } else {
-            host::environment(host, std::env::vars_os(), &command.env)
-        },
+        environment,
         without: command.without.iter().copied().collect(),
     })
 }
@@ -124,13 +129,17 @@ fn existing(flag: &str, paths: &[PathBuf], current: &Path) -> Result<Vec<PathBuf
     paths.iter().map(one).collect()
 }
 
-pub(super) fn network(text: &str) -> Result<Network, Failure> {
-    match text {
-        "none" => Ok(Network::None),
-        "full" => Ok(Network::Full),
-        "" => Err(Failure::usage("--net: say none, full, or a list of HOST:PORT")),
-        list => Ok(Network::Hosts(list.split(',').map(str::to_owned).collect())),
+pub(super) fn network(command: &Sandbox) -> Result<Network, Failure> {
+    let list = match command.net.as_str() {
+        "none" => return Ok(Network::None),
+        "full" => return Ok(Network::Full),
+        "" => return Err(Failure::usage("--net: say none, full, or a list of HOST:PORT")),
+        list => List::parse(list).map_err(|error| Failure::usage(format!("--net {error}")))?,
+    };
+    if command.without.contains(&Control::Network) {
+        return Err(Failure::usage("--without network: a list of hosts can't be held without it"));
     }
+    Ok(Network::Hosts(list))
 }
 
 /// A patch that can't be written is noticed before the work is done, not after.

@@ -27,7 +27,7 @@ use result::Work;
 
 pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
     let level = asked::level(command.isolation)?;
-    let network = asked::network(&command.net)?;
+    let network = asked::network(command)?;
     let host = Host::observe();
     // This takes longest, so it begins before anything else is looked at.
     let ahead = Ahead::send(&host, level, &command.without.iter().copied().collect(), &network);

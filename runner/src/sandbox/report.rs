@@ -1,7 +1,9 @@
 //! What happened, for people and for programs.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use agency_sandbox::egress::{Reason, Traffic};
 use agency_sandbox::harvest::{ChangeKind, Harvest};
 use agency_sandbox::launch::Outcome;
 use agency_sandbox::supervise::{End, Stopped};
@@ -33,6 +35,7 @@ pub(super) fn tell(
             "exit": { "code": code, "by": by },
             "elapsed_ms": outcome.elapsed.as_millis() as u64,
             "attestation": outcome.attestation,
+            "network": outcome.network,
             "harvest": judged,
             "result": settled,
         });
@@ -95,6 +98,9 @@ fn say(out: &mut impl Write, outcome: &Outcome, judged: &Harvest, settled: Settl
         }
         End::Exited(_) | End::Signaled(_) => {}
     }
+    if let Some(traffic) = &outcome.network {
+        say_unreached(out, traffic)?;
+    }
     if !judged.violations.is_empty() {
         writeln!(out, "agency: refused, nothing was applied:")?;
         list(out, judged.violations.iter().map(|violation| format!("  {violation}")))?;
@@ -125,6 +131,31 @@ fn say(out: &mut impl Write, outcome: &Outcome, judged: &Harvest, settled: Settl
         }),
     )?;
     list(out, judged.warnings.iter().map(|warning| format!("  note: {warning}")))
+}
+
+/// Hosts the agent asked for and did not get, each once.
+fn say_unreached(out: &mut impl Write, traffic: &Traffic) -> io::Result<()> {
+    let mut hosts: BTreeMap<(&str, u16, &str), u64> = BTreeMap::new();
+    for event in
+        traffic.events.iter().filter(|event| event.address.is_none() && event.reason != Reason::Ended)
+    {
+        *hosts.entry((&event.host, event.port, event.reason.what())).or_default() += 1;
+    }
+    if hosts.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "agency: not reached:")?;
+    list(
+        out,
+        hosts.into_iter().map(|((host, port, why), count)| {
+            let times = if count == 1 { String::new() } else { format!(" ({count} times)") };
+            if host.is_empty() { format!("  {why}{times}") } else { format!("  {host}:{port}: {why}{times}") }
+        }),
+    )?;
+    match traffic.left_out {
+        0 => Ok(()),
+        more => writeln!(out, "  … and {more} connections that were not written down"),
+    }
 }
 
 fn list(out: &mut impl Write, lines: impl ExactSizeIterator<Item = String>) -> io::Result<()> {

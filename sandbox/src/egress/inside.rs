@@ -1,0 +1,90 @@
+//! The inner ends of the ways out: sockets that listen in the sandbox's own network namespace.
+//!
+//! They are made by the sandbox's first process and handed to the supervisor, which accepts from them. The
+//! agent never holds them.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+use super::List;
+use crate::sys;
+
+/// A socket that listens inside, held outside.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) address: SocketAddr,
+    pub(crate) socket: OwnedFd,
+}
+
+/// As many as the kernel allows wait for their turn.
+const BACKLOG: i32 = 4096;
+
+/// Listens at every address of a list, in the current network namespace.
+pub(crate) fn listen(list: &List) -> Result<Vec<Listener>, (SocketAddr, io::Error)> {
+    let all = std::iter::once(list.proxy()).chain(list.forwarded());
+    all.map(|address| {
+        let socket = listen_at(address).map_err(|error| (address, error))?;
+        Ok(Listener { address, socket })
+    })
+    .collect()
+}
+
+fn listen_at(address: SocketAddr) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    if address.is_ipv6() {
+        rustix::net::sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    rustix::net::bind(&socket, &address)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+impl List {
+    /// Every address that is listened at inside.
+    pub(crate) fn listeners(&self) -> BTreeSet<SocketAddr> {
+        std::iter::once(self.proxy()).chain(self.forwarded()).collect()
+    }
+}
+
+impl Listener {
+    /// Where the kernel says that it listens; `None` if it does not.
+    pub(crate) fn listens_at(&self) -> io::Result<Option<SocketAddr>> {
+        if !rustix::net::sockopt::socket_acceptconn(&self.socket)? {
+            return Ok(None);
+        }
+        Ok(Some(rustix::net::getsockname(&self.socket)?.try_into()?))
+    }
+
+    /// The network namespace it is in, as /proc names it.
+    pub(crate) fn network(&self) -> io::Result<String> {
+        let namespace = sys::network_of(self.socket.as_fd())?;
+        Ok(format!("net:[{}]", rustix::fs::fstat(namespace)?.st_ino))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_is_where_the_kernel_says_it_is() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listener = Listener { address, socket: listen_at(address).expect("listens") };
+        let found = listener.listens_at().expect("told").expect("listens");
+        assert_eq!((found.ip(), found.port() > 0), (address.ip(), true));
+        // Naming a namespace takes rights over it.
+        if rustix::process::geteuid().is_root() {
+            let ours = std::fs::read_link("/proc/self/ns/net").expect("a link");
+            assert_eq!(listener.network().expect("told"), ours.display().to_string());
+        }
+        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        let listener = Listener { address, socket: socket.expect("a socket") };
+        assert_eq!(listener.listens_at().expect("told"), None);
+    }
+}

@@ -1,0 +1,138 @@
+//! From a name on the list to its addresses.
+//!
+//! The host's own `getent` does the looking up, so that whatever the operator's machine is set up with (files,
+//! DNS, a directory service) is asked as any other program there would ask it; this program is linked
+//! statically and can't (decision 008). What is looked up is always the name on the list, never the agent's
+//! spelling of it.
+
+use std::io::Read;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+
+use super::destination::Name;
+use super::wait::{Cut, Stop};
+
+/// Where the program may be. The caller's PATH is not asked.
+const PLACES: &[&str] = &["/usr/bin/getent", "/bin/getent", "/run/current-system/sw/bin/getent"];
+const DEADLINE: Duration = Duration::from_secs(10);
+/// How long an answer is good for, and how long it is not asked again where there was none.
+const GOOD_FOR: Duration = Duration::from_secs(30);
+const BAD_FOR: Duration = Duration::from_secs(2);
+/// More than this is no answer for one name.
+const LARGEST_ANSWER: u64 = 64 * 1024;
+
+/// The program that looks up names, if it is there.
+pub(crate) fn find_getent() -> Option<PathBuf> {
+    PLACES.iter().map(PathBuf::from).find(|path| path.is_file())
+}
+
+/// What is known of the names of a list, by their place in it.
+#[derive(Debug)]
+pub(crate) struct Lookups {
+    program: PathBuf,
+    /// Held while one is looked up: whoever asks for the same name waits for the same answer.
+    known: Vec<Mutex<Option<Known>>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    /// None of them: there is no such name.
+    addresses: Vec<IpAddr>,
+    until: Instant,
+}
+
+impl Lookups {
+    pub(crate) fn new(program: PathBuf, names: usize) -> Self {
+        Self { program, known: (0..names).map(|_| Mutex::new(None)).collect() }
+    }
+
+    /// All addresses of a name; none if it has none.
+    pub(crate) fn addresses(&self, index: usize, name: &Name, stop: &Stop) -> Result<Vec<IpAddr>, Cut> {
+        let mut known = self.known[index].lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if let Some(known) = known.as_ref().filter(|known| now < known.until) {
+            return Ok(known.addresses.clone());
+        }
+        stop.check()?;
+        let looked_up = look_up(&self.program, name, stop, now + DEADLINE);
+        let addresses = match looked_up {
+            Ok(addresses) => addresses,
+            // Not asked again at once, and not waited for again by those who wait already.
+            Err(Cut::TooLate) => {
+                *known = Some(Known { addresses: Vec::new(), until: Instant::now() + BAD_FOR });
+                return Err(Cut::TooLate);
+            }
+            Err(cut) => return Err(cut),
+        };
+        let good_for = if addresses.is_empty() { BAD_FOR } else { GOOD_FOR };
+        *known = Some(Known { addresses: addresses.clone(), until: Instant::now() + good_for });
+        Ok(addresses)
+    }
+}
+
+fn look_up(program: &Path, name: &Name, stop: &Stop, deadline: Instant) -> Result<Vec<IpAddr>, Cut> {
+    let child = Command::new(program)
+        .args(["ahosts", "--", name.as_str()])
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let mut running = Running(child);
+    let Some(mut output) = running.0.stdout.take() else { return Ok(Vec::new()) };
+    let mut answer = Vec::new();
+    loop {
+        stop.wait_for(&output, PollFlags::IN, Some(deadline))?;
+        let mut piece = [0; 4096];
+        match output.read(&mut piece)? {
+            0 => return Ok(parse(&answer)),
+            length => answer.extend_from_slice(&piece[..length]),
+        }
+        if answer.len() as u64 > LARGEST_ANSWER {
+            return Ok(Vec::new());
+        }
+    }
+}
+
+/// A program that does not outlive our interest in it.
+#[derive(Debug)]
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Each address once, in the order of preference in which they come.
+fn parse(answer: &[u8]) -> Vec<IpAddr> {
+    let mut addresses = Vec::new();
+    for line in String::from_utf8_lossy(answer).lines() {
+        // An address that names an interface is of no use elsewhere, and is left out.
+        let address = line.split_whitespace().next().and_then(|word| word.parse::<IpAddr>().ok());
+        if let Some(address) = address.filter(|address| !addresses.contains(address)) {
+            addresses.push(address);
+        }
+    }
+    addresses
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_address_is_taken_once_and_in_order() {
+        let answer = b"2606:2800::1 STREAM example.org\n2606:2800::1 DGRAM\n93.184.215.14 STREAM\nfe80::1%2 STREAM\nnonsense\n";
+        let expected: [IpAddr; 2] = ["2606:2800::1", "93.184.215.14"].map(|text| text.parse().expect("one"));
+        assert_eq!(parse(answer), expected);
+        assert!(parse(b"\xff\xfe").is_empty());
+    }
+}
