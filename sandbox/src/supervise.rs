@@ -13,6 +13,7 @@ use rustix::process::{Signal as PidfdSignal, pidfd_send_signal};
 
 use crate::channel::{self, Ended, FromSandbox};
 use crate::flow::Flow;
+use crate::output::{Stream, Tallies};
 use crate::policy::Deadlines;
 use crate::watch::Watcher;
 
@@ -132,9 +133,18 @@ impl Guard {
 #[derive(Debug)]
 pub(crate) struct Conversation<'a> {
     pub(crate) input: Option<Flow<BorrowedFd<'a>, OwnedFd>>,
-    pub(crate) output: Vec<Flow<OwnedFd, BorrowedFd<'a>>>,
+    pub(crate) output: Vec<Stream<'a>>,
     /// Kept to tell it about the window's size.
     pub(crate) terminal: Option<OwnedFd>,
+}
+
+impl Conversation<'_> {
+    fn tallies(&self) -> Tallies {
+        match &self.output[..] {
+            [stdout, stderr] => Tallies::Pipes { stdout: stdout.tally(), stderr: stderr.tally() },
+            one => Tallies::Terminal { terminal: one.first().map(Stream::tally).unwrap_or_default() },
+        }
+    }
 }
 
 /// Everything the loop stands by.
@@ -151,7 +161,7 @@ pub(crate) struct Watch<'a> {
 }
 
 /// Stands by until every process of the sandbox is dead and all output has gone on.
-pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<End> {
+pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<(End, Tallies)> {
     let mut guard = Guard::new(watch.deadlines.clone(), Instant::now());
     let mut next_look = watch.memory.as_ref().map(|_| Instant::now());
     let mut ended: Option<End> = None;
@@ -175,18 +185,24 @@ pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<End> {
             }
         }
         // The first process speaks its last words when everyone else is dead.
-        if (!alive || ended.is_some()) && watch.conversation.output.iter().all(Flow::is_over) {
+        if (!alive || ended.is_some()) && watch.conversation.output.iter().all(Stream::is_over) {
             let stopped = guard.stopping.map(|stopping| End::Stopped(stopping.why));
-            return Ok(stopped.or(not_started).or(ended).unwrap_or(End::Signaled(libc::SIGKILL)));
+            let end = stopped.or(not_started).or(ended).unwrap_or(End::Signaled(libc::SIGKILL));
+            return Ok((end, watch.conversation.tallies()));
         }
 
-        let wake = [guard.next(), next_look.filter(|_| alive)].into_iter().flatten().min();
+        let wake = [guard.next(), next_look.filter(|_| alive)].into_iter().flatten();
+        let wake = wake.chain(watch.conversation.output.iter().filter_map(Stream::due)).min();
         let seen = wait(&watch, alive, channel_open, wake)?;
         if seen.signal {
             while let Some(info) = watch.signals.read_signal()? {
                 match Signal::try_from(info.ssi_signo as i32) {
                     Ok(Signal::SIGWINCH) => resize(&watch.conversation),
                     Ok(signal) => {
+                        // Nobody is left to stop: what is waited for is a reader of the output.
+                        if !alive || ended.is_some() {
+                            watch.conversation.output.iter_mut().for_each(Stream::abandon);
+                        }
                         let order = guard.stop(Stopped::Interrupted(signal as i32), Instant::now());
                         obey(order, &mut guard, &mut watch, Instant::now())?;
                     }
@@ -201,6 +217,9 @@ pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<End> {
             if input.is_over() {
                 watch.conversation.input = None;
             }
+        }
+        for stream in &mut watch.conversation.output {
+            stream.relent(Instant::now());
         }
         for index in seen.output {
             if watch.conversation.output[index].advance() > 0 {
@@ -285,8 +304,8 @@ fn wait(watch: &Watch<'_>, alive: bool, channel_open: bool, wake: Option<Instant
         fds.push(PollFd::from_borrowed_fd(fd, flags));
         what.push(What::Input);
     }
-    for (index, flow) in watch.conversation.output.iter().enumerate() {
-        if let Some((fd, flags)) = flow.interest() {
+    for (index, stream) in watch.conversation.output.iter().enumerate() {
+        if let Some((fd, flags)) = stream.interest() {
             fds.push(PollFd::from_borrowed_fd(fd, flags));
             what.push(What::Output(index));
         }

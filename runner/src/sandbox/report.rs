@@ -1,9 +1,10 @@
 //! What happened, for people and for programs.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use agency_sandbox::harvest::{ChangeKind, Harvest};
 use agency_sandbox::launch::Outcome;
+use agency_sandbox::output::Tallies;
 use agency_sandbox::supervise::{End, Stopped};
 use serde_json::{Value, json};
 
@@ -32,14 +33,22 @@ pub(super) fn tell(
             "end": end(outcome.end),
             "exit": { "code": code, "by": by },
             "elapsed_ms": outcome.elapsed.as_millis() as u64,
+            "output": outcome.output,
             "attestation": outcome.attestation,
             "harvest": judged,
             "result": settled,
         });
         writeln!(io::stdout().lock(), "{report:#}").map_err(super::own_failure)?;
     } else {
+        let mut said = Vec::new();
+        let written = say(&mut said, outcome, judged, *settled);
+        let within_line = outcome.output.iter().any(|stream| stream.in_line);
+        if within_line && !said.is_empty() && io::stderr().is_terminal() {
+            // Whatever colour a terminal of the command's own was left in.
+            said.splice(..0, *b"\x1b[0m\n");
+        }
         // Nobody listening changes nothing about what happened.
-        let _ = say(&mut io::stderr().lock(), outcome, judged, *settled);
+        let _ = written.and_then(|()| io::stderr().lock().write_all(&said));
     }
     Ok(code)
 }
@@ -95,6 +104,12 @@ fn say(out: &mut impl Write, outcome: &Outcome, judged: &Harvest, settled: Settl
         }
         End::Exited(_) | End::Signaled(_) => {}
     }
+    for error in outcome.output.iter().filter_map(|stream| stream.error.as_ref()) {
+        writeln!(out, "agency: not all of the output could be written: {error}")?;
+    }
+    if let Some(missing) = missing(&outcome.output) {
+        writeln!(out, "agency: {missing}")?;
+    }
     if !judged.violations.is_empty() {
         writeln!(out, "agency: refused, nothing was applied:")?;
         list(out, judged.violations.iter().map(|violation| format!("  {violation}")))?;
@@ -125,6 +140,21 @@ fn say(out: &mut impl Write, outcome: &Outcome, judged: &Harvest, settled: Settl
         }),
     )?;
     list(out, judged.warnings.iter().map(|warning| format!("  note: {warning}")))
+}
+
+/// What of the output is not there, if anything.
+fn missing(output: &Tallies) -> Option<String> {
+    let redacted = match output.iter().map(|stream| stream.redacted).sum() {
+        0 => None,
+        1 => Some("1 secret redacted in the output".to_owned()),
+        count => Some(format!("{count} secrets redacted in the output")),
+    };
+    let left_out = match output.iter().map(|stream| stream.left_out).sum() {
+        0 => None,
+        bytes => Some(format!("{bytes} bytes of the output left out; --output raises the limit")),
+    };
+    let parts: Vec<String> = [redacted, left_out].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 fn list(out: &mut impl Write, lines: impl ExactSizeIterator<Item = String>) -> io::Result<()> {
