@@ -1,10 +1,13 @@
 //! What happened, for people and for programs.
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
 
 use agency_sandbox::harvest::{ChangeKind, Harvest};
 use agency_sandbox::launch::Outcome;
-use agency_sandbox::output::Tallies;
+use agency_sandbox::output::{self, Tallies};
+use agency_sandbox::policy::Policy;
 use agency_sandbox::supervise::{End, Stopped};
 use serde_json::{Value, json};
 
@@ -21,6 +24,7 @@ const SHOWN: usize = 20;
 /// Says what happened, and returns the exit code.
 pub(super) fn tell(
     command: &Sandbox,
+    policy: &Policy,
     outcome: &Outcome,
     judged: &Harvest,
     settled: &Settled,
@@ -29,7 +33,7 @@ pub(super) fn tell(
     if command.json {
         let report = json!({
             "version": VERSION,
-            "command": command.command.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>(),
+            "command": shown(&command.command, policy),
             "end": end(outcome.end),
             "exit": { "code": code, "by": by },
             "elapsed_ms": outcome.elapsed.as_millis() as u64,
@@ -51,6 +55,12 @@ pub(super) fn tell(
         let _ = written.and_then(|()| io::stderr().lock().write_all(&said));
     }
     Ok(code)
+}
+
+/// The command as it was typed; its output has no secrets, so this has none either.
+fn shown(command: &[OsString], policy: &Policy) -> Vec<String> {
+    let redacted = |part: &OsString| output::redacted(&policy.secrets, part.as_bytes());
+    command.iter().map(|part| String::from_utf8_lossy(&redacted(part)).into_owned()).collect()
 }
 
 /// Whose code it is: the command's own, or ours.

@@ -28,6 +28,8 @@ use redact::{Needles, Redactor};
 use shown::Shown;
 use sink::Sink;
 
+use crate::secret::Secret;
+
 /// How much is read at once. A terminal shows less than that in the time it takes to read it.
 const CHUNK: usize = 256 * 1024;
 const CHUNK_FOR_TERMINALS: usize = 16 * 1024;
@@ -73,6 +75,14 @@ impl Tallies {
         };
         std::iter::once(one).chain(other)
     }
+}
+
+/// A text without its secrets, for reports.
+pub fn redacted(secrets: &[Secret], text: &[u8]) -> Vec<u8> {
+    let (mut redactor, mut out) = (Redactor::new(Rc::new(Needles::new(secrets))), Vec::new());
+    redactor.push(text, &mut |clean| out.extend_from_slice(clean));
+    redactor.finish(&mut |clean| out.extend_from_slice(clean));
+    out
 }
 
 /// One stream of an agent, and where it goes.

@@ -262,21 +262,18 @@ impl Redactor {
 
     /// Adds a span. Those it overlaps become one with it, named by what begins first.
     fn cover(&mut self, mut span: Span) {
-        self.spans.retain(|other| {
-            let apart = other.end <= span.start || span.end <= other.start;
-            if !apart {
-                let named = other.start == span.start && other.value.is_some();
-                if other.start < span.start || named {
-                    span.value = other.value;
-                }
-                span.start = span.start.min(other.start);
-                span.end = span.end.max(other.end);
-                span.marked |= other.marked;
+        let first = self.spans.partition_point(|other| other.end <= span.start);
+        let overlapping = self.spans[first..].iter().take_while(|other| other.start < span.end).count();
+        for other in self.spans.drain(first..first + overlapping) {
+            let named = other.start == span.start && other.value.is_some();
+            if other.start < span.start || named {
+                span.value = other.value;
             }
-            apart
-        });
-        let place = self.spans.partition_point(|other| other.start < span.start);
-        self.spans.insert(place, span);
+            span.start = span.start.min(other.start);
+            span.end = span.end.max(other.end);
+            span.marked |= other.marked;
+        }
+        self.spans.insert(first, span);
     }
 
     /// Lets everything before `end` go, with a mark in the place of each span.

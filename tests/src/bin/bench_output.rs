@@ -65,8 +65,6 @@ fn text(random: &mut Random) -> Vec<u8> {
         "warning:",
         "unused",
         "variable",
-        "task-queue",
-        "disk-0",
         "note:",
         "expected",
         "found",
@@ -75,14 +73,19 @@ fn text(random: &mut Random) -> Vec<u8> {
         "tests",
         "ok",
         "0.031s",
-        "npm_config",
-        "basic",
-        "eyJ",
         "/usr/lib",
+        "error[E0382]:",
+        "the",
+        "of",
+        "-->",
     ];
+    const SUSPICIOUS: &[&str] = &["task-queue", "disk-0", "npm_config", "basic", "eyJ", "AKIA", "-----"];
     let mut text = Vec::with_capacity(BLOCK + 64);
     while text.len() < BLOCK {
-        let word = WORDS[random.below(WORDS.len())];
+        let word = match random.below(100) {
+            0 => SUSPICIOUS[random.below(SUSPICIOUS.len())],
+            _ => WORDS[random.below(WORDS.len())],
+        };
         text.extend_from_slice(word.as_bytes());
         text.push(if random.below(10) == 0 { b'\n' } else { b' ' });
     }

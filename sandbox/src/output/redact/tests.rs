@@ -190,6 +190,14 @@ fn an_endless_credential_takes_no_memory() {
     assert_eq!(out, b"token: [redacted]!");
 }
 
+#[test]
+fn a_flood_of_secrets_is_no_work() {
+    let needles = needles(&[("KEY", "hunter2.")]);
+    let flood = b"hunter2.".repeat(100_000);
+    let (out, count) = redact_pieces(&needles, std::iter::once(&flood[..]));
+    assert_eq!((out.len(), count), ("[redacted: KEY]".len() * 100_000, 100_000));
+}
+
 /// What is let go before more comes.
 fn at_once(secrets: &[(&str, &str)], text: &str) -> String {
     let mut out = Vec::new();
