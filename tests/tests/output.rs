@@ -10,7 +10,7 @@ use std::time::Duration;
 use agency_tests::processes::{Marker, VARIABLE, wait_until};
 use agency_tests::repository::{Repository, actors, said};
 use agency_tests::terminal::Terminal;
-use rustix::fs::OFlags;
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
 use serde_json::{Value, json};
 
@@ -279,7 +279,16 @@ fn a_stream_we_share_is_left_as_it_is() {
     for repository in repositories() {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
         let (socket, other) = std::os::unix::net::UnixStream::pair().expect("a pair");
-        for (shared, theirs) in [(write, read), (OwnedFd::from(socket), OwnedFd::from(other))] {
+        // A pipe with a name is one that can't be told not to wait.
+        let named = repository.path().join("named");
+        rustix::fs::mknodat(rustix::fs::CWD, &named, FileType::Fifo, Mode::from(0o666), 0).expect("a pipe");
+        let open = |flags| rustix::fs::open(&named, flags | OFlags::CLOEXEC, Mode::empty()).expect("opens");
+        let named_read = open(OFlags::RDONLY | OFlags::NONBLOCK);
+        let named_write = open(OFlags::WRONLY);
+        rustix::io::ioctl_fionbio(&named_read, false).expect("waits again");
+        for (shared, theirs) in
+            [(write, read), (OwnedFd::from(socket), OwnedFd::from(other)), (named_write, named_read)]
+        {
             let stdio = || Stdio::from(shared.try_clone().expect("another"));
             let mut child = repository
                 .sandbox(&["--", "sh", "-c", "head -c 3000000 /dev/zero; echo end"])

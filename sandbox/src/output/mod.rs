@@ -34,8 +34,9 @@ use crate::secret::Secret;
 const CHUNK: usize = 256 * 1024;
 const CHUNK_FOR_TERMINALS: usize = 16 * 1024;
 
-/// How much the agent can write before it has to wait, where the kernel lets us have it.
-const PIPE: usize = 1 << 20;
+/// How much the agent can write before it has to wait, where the kernel lets us have it. More is no faster, and
+/// a user has 64 MiB for all pipes before the kernel makes every new one tiny.
+const PIPE: usize = 256 * 1024;
 
 /// How long somebody at a terminal waits for the end of a line that may be the beginning of a secret.
 const WAIT: Duration = Duration::from_millis(20);
@@ -256,9 +257,9 @@ impl<'a> Stream<'a> {
                 Err(Errno::AGAIN) => return,
                 // Nobody takes it any more: stop reading too, and the agent learns it the usual way.
                 Err(error) => {
-                    if error != Errno::PIPE {
-                        self.error = Some(io::Error::from(error).to_string());
-                    }
+                    let gone = matches!(error, Errno::PIPE | Errno::CONNRESET)
+                        || (self.at_terminal && error == Errno::IO);
+                    self.error = (!gone).then(|| io::Error::from(error).to_string());
                     return self.abandon();
                 }
             }

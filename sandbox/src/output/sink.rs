@@ -11,6 +11,9 @@ use rustix::net::SendFlags;
 /// A pipe that is ready takes this much, if nobody else writes to it.
 const CAREFUL: usize = 4096;
 
+/// What the kernel calls the kind of device that /dev/null is.
+const MEMORY: u32 = 1;
+
 /// Where a stream goes.
 #[derive(Debug)]
 pub(super) struct Sink<'a> {
@@ -20,7 +23,7 @@ pub(super) struct Sink<'a> {
 
 #[derive(Debug)]
 enum Manner {
-    /// A file never waits for anybody.
+    /// A file never waits for anybody, nor does /dev/null.
     Plain,
     /// A pipe is told so with each write, since Linux 6.4.
     NoWait,
@@ -33,16 +36,18 @@ enum Manner {
 
 impl<'a> Sink<'a> {
     pub(super) fn new(to: BorrowedFd<'a>) -> Self {
-        let kind = rustix::fs::fstat(to).map(|stat| FileType::from_raw_mode(stat.st_mode));
-        let manner = match kind {
-            Ok(FileType::RegularFile) => Manner::Plain,
-            Ok(FileType::Fifo) => Manner::NoWait,
-            Ok(FileType::Socket) => Manner::Socket,
-            Ok(FileType::CharacterDevice) if rustix::termios::isatty(to) => {
-                open_again(to).map_or(Manner::Careful, Manner::Own)
+        let manner = rustix::fs::fstat(to).map_or(Manner::Careful, |stat| {
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::RegularFile => Manner::Plain,
+                FileType::CharacterDevice if rustix::fs::major(stat.st_rdev) == MEMORY => Manner::Plain,
+                FileType::CharacterDevice if rustix::termios::isatty(to) => {
+                    open_again(to).map_or(Manner::Careful, Manner::Own)
+                }
+                FileType::Fifo => Manner::NoWait,
+                FileType::Socket => Manner::Socket,
+                _ => Manner::Careful,
             }
-            _ => Manner::Careful,
-        };
+        });
         Self { to, manner }
     }
 
