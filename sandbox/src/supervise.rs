@@ -170,10 +170,15 @@ pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<(End, Tallies)> {
     let mut channel_open = true;
     loop {
         let now = Instant::now();
-        let order = guard.at(now);
-        obey(order, &mut guard, &mut watch, now)?;
+        // The first process speaks its last words when everyone else is dead. What the agent wrote until then may
+        // still wait for a reader, but no deadline of the agent's does.
+        let over = !alive || ended.is_some();
+        if !over {
+            let order = guard.at(now);
+            obey(order, &mut guard, &mut watch, now)?;
+        }
         if let (Some(at), Some((limit, watcher))) = (next_look, &mut watch.memory)
-            && alive
+            && !over
             && now >= at
         {
             next_look = Some(now + LOOK_EVERY);
@@ -184,14 +189,13 @@ pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<(End, Tallies)> {
                 continue;
             }
         }
-        // The first process speaks its last words when everyone else is dead.
-        if (!alive || ended.is_some()) && watch.conversation.output.iter().all(Stream::is_over) {
+        if over && watch.conversation.output.iter().all(Stream::is_over) {
             let stopped = guard.stopping.map(|stopping| End::Stopped(stopping.why));
             let end = stopped.or(not_started).or(ended).unwrap_or(End::Signaled(libc::SIGKILL));
             return Ok((end, watch.conversation.tallies()));
         }
 
-        let wake = [guard.next(), next_look.filter(|_| alive)].into_iter().flatten();
+        let wake = [guard.next(), next_look].into_iter().flatten().filter(|_| !over);
         let wake = wake.chain(watch.conversation.output.iter().filter_map(Stream::due)).min();
         let seen = wait(&watch, alive, channel_open, wake)?;
         if seen.signal {
@@ -200,7 +204,7 @@ pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<(End, Tallies)> {
                     Ok(Signal::SIGWINCH) => resize(&watch.conversation),
                     Ok(signal) => {
                         // Nobody is left to stop: what is waited for is a reader of the output.
-                        if !alive || ended.is_some() {
+                        if over {
                             watch.conversation.output.iter_mut().for_each(Stream::abandon);
                         }
                         let order = guard.stop(Stopped::Interrupted(signal as i32), Instant::now());

@@ -248,6 +248,30 @@ fn deadlines_and_signals_work_while_nobody_reads() {
 }
 
 #[test]
+fn a_command_that_ended_in_time_is_not_late_because_its_reader_is() {
+    for repository in repositories() {
+        let marker = Marker::new();
+        let mut child = repository
+            .sandbox(&["--timeout", "1s", "--env", VARIABLE, "--", "head", "-c", "300000", "/dev/zero"])
+            .env(VARIABLE, marker.as_str())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("starts");
+        let mut output = child.stdout.take().expect("a pipe");
+        output.read_exact(&mut [0]).expect("reads");
+        assert!(wait_until(DEADLINE, || marker.alive().len() == 1), "{:?}", marker.alive());
+        // Not to wait for anything, but to let the deadline pass.
+        std::thread::sleep(Duration::from_millis(1500));
+        assert!(child.try_wait().expect("waits").is_none(), "it waits for the reader");
+        let mut rest = Vec::new();
+        output.read_to_end(&mut rest).expect("reads");
+        assert_eq!(rest.len(), 299_999);
+        assert_eq!(child.wait().expect("ends").code(), Some(0));
+    }
+}
+
+#[test]
 fn a_reader_that_goes_away_ends_the_command_as_it_would_without_us() {
     for repository in repositories() {
         let mut child = repository

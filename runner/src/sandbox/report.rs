@@ -42,19 +42,28 @@ pub(super) fn tell(
             "harvest": judged,
             "result": settled,
         });
+        if io::stdout().is_terminal() {
+            start_line(&outcome.output);
+        }
         writeln!(io::stdout().lock(), "{report:#}").map_err(super::own_failure)?;
     } else {
         let mut said = Vec::new();
         let written = say(&mut said, outcome, judged, *settled);
-        let within_line = outcome.output.iter().any(|stream| stream.in_line);
-        if within_line && !said.is_empty() && io::stderr().is_terminal() {
-            // Whatever colour a terminal of the command's own was left in.
-            said.splice(..0, *b"\x1b[0m\n");
+        if !said.is_empty() {
+            start_line(&outcome.output);
         }
         // Nobody listening changes nothing about what happened.
         let _ = written.and_then(|()| io::stderr().lock().write_all(&said));
     }
     Ok(code)
+}
+
+/// Ends the line that the command left on a terminal, and whatever colour it was in.
+fn start_line(output: &Tallies) {
+    let mut out = io::stderr().lock();
+    if out.is_terminal() && output.iter().any(|stream| stream.in_line) {
+        let _ = out.write_all(b"\x1b[0m\n");
+    }
 }
 
 /// The command as it was typed; its output has no secrets, so this has none either.
