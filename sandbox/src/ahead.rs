@@ -4,7 +4,7 @@
 //! whether one is wanted. Root's sandbox owns none of its namespaces, so this one is sent for before the
 //! workspace is even looked at, together with the user namespace by which the owner's files are seen as the
 //! agent's. What an ordinary user's sandbox has belongs to its own user namespace: its first process sends
-//! for it ([`crate::init`]).
+//! for it (`init`).
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -248,6 +248,35 @@ fn deadlines_and_signals_work_while_nobody_reads() {
 }
 
 #[test]
+fn deadlines_and_signals_work_while_a_terminal_takes_nothing() {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use std::os::unix::fs::MetadataExt;
+    for repository in repositories() {
+        let screen =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
+        grantpt(&screen).and_then(|()| unlockpt(&screen)).expect("a terminal");
+        let name = ptsname(&screen, Vec::new()).expect("a name").into_string().expect("text");
+        // A terminal belongs to whoever sits at it.
+        let owner = fs::metadata(repository.path()).expect("is there");
+        std::os::unix::fs::chown(&name, Some(owner.uid()), Some(owner.gid())).expect("gives");
+        let side = File::options().read(true).write(true).open(&name).expect("opens");
+
+        let marker = Marker::new();
+        let mut command = repository.sandbox(&["--timeout", "500ms", "--env", VARIABLE, "--", "yes"]);
+        command.env(VARIABLE, marker.as_str()).stdout(side).stderr(Stdio::null());
+        let mut child = command.spawn().expect("starts");
+        drop(command);
+        let mut screen = File::from(screen);
+        screen.read_exact(&mut [0]).expect("reads");
+        let only_agency = || marker.alive().iter().map(|alive| alive.pid).eq([child.id()]);
+        assert!(wait_until(DEADLINE, only_agency), "{:?}", marker.alive());
+        let pid = rustix::process::Pid::from_raw(child.id() as i32).expect("a process");
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("signals");
+        assert!(wait_until(DEADLINE, || child.try_wait().expect("waits").is_some()));
+    }
+}
+
+#[test]
 fn a_command_that_ended_in_time_is_not_late_because_its_reader_is() {
     for repository in repositories() {
         let marker = Marker::new();
