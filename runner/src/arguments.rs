@@ -53,7 +53,7 @@ pub(crate) struct Sandbox {
     /// How the scope is held
     #[arg(long, value_enum, default_value_t = Isolation::Process, help_heading = "Isolation")]
     pub(crate) isolation: Isolation,
-    /// Pass this variable of the environment on
+    /// Pass this variable of the environment on. Its value is taken out of the output
     #[arg(long, value_name = "NAME", help_heading = "Isolation")]
     pub(crate) env: Vec<OsString>,
     /// Give the command a terminal
@@ -87,6 +87,9 @@ pub(crate) struct Sandbox {
     /// How much HOME, /tmp, /var/tmp, /dev/shm and changes caught in memory may hold together
     #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "4GiB", help_heading = "Limits")]
     pub(crate) tmp_size: u64,
+    /// How much of each stream of its output is passed on; of more, the beginning and the end
+    #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "1GiB", help_heading = "Limits")]
+    pub(crate) output: u64,
     /// Where changes are caught. What git ignores is on disk either way [default: memory, where it can be]
     #[arg(long, value_enum, help_heading = "Limits")]
     pub(crate) layer: Option<Layer>,

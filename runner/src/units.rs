@@ -16,7 +16,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     let number: u64 =
         number.parse().map_err(|_| format!("`{text}` is not a size; write for example 512MiB or 4GiB"))?;
     match number.checked_mul(factor) {
-        Some(0) => Err("a limit of zero would stop everything; leave the option out for no limit".into()),
+        Some(0) => Err("a limit of zero would stop everything; leave the option out for the usual".into()),
         Some(size) => Ok(size),
         None => Err(format!("`{text}` is too large")),
     }

@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
 use nix::sched::CloneFlags;
@@ -34,6 +35,8 @@ use crate::identity::Identity;
 use crate::init::{self, Birth};
 use crate::janitor::Janitor;
 use crate::opening::Opening;
+use crate::output::redact::Needles;
+use crate::output::{Stream, Tallies};
 use crate::path::RelPath;
 use crate::policy::{Level, Network, Policy};
 use crate::supervise::{self, Conversation, End, Watch};
@@ -66,6 +69,8 @@ pub struct Request<'a> {
 #[derive(Debug)]
 pub struct Outcome {
     pub end: End,
+    /// What became of the agent's output.
+    pub output: Tallies,
     pub attestation: Attestation,
     pub elapsed: Duration,
     /// What the agent connected to, where it had a list of hosts.
@@ -229,7 +234,7 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
         Network::None | Network::Full => None,
     };
     let proxy = proxy.transpose().map_err(internal("can't start the proxy"))?;
-    let end = supervise::stand_by(Watch {
+    let (end, output) = supervise::stand_by(Watch {
         init: sandbox.pidfd.try_clone().map_err(internal("can't watch the sandbox"))?,
         channel: sandbox.channel.try_clone().map_err(internal("can't watch the sandbox"))?,
         killer,
@@ -252,7 +257,7 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
         }
     };
     let remains = Remains { _sandbox: sandbox, _cgroup: cgroup, _janitor: janitor };
-    Ok(Outcome { end, attestation, elapsed: started.elapsed(), network, upper, remains })
+    Ok(Outcome { end, output, attestation, elapsed: started.elapsed(), network, upper, remains })
 }
 
 /// What the kernel is still taking apart when every process of a sandbox is dead. Dropping it waits until
@@ -575,15 +580,18 @@ fn converse<'a>(
     master: Option<OwnedFd>,
 ) -> io::Result<Conversation<'a>> {
     let [input, output, error] = request.streams;
+    let needles = Rc::new(Needles::new(&request.policy.secrets));
+    let limit = request.policy.limits.output;
+    let stream = |from, to, raw| Stream::new(from, to, &needles, limit, raw);
     match (pipes, master) {
         (Some([to_agent, from_agent, errors]), _) => Ok(Conversation {
             input: Some(Flow::new(input, to_agent)),
-            output: vec![Flow::new(from_agent, output), Flow::new(errors, error)],
+            output: vec![stream(from_agent, output, false), stream(errors, error, false)],
             terminal: None,
         }),
         (None, Some(master)) => Ok(Conversation {
             input: Some(Flow::new(input, master.try_clone()?)),
-            output: vec![Flow::new(master.try_clone()?, output)],
+            output: vec![stream(master.try_clone()?, output, true)],
             terminal: Some(master),
         }),
         (None, None) => Err(io::Error::other("the sandbox handed over no terminal")),

@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::control::{Control, ControlSet};
 use crate::egress::List;
 use crate::scope::Scope;
+use crate::secret::Secret;
 
 /// Everything that may be asked of a sandbox.
 #[derive(Debug, Clone)]
@@ -28,6 +29,8 @@ pub struct Policy {
     pub deadlines: Deadlines,
     /// The whole environment of the command.
     pub environment: Vec<(OsString, OsString)>,
+    /// Values of it that must not come back, in the command's work or in its output.
+    pub secrets: Vec<Secret>,
     /// Controls that are switched off on purpose. The attestation says so.
     pub without: ControlSet,
 }
@@ -65,11 +68,19 @@ pub struct Limits {
     pub file_size: Option<u64>,
     /// Bytes in HOME, /tmp, /var/tmp, /dev/shm and layers in memory, together.
     pub tmp_size: u64,
+    /// Bytes of each stream of its output that are passed on.
+    pub output: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { memory: None, processes: Some(4096), file_size: Some(8 << 30), tmp_size: 4 << 30 }
+        Self {
+            memory: None,
+            processes: Some(4096),
+            file_size: Some(8 << 30),
+            tmp_size: 4 << 30,
+            output: 1 << 30,
+        }
     }
 }
 
@@ -103,6 +114,7 @@ impl Policy {
             limits: Limits::default(),
             deadlines: Deadlines::default(),
             environment: Vec::new(),
+            secrets: Vec::new(),
             without: ControlSet::empty(),
         }
     }

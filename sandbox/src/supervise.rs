@@ -13,6 +13,7 @@ use rustix::process::{Signal as PidfdSignal, pidfd_send_signal};
 
 use crate::channel::{self, Ended, FromSandbox};
 use crate::flow::Flow;
+use crate::output::{Stream, Tallies};
 use crate::policy::Deadlines;
 use crate::watch::Watcher;
 
@@ -132,9 +133,18 @@ impl Guard {
 #[derive(Debug)]
 pub(crate) struct Conversation<'a> {
     pub(crate) input: Option<Flow<BorrowedFd<'a>, OwnedFd>>,
-    pub(crate) output: Vec<Flow<OwnedFd, BorrowedFd<'a>>>,
+    pub(crate) output: Vec<Stream<'a>>,
     /// Kept to tell it about the window's size.
     pub(crate) terminal: Option<OwnedFd>,
+}
+
+impl Conversation<'_> {
+    fn tallies(&self) -> Tallies {
+        match &self.output[..] {
+            [stdout, stderr] => Tallies::Pipes { stdout: stdout.tally(), stderr: stderr.tally() },
+            one => Tallies::Terminal { terminal: one.first().map(Stream::tally).unwrap_or_default() },
+        }
+    }
 }
 
 /// Everything the loop stands by.
@@ -153,7 +163,7 @@ pub(crate) struct Watch<'a> {
 }
 
 /// Stands by until every process of the sandbox is dead and all output has gone on.
-pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<End> {
+pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<(End, Tallies)> {
     let mut guard = Guard::new(watch.deadlines.clone(), Instant::now());
     let mut next_look = watch.memory.as_ref().map(|_| Instant::now());
     let mut ended: Option<End> = None;
@@ -162,10 +172,15 @@ pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<End> {
     let mut channel_open = true;
     loop {
         let now = Instant::now();
-        let order = guard.at(now);
-        obey(order, &mut guard, &mut watch, now)?;
+        // The first process speaks its last words when everyone else is dead. What the agent wrote until then may
+        // still wait for a reader, but no deadline of the agent's does.
+        let over = !alive || ended.is_some();
+        if !over {
+            let order = guard.at(now);
+            obey(order, &mut guard, &mut watch, now)?;
+        }
         if let (Some(at), Some((limit, watcher))) = (next_look, &mut watch.memory)
-            && alive
+            && !over
             && now >= at
         {
             next_look = Some(now + LOOK_EVERY);
@@ -176,19 +191,24 @@ pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<End> {
                 continue;
             }
         }
-        // The first process speaks its last words when everyone else is dead.
-        if (!alive || ended.is_some()) && watch.conversation.output.iter().all(Flow::is_over) {
+        if over && watch.conversation.output.iter().all(Stream::is_over) {
             let stopped = guard.stopping.map(|stopping| End::Stopped(stopping.why));
-            return Ok(stopped.or(not_started).or(ended).unwrap_or(End::Signaled(libc::SIGKILL)));
+            let end = stopped.or(not_started).or(ended).unwrap_or(End::Signaled(libc::SIGKILL));
+            return Ok((end, watch.conversation.tallies()));
         }
 
-        let wake = [guard.next(), next_look.filter(|_| alive)].into_iter().flatten().min();
+        let wake = [guard.next(), next_look].into_iter().flatten().filter(|_| !over);
+        let wake = wake.chain(watch.conversation.output.iter().filter_map(Stream::due)).min();
         let seen = wait(&watch, alive, channel_open, wake)?;
         if seen.signal {
             while let Some(info) = watch.signals.read_signal()? {
                 match Signal::try_from(info.ssi_signo as i32) {
                     Ok(Signal::SIGWINCH) => resize(&watch.conversation),
                     Ok(signal) => {
+                        // Nobody is left to stop: what is waited for is a reader of the output.
+                        if over {
+                            watch.conversation.output.iter_mut().for_each(Stream::abandon);
+                        }
                         let order = guard.stop(Stopped::Interrupted(signal as i32), Instant::now());
                         obey(order, &mut guard, &mut watch, Instant::now())?;
                     }
@@ -203,6 +223,9 @@ pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<End> {
             if input.is_over() {
                 watch.conversation.input = None;
             }
+        }
+        for stream in &mut watch.conversation.output {
+            stream.relent(Instant::now());
         }
         for index in seen.output {
             if watch.conversation.output[index].advance() > 0 {
@@ -287,8 +310,8 @@ fn wait(watch: &Watch<'_>, alive: bool, channel_open: bool, wake: Option<Instant
         fds.push(PollFd::from_borrowed_fd(fd, flags));
         what.push(What::Input);
     }
-    for (index, flow) in watch.conversation.output.iter().enumerate() {
-        if let Some((fd, flags)) = flow.interest() {
+    for (index, stream) in watch.conversation.output.iter().enumerate() {
+        if let Some((fd, flags)) = stream.interest() {
             fds.push(PollFd::from_borrowed_fd(fd, flags));
             what.push(What::Output(index));
         }

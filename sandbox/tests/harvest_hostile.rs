@@ -9,7 +9,8 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
-use agency_sandbox::harvest::{Limits, Reason, Secret, Violation};
+use agency_sandbox::harvest::{Limits, Reason, Violation};
+use agency_sandbox::secret::Secret;
 use harvest_support::*;
 
 fn reasons(harvest: &agency_sandbox::harvest::Harvest) -> Vec<(String, Reason)> {

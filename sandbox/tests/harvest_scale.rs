@@ -6,7 +6,8 @@ mod harvest_support;
 use std::fs;
 use std::time::Instant;
 
-use agency_sandbox::harvest::{Limits, Secret};
+use agency_sandbox::harvest::Limits;
+use agency_sandbox::secret::Secret;
 use harvest_support::*;
 
 fn many(root: &std::path::Path, directories: usize, files: usize) {

@@ -4,6 +4,7 @@ pub mod adversary;
 pub mod listeners;
 pub mod processes;
 pub mod repository;
+pub mod terminal;
 pub mod tree;
 pub mod user;
 pub mod world;

@@ -1,12 +1,7 @@
 //! Real programs in the sandbox: a build, git, editors that save by renaming, a shell with job control.
 
-use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
-use std::process::Stdio;
-use std::time::{Duration, Instant};
-
 use agency_tests::repository::{Actor, Repository, actors, said, skip};
+use agency_tests::terminal::Terminal;
 
 #[test]
 fn a_crate_builds_offline_with_its_target_as_scratch() {
@@ -88,71 +83,12 @@ fn editors_that_save_by_renaming_work_on_a_scope_of_one_file() {
     }
 }
 
-/// A terminal with `agency sandbox --tty` at its other side.
-struct Terminal {
-    keyboard: File,
-    screen: std::sync::mpsc::Receiver<Vec<u8>>,
-    seen: String,
-    child: std::process::Child,
-}
-
-impl Terminal {
-    fn start(repository: &Repository, command: &[&str]) -> Self {
-        use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-        let master =
-            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
-        grantpt(&master).and_then(|()| unlockpt(&master)).expect("a terminal");
-        let name = ptsname(&master, Vec::new()).expect("a name");
-        let side = || -> Stdio {
-            use rustix::fs::{Mode, OFlags};
-            let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-            Stdio::from(rustix::fs::open(name.as_c_str(), flags, Mode::empty()).expect("opens"))
-        };
-        let mut sandbox = repository.command("setsid");
-        sandbox
-            .args(["--ctty", "--wait"])
-            .arg(repository.agency())
-            .args(["sandbox", "--tty", "--"])
-            .args(command);
-        sandbox.env("TERM", "dumb").stdin(side()).stdout(side()).stderr(side());
-        let child = sandbox.spawn().expect("starts");
-        let master: OwnedFd = master;
-        let mut reader = File::from(master.try_clone().expect("another"));
-        let (sender, screen) = std::sync::mpsc::channel();
-        std::thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            while let Ok(length) = reader.read(&mut bytes) {
-                if length == 0 || sender.send(bytes[..length].to_vec()).is_err() {
-                    break;
-                }
-            }
-        });
-        Self { keyboard: File::from(master), screen, seen: String::new(), child }
-    }
-
-    fn press(&mut self, keys: &str) {
-        self.keyboard.write_all(keys.as_bytes()).expect("types");
-    }
-
-    fn see(&mut self, text: &str) {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while !self.seen.contains(text) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match self.screen.recv_timeout(left) {
-                Ok(bytes) => self.seen.push_str(&String::from_utf8_lossy(&bytes)),
-                Err(error) => panic!("{error} while waiting for {text:?} in {:?}", self.seen),
-            }
-        }
-        let end = self.seen.find(text).map_or(0, |at| at + text.len());
-        self.seen.drain(..end);
-    }
-}
-
 #[test]
 fn a_shell_under_a_terminal_has_job_control() {
     for actor in actors() {
         let repository = Repository::new(actor, &[("a", "one\n")]).expect("a repository");
-        let mut terminal = Terminal::start(&repository, &["bash", "--norc", "--noprofile", "-i"]);
+        let mut terminal =
+            Terminal::start(&repository, &["--tty", "--", "bash", "--norc", "--noprofile", "-i"], &[]);
         terminal.press("PS1='ready> '\n");
         terminal.see("\nready> ");
         terminal.press("tty\n");
@@ -171,7 +107,7 @@ fn a_shell_under_a_terminal_has_job_control() {
         terminal.press("\x03");
         terminal.see("ready> ");
         terminal.press("exit 7\n");
-        assert_eq!(terminal.child.wait().expect("ends").code(), Some(7));
+        assert_eq!(terminal.wait(), Some(7));
     }
 }
 

@@ -211,6 +211,8 @@ fn mistakes_get_one_clear_line_and_touch_nothing() {
             (&["--memory", "0", "--", "true"], "zero"),
             (&["--memory", "lots", "--", "true"], "not a size"),
             (&["--processes", "0", "--", "true"], "zero"),
+            (&["--output", "0", "--", "true"], "zero"),
+            (&["--output", "much", "--", "true"], "not a size"),
             (&["--timeout", "0s", "--", "true"], "zero"),
             (&["--timeout", "soon", "--", "true"], "not a duration"),
             (&["--env", "NO_SUCH_VARIABLE", "--", "true"], "not set"),

@@ -1,5 +1,6 @@
 //! From what was typed to a policy. Whatever is wrong with it is said before anything is touched.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use agency_sandbox::control::Control;
@@ -8,6 +9,7 @@ use agency_sandbox::egress::List;
 use agency_sandbox::host::{self, Host};
 use agency_sandbox::policy::{Deadlines, Level, Limits, Network, Policy};
 use agency_sandbox::scope::{Glob, Scope};
+use agency_sandbox::secret::Secret;
 use agency_sandbox::workspace::folder::Folder;
 
 use crate::arguments::{Isolation, Layer, Sandbox};
@@ -67,9 +69,11 @@ pub(super) fn policy(
             processes: Some(command.processes),
             file_size: Some(command.file_size),
             tmp_size: command.tmp_size,
+            output: command.output,
         },
         deadlines: Deadlines { wall: command.timeout, stall: command.stall, ..Deadlines::default() },
         environment,
+        secrets: secrets(command),
         without: command.without.iter().copied().collect(),
     })
 }
@@ -95,6 +99,17 @@ fn landlock(command: &Sandbox, network: &Network) -> Result<(), Failure> {
         }
         None => Ok(()),
     }
+}
+
+/// Whatever is passed by name may be one.
+fn secrets(command: &Sandbox) -> Vec<Secret> {
+    let named = command.env.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+    named
+        .map(|(name, value)| Secret {
+            name: name.to_string_lossy().into_owned(),
+            value: value.as_bytes().to_vec(),
+        })
+        .collect()
 }
 
 /// Globs are relative to where the person is; the scope is relative to the workspace.

@@ -82,7 +82,7 @@ pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
     };
     let judged = work.judge(&ignored)?;
     let result = work.settle(&judged, started)?;
-    let code = report::tell(command, &outcome, &judged, &result);
+    let code = report::tell(command, &policy, &outcome, &judged, &result);
     // The layers go while the kernel is still taking the sandbox apart; then that is waited for.
     drop(run);
     drop(outcome);

@@ -1,11 +1,15 @@
 //! What happened, for people and for programs.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
 
 use agency_sandbox::egress::{Reason, Traffic};
 use agency_sandbox::harvest::{ChangeKind, Harvest};
 use agency_sandbox::launch::Outcome;
+use agency_sandbox::output::{self, Tallies};
+use agency_sandbox::policy::Policy;
 use agency_sandbox::supervise::{End, Stopped};
 use serde_json::{Value, json};
 
@@ -22,6 +26,7 @@ const SHOWN: usize = 20;
 /// Says what happened, and returns the exit code.
 pub(super) fn tell(
     command: &Sandbox,
+    policy: &Policy,
     outcome: &Outcome,
     judged: &Harvest,
     settled: &Settled,
@@ -30,21 +35,44 @@ pub(super) fn tell(
     if command.json {
         let report = json!({
             "version": VERSION,
-            "command": command.command.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>(),
+            "command": shown(&command.command, policy),
             "end": end(outcome.end),
             "exit": { "code": code, "by": by },
             "elapsed_ms": outcome.elapsed.as_millis() as u64,
+            "output": outcome.output,
             "attestation": outcome.attestation,
             "network": outcome.network,
             "harvest": judged,
             "result": settled,
         });
+        if io::stdout().is_terminal() {
+            start_line(&outcome.output);
+        }
         writeln!(io::stdout().lock(), "{report:#}").map_err(super::own_failure)?;
     } else {
+        let mut said = Vec::new();
+        let written = say(&mut said, outcome, judged, *settled);
+        if !said.is_empty() {
+            start_line(&outcome.output);
+        }
         // Nobody listening changes nothing about what happened.
-        let _ = say(&mut io::stderr().lock(), outcome, judged, *settled);
+        let _ = written.and_then(|()| io::stderr().lock().write_all(&said));
     }
     Ok(code)
+}
+
+/// Ends the line that the command left on a terminal, and whatever colour it was in.
+fn start_line(output: &Tallies) {
+    let mut out = io::stderr().lock();
+    if out.is_terminal() && output.iter().any(|stream| stream.in_line) {
+        let _ = out.write_all(b"\x1b[0m\n");
+    }
+}
+
+/// The command as it was typed; its output has no secrets, so this has none either.
+fn shown(command: &[OsString], policy: &Policy) -> Vec<String> {
+    let redacted = |part: &OsString| output::redacted(&policy.secrets, part.as_bytes());
+    command.iter().map(|part| String::from_utf8_lossy(&redacted(part)).into_owned()).collect()
 }
 
 /// Whose code it is: the command's own, or ours.
@@ -101,6 +129,12 @@ fn say(out: &mut impl Write, outcome: &Outcome, judged: &Harvest, settled: Settl
     if let Some(traffic) = &outcome.network {
         say_unreached(out, traffic)?;
     }
+    for error in outcome.output.iter().filter_map(|stream| stream.error.as_ref()) {
+        writeln!(out, "agency: not all of the output could be written: {error}")?;
+    }
+    if let Some(missing) = missing(&outcome.output) {
+        writeln!(out, "agency: {missing}")?;
+    }
     if !judged.violations.is_empty() {
         writeln!(out, "agency: refused, nothing was applied:")?;
         list(out, judged.violations.iter().map(|violation| format!("  {violation}")))?;
@@ -156,6 +190,21 @@ fn say_unreached(out: &mut impl Write, traffic: &Traffic) -> io::Result<()> {
         0 => Ok(()),
         more => writeln!(out, "  … and {more} connections that were not written down"),
     }
+}
+
+/// What of the output is not there, if anything.
+fn missing(output: &Tallies) -> Option<String> {
+    let redacted = match output.iter().map(|stream| stream.redacted).sum() {
+        0 => None,
+        1 => Some("1 secret redacted in the output".to_owned()),
+        count => Some(format!("{count} secrets redacted in the output")),
+    };
+    let left_out = match output.iter().map(|stream| stream.left_out).sum() {
+        0 => None,
+        bytes => Some(format!("{bytes} bytes of the output left out; --output raises the limit")),
+    };
+    let parts: Vec<String> = [redacted, left_out].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 fn list(out: &mut impl Write, lines: impl ExactSizeIterator<Item = String>) -> io::Result<()> {

@@ -9,7 +9,7 @@ use std::path::Path;
 use agency_sandbox::control::Control;
 use agency_sandbox::git::OwnGit;
 use agency_sandbox::harvest::apply::{self, Apply, Mark, Recovery};
-use agency_sandbox::harvest::{self, Base, Harvest, Limits, Rules, Secret, patch};
+use agency_sandbox::harvest::{self, Base, Harvest, Limits, Rules, patch};
 use agency_sandbox::launch::Outcome;
 use agency_sandbox::path::RelPath;
 use agency_sandbox::policy::Policy;
@@ -61,15 +61,6 @@ impl Work<'_> {
             .filter_map(|path| RelPath::parse(path.as_os_str().as_bytes()).ok())
             .chain(self.workspace.hidden.iter().cloned())
             .collect();
-        let secrets: Vec<Secret> = self
-            .command
-            .env
-            .iter()
-            .filter_map(|name| {
-                let value = std::env::var_os(name)?.as_bytes().to_vec();
-                Some(Secret { name: name.to_string_lossy().into_owned(), value })
-            })
-            .collect();
         let everything = Scope::parse(&["**"], &[]).map_err(super::own_failure)?;
         let judges = self.policy.wants(Control::Harvest);
         let mut harvest = harvest::harvest(
@@ -80,7 +71,7 @@ impl Work<'_> {
                 scratch: &|path, is_directory| ignored.is_scratch(path, is_directory),
                 repository: self.repository,
                 hidden: &hidden,
-                secrets: &secrets,
+                secrets: &self.policy.secrets,
                 limits: Limits::default(),
             },
         );

@@ -39,11 +39,11 @@ use serde::{Serialize, Serializer};
 pub use base::Base;
 pub(crate) use base::Lower;
 pub(crate) use names::is_dot_git;
-pub use secret::{SHORTEST_SECRET, Secret};
 pub use violation::{Reason, Violation, Warning};
 
 use crate::path::{RelPath, escape};
 use crate::scope::Scope;
+use crate::secret::Secret;
 
 /// What decides which changes are harvested, and which refused.
 #[derive(Clone, Copy)]

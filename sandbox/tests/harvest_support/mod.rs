@@ -9,9 +9,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use agency_sandbox::harvest::{Base, Change, Harvest, Limits, Rules, Secret, harvest};
+use agency_sandbox::harvest::{Base, Change, Harvest, Limits, Rules, harvest};
 use agency_sandbox::path::RelPath;
 use agency_sandbox::scope::Scope;
+use agency_sandbox::secret::Secret;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 pub fn rel(text: &str) -> RelPath {
