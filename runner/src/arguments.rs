@@ -137,7 +137,7 @@ here, 20 if a change was out of scope, 124 after a deadline, 125 for a failure o
 pub(crate) enum Isolation {
     /// Namespaces, an overlay, Landlock and seccomp
     Process,
-    /// Landlock and seccomp alone
+    /// A private copy, Landlock and seccomp, where namespaces are forbidden
     Landlock,
     /// A container
     Container,

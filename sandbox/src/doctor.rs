@@ -62,7 +62,7 @@ pub fn memory_layers() -> bool {
     rustix::process::geteuid().is_root() || kernel() >= (6, 6)
 }
 
-fn kernel() -> (u32, u32) {
+pub(crate) fn kernel() -> (u32, u32) {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))

@@ -125,6 +125,10 @@ impl Policy {
             Control::Memory => self.limits.memory.is_some(),
             Control::Processes => self.limits.processes.is_some(),
             Control::FileSize => self.limits.file_size.is_some(),
+            // What is read-only keeps its attributes too; what is not does not.
+            Control::Attributes => {
+                self.level.claims(control) && !self.without.contains(Control::ReadOnlyHost)
+            }
             _ => self.level.claims(control),
         };
         meaningful && !self.without.contains(control)

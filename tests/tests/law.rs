@@ -106,3 +106,25 @@ fn every_decision_is_listed() {
         assert!(name == "README.md" || index.contains(&name), "{name} is not in the index");
     }
 }
+
+/// A claim is only as good as the test that tries it: every name in the threat model is one.
+#[test]
+fn every_claim_of_the_threat_model_has_its_test() {
+    let text = fs::read_to_string(root().join("docs/threat-model.md")).expect("text");
+    let tests = sources("tests/tests");
+    let mut found = 0;
+    for name in text.split('`').skip(1).step_by(2) {
+        let Some((module, test)) = name.split_once("::") else { continue };
+        let file = format!("{module}.rs");
+        let there = tests.iter().any(|(path, text)| {
+            path.file_name().is_some_and(|name| name == file.as_str())
+                && text.contains(&format!("fn {test}("))
+        });
+        assert!(there, "docs/threat-model.md names {name}, and there is no such test");
+        found += 1;
+    }
+    assert!(found > 40, "only {found} tests are named");
+    for line in text.lines().filter(|line| line.starts_with("| ") && line.contains(" yes")) {
+        assert!(line.contains("::"), "a claim without a test: {line}");
+    }
+}

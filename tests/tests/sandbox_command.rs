@@ -245,13 +245,21 @@ fn mistakes_get_one_clear_line_and_touch_nothing() {
 }
 
 #[test]
-fn levels_that_are_not_there_yet_say_so() {
-    let repository = Repository::new(actors()[0], FILES).expect("a repository");
-    for arguments in
-        [&["--isolation", "landlock", "--", "true"][..], &["--isolation", "container", "--", "true"]]
-    {
-        let output = repository.sandbox(arguments).output().expect("runs");
-        assert_eq!(code(&output), 3, "{output:?}");
+fn what_a_level_cannot_hold_is_refused_before_anything_starts() {
+    for repository in repositories() {
+        for (arguments, said) in [
+            (&["--isolation", "container"][..], "isolation `container` is not available yet"),
+            (&["--isolation", "landlock", "--net", "a.example:443"], "can't hold a list of hosts"),
+            (&["--isolation", "landlock", "--layer", "memory"], "can't hold changes in memory"),
+        ] {
+            let output =
+                repository.sandbox(arguments).args(["--", "touch", "started"]).output().expect("runs");
+            assert_eq!(code(&output), 3, "{output:?}");
+            assert!(String::from_utf8_lossy(&output.stderr).contains(said), "{output:?}");
+        }
+        let flags = ["--isolation", "landlock", "--without", "pid-namespace", "--", "true"];
+        assert_eq!(code(&repository.sandbox(&flags).output().expect("runs")), 2);
+        assert_eq!(repository.status().expect("git runs"), "");
     }
 }
 
