@@ -111,15 +111,65 @@ fn a_shell_under_a_terminal_has_job_control() {
     }
 }
 
+/// What stands before a command for each level.
+const LEVELS: &[&[&str]] = &[&["--isolation", "process"], &["--isolation", "landlock"]];
+
 #[test]
 fn python_and_shell_pipelines_with_children_run() {
-    for actor in actors() {
+    for (actor, level) in
+        actors().into_iter().flat_map(|actor| LEVELS.iter().map(move |level| (actor, *level)))
+    {
         let repository = Repository::new(actor, &[("a", "one\n")]).expect("a repository");
         let script = "seq 1 1000 | sort -rn | head -1; \
-            python3 -c 'import subprocess,multiprocessing as m; print(subprocess.run([\"echo\",\"child\"],capture_output=True,text=True).stdout.strip()); p=m.Pool(2); print(sum(p.map(abs,range(10))))'; \
+            python3 -c 'import subprocess; print(subprocess.run([\"echo\",\"child\"],capture_output=True,text=True).stdout.strip())'; \
+            python3 -c 'import multiprocessing as m; a,b=m.Pipe(); p=m.Process(target=b.send,args=(\"sent\",)); p.start(); print(a.recv()); p.join()'; \
             python3 -c 'import pty,os; pty.spawn([\"echo\",\"pty\"])'; mktemp >/dev/null && echo temp";
-        let output = repository.script(&[], script).expect("runs");
+        let output = repository.script(level, script).expect("runs");
         let (stdout, stderr) = said(&output);
-        assert_eq!(stdout.replace('\r', ""), "1000\nchild\n45\npty\ntemp\n", "{stderr}");
+        assert_eq!(
+            stdout.replace('\r', ""),
+            "1000\nchild\nsent\npty\ntemp\n",
+            "{actor:?} {level:?}: {stderr}"
+        );
+        // Semaphores with names are in /dev/shm, which an ordinary user shares with itself without namespaces.
+        if actor == Actor::Root || level == LEVELS[0] {
+            let pool = "python3 -c 'import multiprocessing as m; print(sum(m.Pool(2).map(abs,range(10))))'";
+            assert_eq!(said(&repository.script(level, pool).expect("runs")).0, "45\n", "{actor:?} {level:?}");
+        }
+    }
+}
+
+#[test]
+fn node_runs_with_children_pipes_threads_and_a_terminal() {
+    if std::process::Command::new("node").arg("--version").output().is_err() {
+        skip("node_runs_with_children_pipes_threads_and_a_terminal", "there is no node here");
+        return;
+    }
+    const PROGRAM: &str = r#"
+const { spawn } = require("child_process");
+const { Worker } = require("worker_threads");
+const run = (program, args, input) => new Promise((resolve) => {
+  const child = spawn(program, args, { stdio: ["pipe", "pipe", "inherit"] });
+  let heard = "";
+  child.stdout.on("data", (data) => { heard += data; });
+  child.on("close", () => resolve(heard.replace(/\r/g, "")));
+  child.stdin.end(input);
+});
+(async () => {
+  process.stdout.write(await run("cat", [], "piped\n"));
+  process.stdout.write(await run("script", ["-qec", "test -t 1 && echo at a terminal", "/dev/null"], ""));
+  await new Promise((resolve) => {
+    const worker = new Worker("require('worker_threads').parentPort.postMessage('from a thread')", { eval: true });
+    worker.on("message", (message) => { console.log(message); resolve(); });
+  });
+})();
+"#;
+    for (actor, level) in
+        actors().into_iter().flat_map(|actor| LEVELS.iter().map(move |level| (actor, *level)))
+    {
+        let repository = Repository::new(actor, &[("program.js", PROGRAM)]).expect("a repository");
+        let output = repository.script(level, "node program.js").expect("runs");
+        let (stdout, stderr) = said(&output);
+        assert_eq!(stdout, "piped\nat a terminal\nfrom a thread\n", "{actor:?} {level:?}: {stderr}");
     }
 }
