@@ -98,17 +98,17 @@ fn is_directory(held: BorrowedFd<'_>) -> bool {
 }
 
 /// Whether the rules hold: tries what no rule allows and nothing else forbids. Making the device node 0:0
-/// takes no privilege, and a private folder lets files be made.
-pub(crate) fn holds(private: &Path) -> bool {
+/// takes no privilege, and a private folder lets files be made. Says how else it ended, zero for a success.
+pub(crate) fn holds(private: &Path) -> Result<(), i32> {
     let probe = private.join(".agency-landlock-probe");
     let mode = rustix::fs::Mode::empty();
-    let made = rustix::fs::mknodat(rustix::fs::CWD, &probe, rustix::fs::FileType::CharacterDevice, mode, 0);
+    let made = rustix::fs::mknodat(rustix::fs::CWD, &probe, rustix::fs::FileType::BlockDevice, mode, 0);
     match made {
-        Err(rustix::io::Errno::ACCESS) => true,
+        Err(rustix::io::Errno::ACCESS) => Ok(()),
         Ok(()) => {
             let _ = rustix::fs::unlink(&probe);
-            false
+            Err(0)
         }
-        Err(_) => false,
+        Err(error) => Err(error.raw_os_error()),
     }
 }

@@ -146,10 +146,10 @@ fn prepare(
     if policy.wants(Control::NoNewPrivileges) {
         nix::sys::prctl::set_no_new_privs().map_err(failed("can't forbid new privileges"))?;
     }
-    let mut landlock_held = false;
+    let mut landlock = Err(0);
     if policy.wants(Control::Landlock) {
         restrict_access(start)?;
-        landlock_held = access::holds(start.bare.map_or(Path::new("/tmp"), |bare| &bare.replica.tmp));
+        landlock = access::holds(start.bare.map_or(Path::new("/tmp"), |bare| &bare.replica.tmp));
     }
     if policy.wants(Control::Descriptors) {
         sys::close_all_but(channel).map_err(failed("can't close descriptors"))?;
@@ -158,7 +158,7 @@ fn prepare(
         let surface = start.bare.map_or(Surface::Kernel, |bare| bare.surface);
         syscalls::restrict(surface).map_err(failed("can't filter system calls"))?;
     }
-    Ok(Ready { landlock_held, tried: start.bare.map(Tried::now) })
+    Ok(Ready { landlock, tried: start.bare.map(Tried::now) })
 }
 
 /// What the host calls this process: a link in its /proc that leads every reader to itself.

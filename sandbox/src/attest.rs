@@ -269,8 +269,12 @@ impl Process {
             Control::Landlock => {
                 let abi =
                     access::abi().map_or("no landlock".into(), |(abi, _)| format!("landlock abi {abi}"));
-                let tried = if ready.landlock_held { "refused" } else { "not refused" };
-                (ready.landlock_held.into(), format!("{abi}, a probe was {tried}"))
+                let tried = match ready.landlock {
+                    Ok(()) => "a probe was refused".to_owned(),
+                    Err(0) => "a probe was not refused".to_owned(),
+                    Err(error) => format!("a probe failed: {}", io::Error::from_raw_os_error(error)),
+                };
+                (ready.landlock.is_ok().into(), format!("{abi}, {tried}"))
             }
             Control::Seccomp => {
                 let filters: u64 = self.number("Seccomp_filters");

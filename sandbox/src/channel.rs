@@ -43,7 +43,7 @@ pub(crate) enum FromSandbox {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Ready {
     /// What came of trying something only Landlock forbids.
-    pub(crate) landlock_held: bool,
+    pub(crate) landlock: Result<(), i32>,
     /// What else was tried, where there is no view to read back.
     pub(crate) tried: Option<Tried>,
 }

@@ -10,7 +10,6 @@ use rustix::mount::MountFlags;
 
 use super::handles::{clone_of, clone_tree, descriptor, move_onto, open_folder, restrict};
 use super::{DRAWER, NewRoot, READ_ONLY, Result, WRITABLE, at};
-use crate::doctor;
 use crate::harvest::Base;
 use crate::opening::Opening;
 use crate::path::RelPath;
@@ -138,13 +137,7 @@ impl NewRoot<'_> {
                 let tree = clone_of(lower).map_err(at("can't bind", lower))?;
                 let attributes = MountAttributes { set: READ_ONLY, recursive: false, idmap: Some(userns) };
                 sys::mount_setattr(tree.as_fd(), attributes).map_err(at("can't map the owner of", lower))?;
-                // Before 6.15, what an overlay lies over must hang somewhere in the tree of mounts.
-                if doctor::kernel() < (6, 15) {
-                    let name = Path::new(DRAWER).join(format!("lower{}", self.next()));
-                    self.make_folder(Path::new(DRAWER), 0o755)?;
-                    self.make_folder(&name, 0o700)?;
-                    self.attach_inside(tree.as_fd(), &name)?;
-                }
+                self.hang(tree.as_fd())?;
                 Ok(tree)
             }
         };

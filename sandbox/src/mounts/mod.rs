@@ -223,6 +223,7 @@ impl<'a> NewRoot<'a> {
         if !has_sockets || !is_directory(mapped.as_fd()).map_err(at("can't look at", source))? {
             return Ok(mapped);
         }
+        self.hang(mapped.as_fd())?;
         let drawer = self.drawer()?;
         let name = format!("empty{}", self.next());
         let failed = || at("can't show", source);

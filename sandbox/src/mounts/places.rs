@@ -10,12 +10,24 @@ use rustix::mount::OpenTreeFlags;
 
 use super::handles::{FOLDER, move_below, move_onto, relative};
 use super::{DRAWER, NewRoot, Result, at};
+use crate::doctor;
 
 impl NewRoot<'_> {
     pub(super) fn drawer(&self) -> Result<OwnedFd> {
         self.make_folder(Path::new(DRAWER), 0o755)?;
         rustix::fs::openat(&self.root, DRAWER, FOLDER, Mode::empty())
             .map_err(at("can't open", Path::new(DRAWER)))
+    }
+
+    /// Puts a mount into the drawer. Before Linux 6.15 what an overlay lies over must hang somewhere.
+    pub(super) fn hang(&self, tree: BorrowedFd<'_>) -> Result<()> {
+        if doctor::kernel() >= (6, 15) {
+            return Ok(());
+        }
+        let name = Path::new(DRAWER).join(format!("lower{}", self.next()));
+        self.make_folder(Path::new(DRAWER), 0o755)?;
+        self.make_folder(&name, 0o700)?;
+        self.attach_inside(tree, &name)
     }
 
     /// A number for the next thing in the drawer.
