@@ -23,7 +23,7 @@ use crate::agent::Start;
 use crate::ahead::Ahead;
 use crate::attest::{self, Asked, Attestation, Early, Statement};
 use crate::bare::replica::Replica;
-use crate::bare::{Bare, everyone, keeper};
+use crate::bare::{Bare, clear_shared_memory, everyone, keeper};
 use crate::cgroup::Cgroup;
 use crate::channel::{self, FromSandbox, Handed, Ready};
 use crate::control::Control;
@@ -423,6 +423,9 @@ fn bare(request: &Request<'_>, opening: &Opening, identity: &Identity) -> Result
         Identity::Nobody { .. } => Some(identity.outside()),
         Identity::Caller { .. } | Identity::Unmapped { .. } => None,
     };
+    if let Identity::Nobody { id, .. } = identity {
+        clear_shared_memory(*id).map_err(internal("can't remove what an earlier run left in memory"))?;
+    }
     // Whatever the keeper can't end, because it was killed itself, comes to us.
     nix::sys::prctl::set_child_subreaper(true)
         .map_err(internal("can't keep what the agent leaves behind"))?;
@@ -444,6 +447,9 @@ fn collect(
         Identity::Caller { .. } | Identity::Unmapped { .. } => None,
     };
     everyone::sweep(user, &janitor.map(Janitor::pid).into_iter().collect::<Vec<_>>());
+    if let Some(user) = user {
+        clear_shared_memory(user)?;
+    }
     let tree = open_folder(&bare.replica.tree)?;
     bare.replica.manifest.distil(tree.as_fd(), upper.as_fd(), &workspace.scratch)
 }

@@ -83,6 +83,7 @@ pub(crate) fn sweep(user: Option<u32>, ours: &[Pid]) {
             // One that is not our child yet becomes it when those above it are gone.
             let _ = waitpid(pid, None);
         }
+        std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }
 

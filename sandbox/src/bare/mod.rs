@@ -16,10 +16,13 @@ pub(crate) mod replica;
 pub(crate) mod tried;
 
 use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use crate::access::{self, Rules};
 use crate::control::Control;
+use crate::erase;
 use crate::host::{Host, Surroundings, System};
 use crate::opening::Opening;
 use crate::policy::{Network, Policy};
@@ -41,6 +44,8 @@ pub(crate) struct Bare {
     /// Processes the agent's user has anyway, which a limit per user counts too.
     pub(crate) others: u64,
 }
+
+const SHARED_MEMORY: &str = "/dev/shm";
 
 /// Devices that hold nothing and do nothing, and terminals.
 const DEVICES: &[&str] = &[
@@ -120,7 +125,7 @@ fn rules(
     }
     // As root the agent owns none of what others share there; an ordinary user's would own all of the user's.
     if host.is_root() {
-        rules.write.push("/dev/shm".into());
+        rules.write.push(SHARED_MEMORY.into());
     }
     let devices: &[&str] = if policy.wants(Control::MinimalDev) { DEVICES } else { &["/dev"] };
     rules.devices.extend(devices.iter().map(PathBuf::from));
@@ -149,6 +154,19 @@ fn show(path: PathBuf, hidden: &[PathBuf], rules: &mut Rules) {
         }
         _ => rules.read.push(path),
     }
+}
+
+/// Shared memory that a user left behind: the next agent may have the same number.
+pub(crate) fn clear_shared_memory(user: u32) -> io::Result<()> {
+    for entry in std::fs::read_dir(SHARED_MEMORY)? {
+        let path = entry?.path();
+        match path.symlink_metadata() {
+            Ok(found) if found.uid() == user && found.is_dir() => erase::tree(&path)?,
+            Ok(found) if found.uid() == user => std::fs::remove_file(&path)?,
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Variables that lead a toolchain to its folder when HOME is another one.

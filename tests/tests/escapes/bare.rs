@@ -198,3 +198,21 @@ pub(crate) fn is_another_matter(test: &str, actor: Actor) -> bool {
         None => false,
     }
 }
+
+/// Root's agent may use the host's shared memory, as a user that owns nothing in it, and leaves nothing there.
+#[test]
+fn shared_memory_is_left_as_it_was_found() {
+    if !actors().contains(&Actor::BareRoot) {
+        return;
+    }
+    let ground = Ground::new(Actor::BareRoot);
+    let name = format!("/dev/shm/agency-left-{}", std::process::id());
+    let script = format!(
+        "mkdir -p {name}/deep && echo x >{name}/deep/file && ln -s / {name}.link && echo x >{name}.file"
+    );
+    assert_eq!(ground.sandbox().shell(&script).code(), Some(0));
+    for left in [name.clone(), format!("{name}.link"), format!("{name}.file")] {
+        assert!(std::fs::symlink_metadata(&left).is_err(), "{left} is left");
+    }
+    assert!(std::path::Path::new("/etc/passwd").exists());
+}
