@@ -1,0 +1,76 @@
+//! The private copy of the level `landlock`: made before, collected after.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+use super::{LaunchError, Request, internal};
+use crate::access;
+use crate::bare::replica::Replica;
+use crate::bare::{Bare, clear_shared_memory, everyone};
+use crate::control::Control;
+use crate::identity::Identity;
+use crate::janitor::Janitor;
+use crate::opening::Opening;
+use crate::path::RelPath;
+use crate::workspace::Workspace;
+
+/// The private copy, and what the agent may do with it and around it.
+pub(super) fn bare(
+    request: &Request<'_>,
+    opening: &Opening,
+    identity: &Identity,
+) -> Result<Bare, LaunchError> {
+    let (policy, host, workspace) = (request.policy, request.host, request.workspace);
+    if policy.wants(Control::Landlock) && access::abi().is_none() {
+        return Err(LaunchError::Unavailable {
+            what: "this kernel has no Landlock".into(),
+            hint: "boot with `lsm=landlock,…`, on Linux 5.13 or newer".into(),
+        });
+    }
+    let hidden = policy.hide.iter().filter_map(|path| {
+        let inside = path.strip_prefix(&workspace.path).ok()?;
+        RelPath::parse(inside.as_os_str().as_encoded_bytes()).ok()
+    });
+    let hidden = hidden.chain(workspace.hidden.iter().cloned()).collect();
+    let agent = match identity {
+        Identity::Nobody { .. } => Some(identity.outside()),
+        Identity::Caller { .. } | Identity::Unmapped { .. } => None,
+    };
+    if let Identity::Nobody { id, .. } = identity {
+        clear_shared_memory(*id).map_err(internal("can't remove what an earlier run left in memory"))?;
+    }
+    // Whatever the keeper can't end, because it was killed itself, comes to us.
+    nix::sys::prctl::set_child_subreaper(true)
+        .map_err(internal("can't keep what the agent leaves behind"))?;
+    let replica = Replica::make(workspace, opening, &hidden, request.run, agent)
+        .map_err(internal("can't copy the workspace"))?;
+    Ok(Bare::new(policy, host, workspace, opening, replica))
+}
+
+/// When everybody is dead: what changed in the copy becomes the upper layer.
+pub(super) fn collect(
+    bare: &Bare,
+    workspace: &Workspace,
+    upper: &OwnedFd,
+    identity: &Identity,
+    janitor: Option<&Janitor>,
+) -> io::Result<()> {
+    let user = match identity {
+        Identity::Nobody { id, .. } => Some(*id),
+        Identity::Caller { .. } | Identity::Unmapped { .. } => None,
+    };
+    everyone::sweep(user, &janitor.map(Janitor::pid).into_iter().collect::<Vec<_>>());
+    if let Some(user) = user {
+        clear_shared_memory(user)?;
+    }
+    let tree = open_folder(&bare.replica.tree)?;
+    bare.replica.manifest.distil(tree.as_fd(), upper.as_fd(), &workspace.scratch)
+}
+
+pub(super) fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, rustix::fs::Mode::empty())?)
+}

@@ -1,0 +1,100 @@
+//! A sandbox that was started, as its supervisor holds it.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use super::{LaunchError, internal, unavailable};
+use crate::attest::Early;
+use crate::cgroup::Cgroup;
+use crate::channel::{self, FromSandbox, Ready};
+use crate::egress::Listener;
+use crate::janitor::Janitor;
+
+/// What the kernel is still taking apart when every process of a sandbox is dead. Dropping it waits until
+/// that is over: then no process, mount or cgroup is left.
+#[derive(Debug)]
+pub struct Remains {
+    // In this order: a cgroup can be removed when its last process is gone.
+    pub(super) _sandbox: Option<Sandbox>,
+    pub(super) _cgroup: Option<Cgroup>,
+    pub(super) _janitor: Option<Janitor>,
+}
+
+/// A started sandbox. It is killed and reaped when it goes out of sight, whatever happened.
+#[derive(Debug)]
+pub(super) struct Sandbox {
+    pub(super) pidfd: OwnedFd,
+    pub(super) pid: i32,
+    pub(super) channel: OwnedFd,
+    /// What ends all of it.
+    pub(super) killer: rustix::process::Signal,
+}
+
+/// What a sandbox has said of itself when its view is final.
+pub(super) struct Prepared {
+    pub(super) early: Early,
+    pub(super) upper: Option<OwnedFd>,
+    pub(super) master: Option<OwnedFd>,
+    pub(super) listeners: Vec<Listener>,
+}
+
+impl Sandbox {
+    /// Waits until the view is made and the agent's process is there; it goes on to give up everything else.
+    pub(super) fn wait_for_birth(&self) -> Result<Prepared, LaunchError> {
+        let (mut upper, mut master, mut listeners) = (None, None, Vec::new());
+        loop {
+            match self.hear()? {
+                (FromSandbox::Layer, layer) => upper = layer,
+                (FromSandbox::Terminal, terminal) => master = terminal,
+                (FromSandbox::Listener { address }, Some(socket)) => {
+                    listeners.push(Listener { address, socket });
+                }
+                (FromSandbox::Born { pid }, _) => {
+                    let early = match Early::read(pid) {
+                        Ok(early) => early,
+                        // It may be gone already, and have said why.
+                        Err(error) => {
+                            self.hear()?;
+                            return Err(internal("can't read the agent's process")(error));
+                        }
+                    };
+                    return Ok(Prepared { early, upper, master, listeners });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Waits until the agent stands at the gate.
+    pub(super) fn wait_until_ready(&self) -> Result<Ready, LaunchError> {
+        loop {
+            if let (FromSandbox::Ready(ready), _) = self.hear()? {
+                return Ok(ready);
+            }
+        }
+    }
+
+    fn hear(&self) -> Result<(FromSandbox, Option<OwnedFd>), LaunchError> {
+        match channel::receive(&self.channel).map_err(internal("can't hear the sandbox"))? {
+            Some((FromSandbox::Failed { what, error }, _)) => Err(unavailable(&what, error)),
+            Some(heard) => Ok(heard),
+            None => Err(too_early("the sandbox did not start")),
+        }
+    }
+}
+
+pub(super) fn too_early(what: &'static str) -> LaunchError {
+    LaunchError::Internal { what, source: io::Error::other("it ended before it was ready") }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        // An agent that still stands at the gate goes by itself, and with it what its first process waits for.
+        let _ = rustix::net::shutdown(&self.channel, rustix::net::Shutdown::Both);
+        let _ = rustix::process::pidfd_send_signal(&self.pidfd, self.killer);
+        let _ = rustix::process::waitid(
+            rustix::process::WaitId::PidFd(self.pidfd.as_fd()),
+            rustix::process::WaitIdOptions::EXITED,
+        );
+    }
+}
