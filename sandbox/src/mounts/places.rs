@@ -8,8 +8,8 @@ use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 use rustix::mount::OpenTreeFlags;
 
-use super::handles::{FOLDER, move_below, move_onto, relative};
-use super::{DRAWER, NewRoot, Result, at};
+use super::handles::{FOLDER, move_below, move_onto, relative, restrict};
+use super::{DRAWER, NewRoot, READ_ONLY, Result, at};
 use crate::doctor;
 
 impl NewRoot<'_> {
@@ -27,6 +27,7 @@ impl NewRoot<'_> {
         let name = Path::new(DRAWER).join(format!("lower{}", self.next()));
         self.make_folder(Path::new(DRAWER), 0o755)?;
         self.make_folder(&name, 0o700)?;
+        restrict(tree, READ_ONLY, false).map_err(at("can't make read-only:", &name))?;
         self.attach_inside(tree, &name)
     }
 
