@@ -128,6 +128,8 @@ Examples:
     agency sandbox --tty -- bash
   What holds the command, control by control:
     agency sandbox --json -- true
+  Where namespaces are forbidden:
+    agency sandbox --isolation landlock --write 'src/**' --apply -- make
 
 Exit codes: the command's own; 2 for a mistake in the arguments, 3 if something asked for can't be held
 here, 20 if a change was out of scope, 124 after a deadline, 125 for a failure of agency itself,

@@ -9,20 +9,22 @@ use crate::message::{Failure, UNAVAILABLE};
 
 pub(crate) fn run(command: &Doctor) -> Result<u8, Failure> {
     let findings = findings();
-    // Only cgroups have a substitute; without any of the others there is no sandbox.
+    // Only cgroups have a substitute; without any of the others there is no sandbox of the first level.
     let able = findings.iter().all(|finding| finding.ok || finding.name == "cgroups");
+    let bare = findings.iter().any(|finding| finding.ok && finding.name == "landlock");
     let mut out = std::io::stdout().lock();
     let written = if command.json {
-        let report = serde_json::json!({ "version": 1, "process": able, "findings": findings });
+        let report =
+            serde_json::json!({ "version": 1, "process": able, "landlock": bare, "findings": findings });
         writeln!(out, "{report:#}")
     } else {
-        print(&mut out, &findings, able)
+        print(&mut out, &findings, able, bare)
     };
     written.map_err(|error| Failure::new(1, &error))?;
     Ok(if able { 0 } else { UNAVAILABLE })
 }
 
-fn print(out: &mut impl Write, findings: &[Finding], able: bool) -> std::io::Result<()> {
+fn print(out: &mut impl Write, findings: &[Finding], able: bool, bare: bool) -> std::io::Result<()> {
     for finding in findings {
         writeln!(
             out,
@@ -35,6 +37,7 @@ fn print(out: &mut impl Write, findings: &[Finding], able: bool) -> std::io::Res
             writeln!(out, "                         {hint}")?;
         }
     }
-    let verdict = if able { "can be held here" } else { "can't be held here" };
-    writeln!(out, "\nIsolation `process` {verdict}.")
+    let verdict = |able: bool| if able { "can be held here" } else { "can't be held here" };
+    writeln!(out, "\nIsolation `process` {}.", verdict(able))?;
+    writeln!(out, "Isolation `landlock` {}.", verdict(bare))
 }
