@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use nix::sched::CloneFlags;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::Pid;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::access::{self, Rules};
@@ -93,8 +94,23 @@ pub(crate) enum Streams {
     Terminal(OwnedFd),
 }
 
+/// Starts the process that becomes the agent. It borrows this one until its program starts.
+pub(crate) fn spawn(
+    start: &Start<'_>,
+    streams: &Streams,
+    host_proc: BorrowedFd<'_>,
+    channel: BorrowedFd<'_>,
+) -> Result<Pid, Failure> {
+    sys::spawn_borrowing(|| {
+        let Failure { what, error } = become_agent(start, streams, host_proc, channel);
+        let _ = channel::send(channel, &FromSandbox::Failed { what, error }, None);
+        sys::exit_now(1)
+    })
+    .map_err(failed("can't start the agent's process"))
+}
+
 /// Becomes the agent. Returns only if it could not.
-pub(crate) fn become_agent(
+fn become_agent(
     start: &Start<'_>,
     streams: &Streams,
     host_proc: BorrowedFd<'_>,

@@ -56,6 +56,14 @@ impl Identity {
         }
     }
 
+    /// User and group on the host, where they are the agent's alone.
+    pub(crate) fn own(&self) -> Option<(u32, u32)> {
+        match self {
+            Self::Nobody { .. } => Some(self.outside()),
+            Self::Caller { .. } | Self::Unmapped { .. } => None,
+        }
+    }
+
     /// User and group as the host sees them.
     pub(crate) fn outside(&self) -> (u32, u32) {
         match self {

@@ -118,14 +118,7 @@ fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<(Pid, SigSet), Failure> 
     // The agent borrows this process until its program starts, so whatever this process is to give up, it
     // gives up now.
     step_down(start.identity)?;
-    let agent = sys::spawn_borrowing(|| {
-        let Failure { what, error } =
-            agent::become_agent(&start, &streams, host_proc.as_fd(), channel.as_fd());
-        let _ = channel::send(channel, &FromSandbox::Failed { what, error }, None);
-        sys::exit_now(1)
-    })
-    .map_err(failed("can't start the agent's process"))?;
-    Ok((agent, watched))
+    Ok((agent::spawn(&start, &streams, host_proc.as_fd(), channel.as_fd())?, watched))
 }
 
 /// Ends this process with the supervisor's. A supervisor that is gone already closed the channel, which is

@@ -119,6 +119,11 @@ impl Policy {
         }
     }
 
+    /// Whether the host's network is to be out of reach, but for a list.
+    pub(crate) fn closes_network(&self) -> bool {
+        self.wants(Control::Network) && self.network != Network::Full
+    }
+
     /// Whether this control is asked for.
     pub fn wants(&self, control: Control) -> bool {
         let meaningful = match control {

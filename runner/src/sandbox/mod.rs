@@ -47,7 +47,7 @@ pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
     };
     let staging = state.folder("stage").map_err(own_failure)?;
     let Ground { workspace, ignored, _layers } = match &command.base {
-        None => Ground::live(command, &folder, &run, &state)?,
+        None => Ground::live(asked::in_memory(level, command.layer)?, &folder, &run, &state)?,
         Some(rev) => Ground::commit(rev, &folder, &run, &state)?,
     };
     let started = if command.apply { Some(Mark::now(live.as_fd()).map_err(own_failure)?) } else { None };
@@ -99,10 +99,8 @@ struct Ground {
 
 impl Ground {
     /// The folder as it is.
-    fn live(command: &Sandbox, folder: &Folder, run: &Run, state: &State) -> Result<Self, Failure> {
+    fn live(in_memory: bool, folder: &Folder, run: &Run, state: &State) -> Result<Self, Failure> {
         let ignored = folder.ignored();
-        let level = asked::level(command.isolation)?;
-        let in_memory = asked::in_memory(level, command.layer)?;
         let workspace = folder.workspace(run, &ignored, state, in_memory).map_err(own_failure)?;
         Ok(Self { workspace, ignored, _layers: None })
     }

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use agency_sandbox::control::Control;
@@ -53,14 +52,7 @@ pub(super) struct Work<'a> {
 impl Work<'_> {
     /// Every change, judged by the exact scope.
     pub(super) fn judge(&self, ignored: &Ignored) -> Result<Harvest, Failure> {
-        let hidden: Vec<RelPath> = self
-            .policy
-            .hide
-            .iter()
-            .filter_map(|path| path.strip_prefix(&self.workspace.path).ok())
-            .filter_map(|path| RelPath::parse(path.as_os_str().as_bytes()).ok())
-            .chain(self.workspace.hidden.iter().cloned())
-            .collect();
+        let hidden: Vec<RelPath> = self.workspace.out_of_sight(&self.policy.hide).collect();
         let everything = Scope::parse(&["**"], &[]).map_err(super::own_failure)?;
         let judges = self.policy.wants(Control::Harvest);
         let mut harvest = harvest::harvest(

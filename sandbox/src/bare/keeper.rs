@@ -13,7 +13,6 @@ use super::everyone::Everyone;
 use crate::agent::{self, Failure, Start, Streams, failed};
 use crate::channel::{self, Ended, FromSandbox};
 use crate::control::Control;
-use crate::identity::Identity;
 use crate::init;
 use crate::sys;
 
@@ -29,9 +28,9 @@ pub(crate) struct Birth<'a> {
 
 /// The life of the keeper.
 pub(crate) fn live(birth: Birth<'_>, channel: &OwnedFd) -> ! {
-    let everyone = match birth.start.identity {
-        Identity::Nobody { .. } => Everyone::OfThisUser,
-        Identity::Caller { .. } | Identity::Unmapped { .. } => Everyone::BelowThisProcess,
+    let everyone = match birth.start.identity.own() {
+        Some(_) => Everyone::OfThisUser,
+        None => Everyone::BelowThisProcess,
     };
     match begin(birth, channel) {
         Ok((agent, watched)) => {
@@ -66,9 +65,7 @@ fn begin(birth: Birth<'_>, channel: &OwnedFd) -> Result<(Pid, SigSet), Failure> 
     };
     // From here on we must be in our cgroup.
     channel::wait_for_go(channel);
-    if start.policy.wants(Control::Capabilities)
-        && let Identity::Nobody { .. } = start.identity
-    {
+    if start.policy.wants(Control::Capabilities) && start.identity.own().is_some() {
         agent::forget_capabilities().map_err(failed("can't drop capabilities"))?;
     }
     init::step_down(start.identity)?;
@@ -76,11 +73,5 @@ fn begin(birth: Birth<'_>, channel: &OwnedFd) -> Result<(Pid, SigSet), Failure> 
     let folder = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
     let proc =
         rustix::fs::open("/proc", folder, rustix::fs::Mode::empty()).map_err(failed("can't open /proc"))?;
-    let agent = sys::spawn_borrowing(|| {
-        let Failure { what, error } = agent::become_agent(&start, &streams, proc.as_fd(), channel.as_fd());
-        let _ = channel::send(channel, &FromSandbox::Failed { what, error }, None);
-        sys::exit_now(1)
-    })
-    .map_err(failed("can't start the agent's process"))?;
-    Ok((agent, watched))
+    Ok((agent::spawn(&start, &streams, proc.as_fd(), channel.as_fd())?, watched))
 }

@@ -25,7 +25,7 @@ use crate::control::Control;
 use crate::erase;
 use crate::host::{Host, Surroundings, System};
 use crate::opening::Opening;
-use crate::policy::{Network, Policy};
+use crate::policy::Policy;
 use crate::syscalls::Surface;
 use crate::workspace::Workspace;
 use replica::Replica;
@@ -69,7 +69,7 @@ impl Bare {
     ) -> Self {
         let around = Surroundings::observe(host);
         let surface = Surface::Host {
-            network: policy.network == Network::Full || !policy.wants(Control::Network),
+            network: !policy.closes_network(),
             truncation_checked: access::abi().is_some_and(|(abi, _)| abi >= 3),
         };
         let mut secrets = around.secrets.clone();
@@ -95,10 +95,7 @@ fn rules(
     opening: &Opening,
     replica: &Replica,
 ) -> Rules {
-    let mut rules = Rules {
-        no_network: policy.wants(Control::Network) && policy.network != Network::Full,
-        ..Rules::default()
-    };
+    let mut rules = Rules { no_network: policy.closes_network(), ..Rules::default() };
     if policy.wants(Control::HiddenPaths) {
         let system = around.system.iter().map(|system| match system {
             System::Folder(path) | System::Link(path, _) => path.clone(),

@@ -14,7 +14,6 @@ use crate::control::Control;
 use crate::identity::Identity;
 use crate::janitor::Janitor;
 use crate::opening::Opening;
-use crate::path::RelPath;
 use crate::workspace::Workspace;
 
 /// The private copy, and what the agent may do with it and around it.
@@ -30,17 +29,10 @@ pub(super) fn bare(
             hint: "boot with `lsm=landlock,…`, on Linux 5.13 or newer".into(),
         });
     }
-    let hidden = policy.hide.iter().filter_map(|path| {
-        let inside = path.strip_prefix(&workspace.path).ok()?;
-        RelPath::parse(inside.as_os_str().as_encoded_bytes()).ok()
-    });
-    let hidden = hidden.chain(workspace.hidden.iter().cloned()).collect();
-    let agent = match identity {
-        Identity::Nobody { .. } => Some(identity.outside()),
-        Identity::Caller { .. } | Identity::Unmapped { .. } => None,
-    };
-    if let Identity::Nobody { id, .. } = identity {
-        clear_shared_memory(*id).map_err(internal("can't remove what an earlier run left in memory"))?;
+    let hidden = workspace.out_of_sight(&policy.hide).collect();
+    let agent = identity.own();
+    if let Some((user, _)) = agent {
+        clear_shared_memory(user).map_err(internal("can't remove what an earlier run left in memory"))?;
     }
     // Whatever the keeper can't end, because it was killed itself, comes to us.
     nix::sys::prctl::set_child_subreaper(true)
@@ -58,10 +50,7 @@ pub(super) fn collect(
     identity: &Identity,
     janitor: Option<&Janitor>,
 ) -> io::Result<()> {
-    let user = match identity {
-        Identity::Nobody { id, .. } => Some(*id),
-        Identity::Caller { .. } | Identity::Unmapped { .. } => None,
-    };
+    let user = identity.own().map(|(user, _)| user);
     everyone::sweep(user, &janitor.map(Janitor::pid).into_iter().collect::<Vec<_>>());
     if let Some(user) = user {
         clear_shared_memory(user)?;

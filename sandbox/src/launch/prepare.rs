@@ -117,14 +117,13 @@ impl Namespaces {
         if policy.wants(Control::PidNamespace) {
             at_birth |= CloneFlags::CLONE_NEWPID;
         }
-        // Root's was sent for ahead.
-        let own_network = policy.wants(Control::Network) && policy.network != Network::Full;
+        // Root's network namespace was sent for ahead.
         let mut later = CloneFlags::empty();
         for (wanted, flag) in [
             (policy.wants(Control::IpcNamespace), CloneFlags::CLONE_NEWIPC),
             (policy.wants(Control::UtsNamespace), CloneFlags::CLONE_NEWUTS),
             (policy.wants(Control::CgroupNamespace), CloneFlags::CLONE_NEWCGROUP),
-            (own_network && !host.is_root(), CloneFlags::CLONE_NEWNET),
+            (policy.closes_network() && !host.is_root(), CloneFlags::CLONE_NEWNET),
         ] {
             later.set(flag, wanted);
         }

@@ -81,6 +81,15 @@ pub struct Workspace {
 }
 
 impl Workspace {
+    /// What the agent is not to see of it: its own hidden paths, and those of a policy's that lie in it.
+    pub fn out_of_sight<'a>(&'a self, hide: &'a [PathBuf]) -> impl Iterator<Item = RelPath> + 'a {
+        let named = hide.iter().filter_map(|path| {
+            let inside = path.strip_prefix(&self.path).ok()?;
+            RelPath::parse(inside.as_os_str().as_encoded_bytes()).ok()
+        });
+        named.chain(self.hidden.iter().cloned())
+    }
+
     /// The stores a scope leaves open: one whose content it denies stays as closed as the folder around it.
     pub(crate) fn open_stores<'a>(&'a self, scope: &'a Scope) -> impl Iterator<Item = &'a Overlay> {
         self.stores.iter().filter(|store| {
