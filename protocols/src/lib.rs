@@ -1,3 +1,14 @@
 //! What work is: tasks, scopes, reports and verdicts, and one dialect for each file protocol.
 //!
-//! The place is kept and nothing is in it yet; see `docs/architecture.md` for how the crates fit together.
+//! [`board`] is what the dialects have in common and the engine works with; [`kodingx`] is the native one.
+//! Below them lie the [`store`], which is the only way a file is written, and [`text`], which edits files
+//! that people write too. Nothing here starts a program, opens a connection or prints.
+
+pub mod board;
+pub mod finding;
+pub mod kodingx;
+pub mod moment;
+pub mod names;
+pub mod pattern;
+pub mod store;
+pub mod text;

@@ -1,0 +1,145 @@
+//! What every protocol has in common, as the engine sees it.
+//!
+//! A dialect is a state machine over its own files. The engine asks what may start ([`Board::next`]), says
+//! what it started ([`Board::claim`]), what happened meanwhile ([`Board::record`]) and how it ended
+//! ([`Board::settle`]). A dialect touches nothing itself: it looks at the files it is shown, under the lock of
+//! the store, and answers with the [`Effects`] it wants.
+
+use jiff::Zoned;
+use serde::Serialize;
+
+use crate::finding::Finding;
+use crate::names::{AgentName, TaskId};
+use crate::store::tree::{Tree, TreeError};
+use crate::store::{Effects, StoreError};
+
+/// One protocol's files.
+pub trait Board: std::fmt::Debug {
+    /// What may start now, what waits and for what, and which files could not be read.
+    fn next(&self, tree: &Tree) -> Result<Agenda, BoardError>;
+
+    /// An agent starts on a task.
+    fn claim(
+        &self,
+        tree: &Tree,
+        task: &TaskId,
+        agent: &AgentName,
+        now: &Zoned,
+    ) -> Result<Effects, BoardError>;
+
+    /// Something happened while it works.
+    fn record(&self, tree: &Tree, task: &TaskId, event: &Event, now: &Zoned) -> Result<Effects, BoardError>;
+
+    /// It came to an end.
+    fn settle(
+        &self,
+        tree: &Tree,
+        task: &TaskId,
+        outcome: &Outcome,
+        now: &Zoned,
+    ) -> Result<Effects, BoardError>;
+}
+
+/// What a board has to do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Agenda {
+    /// The most urgent first.
+    pub ready: Vec<Start>,
+    pub waiting: Vec<Waiting>,
+    pub findings: Vec<Finding>,
+}
+
+/// A task that may start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Start {
+    pub task: TaskId,
+    pub title: String,
+    pub role: Role,
+    pub agent: AgentName,
+    /// The file the task is written in, relative to the repository.
+    pub file: String,
+    pub scope: Scope,
+    /// The Definition of Done it is held to.
+    pub profile: String,
+    /// Zero is the most urgent.
+    pub urgency: u8,
+}
+
+/// What a start is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    Builder,
+    /// The work is done and reported; it is to be judged.
+    Reviewer,
+}
+
+/// What may change: `touch` but never `keep`; of `must`, at least one path has to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Scope {
+    pub must: Vec<String>,
+    pub touch: Vec<String>,
+    pub keep: Vec<String>,
+}
+
+/// A task that can't start yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Waiting {
+    pub task: TaskId,
+    /// A sentence a person understands.
+    pub why: String,
+}
+
+/// What happens while an agent works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    Heartbeat,
+}
+
+/// How an attempt ended, for the board.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The agent reports its work as ready. `report` is the text of its report as it is to be kept.
+    Reported { report: String },
+    /// The agent says it can't go on, or was given up on.
+    Blocked { report: Option<String>, reason: String },
+    /// It was judged and goes back to its builder.
+    Returned { reason: String },
+    /// It is verified and landed.
+    Landed,
+}
+
+/// Why a board can't do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum BoardError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// There is no board, or the file that makes it one can't be understood.
+    #[error(transparent)]
+    Marker(Box<dyn std::error::Error + Send + Sync>),
+    #[error("there is no board here")]
+    NoBoard,
+    #[error("there is no task {id} here")]
+    NoSuchTask { id: String },
+    #[error("{} tasks have the id {id}: {}", .files.len(), .files.join(", "))]
+    Ambiguous { id: String, files: Vec<String> },
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Unreadable(Vec<Finding>),
+    #[error("{reason}")]
+    Refused { reason: String, hint: Option<String> },
+}
+
+impl BoardError {
+    pub(crate) fn refused(reason: impl Into<String>) -> Self {
+        BoardError::Refused { reason: reason.into(), hint: None }
+    }
+
+    pub(crate) fn with_hint(self, hint: impl Into<String>) -> Self {
+        match self {
+            BoardError::Refused { reason, .. } => BoardError::Refused { reason, hint: Some(hint.into()) },
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! What can be done to one task: make it, move it, give it to somebody.
+//!
+//! Every act changes the task's own file and puts it into STATE.md, TASK_BOARD.md and, where it is linked to
+//! risks, RISKS.md, in one commit.
+
+use jiff::Zoned;
+
+use super::layout;
+use super::risks::{self, Register};
+use super::status::{self, Needs, Status};
+use super::task::{Priority, Scope, Task};
+use super::views::{self, Board, LastVerify, Row, State, ViewError};
+use super::{Found, KodingX};
+use crate::board::BoardError;
+use crate::finding::Finding;
+use crate::moment::Moment;
+use crate::names::{Actor, AgentName, TaskId};
+use crate::store::Effects;
+use crate::store::tree::Tree;
+use crate::text::frontmatter::{Frontmatter, Malformed};
+use crate::text::region::{self, Comment};
+use crate::text::slug::slug;
+use crate::text::yaml;
+
+/// A task somebody wants.
+#[derive(Debug, Clone)]
+pub struct NewTask {
+    pub title: String,
+    /// Whoever it is for; the board's first builder where nobody is named.
+    pub assignee: Option<AgentName>,
+    pub priority: Priority,
+    /// `NEW`, or `ASSIGNED` where the orchestrator gives it to its builder at once.
+    pub status: Status,
+    pub scope: Scope,
+    /// The board's default where none is named.
+    pub dod_profile: Option<String>,
+    pub labels: Vec<String>,
+    pub depends_on: Vec<String>,
+    pub context_files: Vec<String>,
+    pub acceptance: Vec<String>,
+    pub constraints: Vec<String>,
+    pub risks: Vec<String>,
+    pub external_refs: Vec<(String, String)>,
+    /// What stands below the header; a skeleton where there is none.
+    pub body: Option<String>,
+}
+
+impl NewTask {
+    pub fn titled(title: impl Into<String>) -> Self {
+        Self {
+            title: title.into(),
+            assignee: None,
+            priority: Priority::P2,
+            status: Status::New,
+            scope: Scope::default(),
+            dod_profile: None,
+            labels: Vec::new(),
+            depends_on: Vec::new(),
+            context_files: Vec::new(),
+            acceptance: Vec::new(),
+            constraints: Vec::new(),
+            risks: Vec::new(),
+            external_refs: Vec::new(),
+            body: None,
+        }
+    }
+}
+
+/// A task as it is after an act, as far as the views show it.
+#[derive(Debug, Clone)]
+pub(super) struct Act {
+    row: Row,
+    risks: Vec<String>,
+}
+
+impl Act {
+    pub(super) fn of(task: &Task) -> Self {
+        Self { row: Row::of(task), risks: task.risks.clone() }
+    }
+}
+
+impl KodingX {
+    /// A new task, with an id nobody else has.
+    pub fn new_task(
+        &self,
+        tree: &Tree,
+        new: &NewTask,
+        now: &Zoned,
+    ) -> Result<(Found<Task>, Effects), BoardError> {
+        let (found, mut effects) = self.draft(tree, new, now)?;
+        effects.create(&found.place.path, &found.text);
+        let views = self.into_views(tree, &[Act::of(&found.value)], &self.local(now), None)?;
+        Ok((found, effects.and(views)))
+    }
+
+    /// The same, without the views: for acts that make a task among other things.
+    pub(super) fn draft(
+        &self,
+        tree: &Tree,
+        new: &NewTask,
+        now: &Zoned,
+    ) -> Result<(Found<Task>, Effects), BoardError> {
+        let now = self.local(now);
+        if new.title.trim().is_empty() {
+            return Err(BoardError::refused("a task needs a title"));
+        }
+        new.scope.check().map_err(BoardError::refused)?;
+        let assignee = new.assignee.clone().or_else(|| self.manifest.builders.first().cloned());
+        let Some(assignee) = assignee else {
+            return Err(BoardError::refused("nobody is named for the task, and the board has no builders")
+                .with_hint("say --assignee AGENT, or name builders in .kodingx/agency.json"));
+        };
+        self.check_links(tree, new)?;
+        let id = self.next_id(tree, &now)?;
+        let created_at = Moment::of(&now);
+        let task = Task {
+            id: id.clone(),
+            title: new.title.trim().to_owned(),
+            priority: new.priority,
+            status: new.status,
+            assignee,
+            created_at: Some(created_at),
+            dod_profile: new.dod_profile.clone().unwrap_or_else(|| self.manifest.dod_profile.clone()),
+            scope: Some(new.scope.clone()),
+            labels: new.labels.clone(),
+            depends_on: new.depends_on.clone(),
+            context_files: new.context_files.clone(),
+            acceptance: new.acceptance.clone(),
+            constraints: new.constraints.clone(),
+            risks: new.risks.clone(),
+            external_refs: new.external_refs.clone(),
+        };
+        let stem = format!("{id}-{}-{}", created_at.hhmm(), slug(&task.title));
+        let path = layout::task_path(&task.assignee, &created_at.date(), &stem);
+        let text = task.render(new.body.as_deref().unwrap_or(SKELETON));
+        let place = layout::Place {
+            path,
+            agent: Some(task.assignee.to_string()),
+            date: Some(created_at.date()),
+            stem,
+            archived: false,
+        };
+        Ok((Found { place, text, value: task }, Effects::none()))
+    }
+
+    /// What a new task points at must be there.
+    fn check_links(&self, tree: &Tree, new: &NewTask) -> Result<(), BoardError> {
+        for dependency in &new.depends_on {
+            let id = TaskId::parse(dependency).map_err(|error| BoardError::refused(error.to_string()))?;
+            self.find(tree, &id).map_err(|error| match error {
+                BoardError::NoSuchTask { id } => {
+                    BoardError::refused(format!("it can't depend on {id}: there is no such task"))
+                }
+                error => error,
+            })?;
+        }
+        if !new.risks.is_empty() {
+            let register = Register::parse(&tree.read_text(layout::RISKS)?.unwrap_or_default());
+            for risk in &new.risks {
+                if register.get(risk).is_none() {
+                    return Err(BoardError::refused(format!("there is no risk {risk} in {}", layout::RISKS))
+                        .with_hint("add an entry `### R-001: …` there first (§21.3)"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves a task to another state.
+    pub fn move_task(
+        &self,
+        tree: &Tree,
+        id: &TaskId,
+        to: Status,
+        actor: &Actor,
+        reason: Option<&str>,
+        now: &Zoned,
+    ) -> Result<(Task, Effects), BoardError> {
+        let now = self.local(now);
+        let found = self.open_task(tree, id)?;
+        let from = found.value.status;
+        let needs = status::transition(from, to, actor, &found.value.assignee, reason)
+            .map_err(|refused| BoardError::refused(format!("{id}: {refused}")))?;
+        if needs == Needs::Proof {
+            self.proven(tree, id)?;
+        }
+        let mut task = found.value.clone();
+        task.status = to;
+        let effects =
+            self.rewrite(tree, &found, &task, &["status"], note(from, to, actor, reason).as_deref(), &now)?;
+        Ok((task, effects))
+    }
+
+    /// Gives a task to an agent. Its file goes to that agent's inbox.
+    pub fn assign(
+        &self,
+        tree: &Tree,
+        id: &TaskId,
+        agent: &AgentName,
+        actor: &Actor,
+        reason: Option<&str>,
+        now: &Zoned,
+    ) -> Result<(Task, Effects), BoardError> {
+        let now = self.local(now);
+        let found = self.open_task(tree, id)?;
+        let from = found.value.status;
+        if from != Status::Assigned {
+            status::transition(from, Status::Assigned, actor, &found.value.assignee, reason)
+                .map_err(|refused| BoardError::refused(format!("{id}: {refused}")))?;
+        } else if matches!(actor, Actor::Agent(_)) {
+            return Err(BoardError::refused(format!("{id}: only the orchestrator assigns tasks (§9.2)")));
+        }
+        let mut task = found.value.clone();
+        task.status = Status::Assigned;
+        task.assignee = agent.clone();
+        let note = note(from, Status::Assigned, actor, reason);
+        let effects = self.rewrite(tree, &found, &task, &["status", "assignee"], note.as_deref(), &now)?;
+        Ok((task, effects))
+    }
+
+    /// A task that is not put aside.
+    fn open_task(&self, tree: &Tree, id: &TaskId) -> Result<Found<Task>, BoardError> {
+        let found = self.find(tree, id)?;
+        if found.place.archived {
+            return Err(BoardError::refused(format!("{id} is archived ({})", found.place.path)));
+        }
+        Ok(found)
+    }
+
+    /// §9.2: DONE takes a report and a verification that passed, or a person's override of one.
+    fn proven(&self, tree: &Tree, id: &TaskId) -> Result<(), BoardError> {
+        let (reports, _) = self.reports(tree, id)?;
+        if reports.is_empty() {
+            return Err(BoardError::refused(format!("{id} can't be DONE: there is no report on it (§18)"))
+                .with_hint(format!(
+                    "a report belongs to {}/AGENT/DATE/",
+                    layout::Kind::Report.folders()[0]
+                )));
+        }
+        let Some(artifact) = self.artifact(tree, id)? else {
+            return Err(BoardError::refused(format!("{id} can't be DONE: it was never verified (§9.2)"))
+                .with_hint(format!("agency verify --task {id}")));
+        };
+        if !artifact.value.allows_done() {
+            let result = artifact.value.result.as_str();
+            return Err(BoardError::refused(format!(
+                "{id} can't be DONE: its last verification came to `{result}` (§9.2), see {}",
+                artifact.place.path
+            ))
+            .with_hint("mend it and verify again, or override it: --override --reason … --followup …"));
+        }
+        Ok(())
+    }
+
+    /// The file of a task with some fields as they are in `task`, and the views with it.
+    pub(super) fn rewrite(
+        &self,
+        tree: &Tree,
+        found: &Found<Task>,
+        task: &Task,
+        fields: &[&'static str],
+        note: Option<&str>,
+        now: &Zoned,
+    ) -> Result<Effects, BoardError> {
+        let written = |field: &&'static str| match *field {
+            "status" => ("status", task.status.as_str().to_owned()),
+            "assignee" => ("assignee", yaml::scalar(task.assignee.as_str())),
+            "risks" => ("risks", yaml::flow_list(&task.risks)),
+            other => unreachable!("no act sets {other}"),
+        };
+        let fields: Vec<(&str, String)> = fields.iter().map(written).collect();
+        let mut text = Frontmatter::parse(&found.text)
+            .and_then(|matter| matter.set_all(&fields))
+            .map_err(|error| unreadable(&found.place.path, error))?;
+        if let Some(note) = note {
+            text = with_history(&text, &format!("- {} {note}", Moment::of(now)))
+                .map_err(|error| BoardError::refused(format!("{}: {error}", found.place.path)))?;
+        }
+        let mut effects = Effects::none();
+        let home = found.place.path.split('/').nth(2) == Some(task.assignee.as_str());
+        if home {
+            effects.replace(&found.place.path, &found.text, text);
+        } else {
+            let date = found.place.date.clone().unwrap_or_else(|| Moment::of(now).date());
+            let to = layout::task_path(&task.assignee, &date, &found.place.stem);
+            effects.rename(&found.place.path, &found.text, to, text);
+        }
+        Ok(effects.and(self.into_views(tree, &[Act::of(task)], now, None)?))
+    }
+
+    /// Puts tasks into STATE.md, TASK_BOARD.md and the linked-tasks lines of RISKS.md.
+    pub(super) fn into_views(
+        &self,
+        tree: &Tree,
+        acts: &[Act],
+        now: &Zoned,
+        verify: Option<&LastVerify>,
+    ) -> Result<Effects, BoardError> {
+        let mut effects = Effects::none();
+        let refused = |error: ViewError| {
+            BoardError::refused(error.to_string())
+                .with_hint("mend it by hand, or let `agency lint --fix` write it anew")
+        };
+        let old_state = tree.read_text(layout::STATE)?;
+        let before = old_state.clone().unwrap_or_else(|| self.new_state(now));
+        let mut state = State::read(&before);
+        let old_board = tree.read_text(layout::TASK_BOARD)?;
+        // A board that a person changed is made anew from all tasks; an old board that lacks one, too.
+        let known = old_board.as_deref().and_then(Board::read);
+        let mut board = match known {
+            Some(board) => board,
+            None => {
+                let rows: Vec<Row> = self.tasks(tree)?.tasks.iter().map(|(_, task)| Row::of(task)).collect();
+                Board::of(&rows, &Board::default())
+            }
+        };
+        for act in acts {
+            state.put(&act.row);
+            board.put(&act.row);
+        }
+        let state = state.write(&before, Moment::of(now), verify).map_err(refused)?;
+        effects.put(layout::STATE, old_state.as_deref(), state);
+        // A minimal installation has no board for people (§22.2).
+        if let Some(old) = &old_board {
+            effects.replace(layout::TASK_BOARD, old, board.write(old).map_err(refused)?);
+        }
+        if acts.iter().any(|act| !act.risks.is_empty())
+            && let Some(old) = tree.read_text(layout::RISKS)?
+        {
+            let link = |text: String, act: &Act| {
+                act.risks.iter().fold(text, |text, risk| risks::link(&text, risk, &act.row.id))
+            };
+            effects.replace(layout::RISKS, &old, acts.iter().fold(old.clone(), link));
+        }
+        Ok(effects)
+    }
+
+    /// Both views made from all tasks, as `lint --fix` does it.
+    pub fn all_into_views(&self, tree: &Tree, now: &Zoned) -> Result<Effects, BoardError> {
+        let now = self.local(now);
+        let rows: Vec<Row> = self.tasks(tree)?.tasks.iter().map(|(_, task)| Row::of(task)).collect();
+        let mut effects = Effects::none();
+        let refused = |error: ViewError| BoardError::refused(error.to_string());
+        let old_state = tree.read_text(layout::STATE)?;
+        let before = old_state.clone().unwrap_or_else(|| self.new_state(&now));
+        let known = State::read(&before);
+        let state = State::of(&rows, &known);
+        if state != known || old_state.is_none() {
+            let written = state.write(&before, Moment::of(&now), None).map_err(refused)?;
+            effects.put(layout::STATE, old_state.as_deref(), written);
+        }
+        if let Some(old) = tree.read_text(layout::TASK_BOARD)? {
+            let board = Board::of(&rows, &Board::read(&old).unwrap_or_default());
+            effects.replace(layout::TASK_BOARD, &old, board.write(&old).map_err(refused)?);
+        }
+        Ok(effects)
+    }
+
+    /// A STATE.md with nothing in it yet.
+    pub(super) fn new_state(&self, now: &Zoned) -> String {
+        views::new_state(self.manifest.version, Moment::of(now))
+    }
+}
+
+/// What is written down about a move: those that carry a reason.
+fn note(from: Status, to: Status, actor: &Actor, reason: Option<&str>) -> Option<String> {
+    let reason = reason.map(|reason| reason.split_whitespace().collect::<Vec<_>>().join(" "))?;
+    (!reason.is_empty()).then(|| format!("{from} → {to} by {actor}: {reason}"))
+}
+
+const HISTORY: &str = "history";
+
+/// A task with one more line in the region that tells what happened to it.
+fn with_history(text: &str, line: &str) -> Result<String, region::RegionError> {
+    let inside = match region::find(text, HISTORY, Comment::Html)? {
+        Some(range) => format!("{}{line}\n", &text[range]),
+        None => format!("## History\n\n{line}\n"),
+    };
+    region::put(text, HISTORY, &inside, Comment::Html)
+}
+
+pub(super) fn unreadable(path: &str, error: Malformed) -> BoardError {
+    BoardError::Unreadable(vec![Finding::error(path, Some(error.line), "6.2", error.reason)])
+}
+
+const SKELETON: &str = "\n## Problem\n\n## Expected Outcome\n\n## Notes\n";

@@ -1,0 +1,110 @@
+//! §5.1: ids that nobody else has.
+//!
+//! Ids are given out under the board's lock, so two processes never get the same one. Two clones can: each
+//! makes a T0008, and the files lie beside each other after a merge. That is a finding, and
+//! [`KodingX::renumber`] gives one of them a new id.
+
+use jiff::Zoned;
+
+use super::KodingX;
+use super::acts::Act;
+use super::layout::{self, Kind};
+use super::manifest::IdStrategy;
+use super::task::Task;
+use crate::board::BoardError;
+use crate::names::TaskId;
+use crate::store::Effects;
+use crate::store::tree::{Tree, TreeError};
+use crate::text::frontmatter::Frontmatter;
+use crate::text::yaml;
+
+/// The number of a sequential id.
+pub fn number(id: &str) -> Option<u64> {
+    let digits = id.strip_prefix('T')?;
+    (digits.len() <= 12 && !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
+        .then(|| digits.parse().ok())?
+}
+
+/// Whether text is an id of one strategy or the other.
+pub fn is_id(id: &str) -> bool {
+    number(id).is_some()
+        || id.strip_prefix('T').is_some_and(|rest| rest.len() == 26 && ulid::Ulid::from_string(rest).is_ok())
+}
+
+impl KodingX {
+    /// The next id. `taken` are ids given out in the same commit.
+    pub(super) fn next_id(&self, tree: &Tree, now: &Zoned) -> Result<TaskId, BoardError> {
+        let text = match self.manifest.strategy {
+            IdStrategy::Sequential => format!("T{:04}", highest(tree)? + 1),
+            IdStrategy::Ulid => {
+                let mut random = [0; 16];
+                rustix::rand::getrandom(&mut random[..10], rustix::rand::GetRandomFlags::empty())
+                    .map_err(|error| BoardError::refused(format!("no random numbers: {error}")))?;
+                let milliseconds = now.timestamp().as_millisecond().unsigned_abs();
+                format!("T{}", ulid::Ulid::from_parts(milliseconds, u128::from_le_bytes(random)))
+            }
+        };
+        TaskId::parse(&text).map_err(|error| BoardError::refused(error.to_string()))
+    }
+
+    /// Gives the task in `file` a new id, where two have the same. What names the old id elsewhere still
+    /// means the other one.
+    pub fn renumber(&self, tree: &Tree, file: &str, now: &Zoned) -> Result<(Task, Effects), BoardError> {
+        let now = self.local(now);
+        let mut places = layout::places(tree, Kind::Task, false)?;
+        places.retain(|place| place.path == file);
+        let Some(place) = places.pop() else { return Err(BoardError::NoSuchTask { id: file.to_owned() }) };
+        let found = self.read(tree, &place)?;
+        let id = self.next_id(tree, &now)?;
+        let edited = Frontmatter::parse(&found.text)
+            .and_then(|matter| matter.set("id", &yaml::scalar(id.as_str())))
+            .map_err(|error| super::acts::unreadable(&place.path, error))?;
+        let rest = place.stem.strip_prefix(place.id()).unwrap_or_default();
+        let to = place.path.replace(&format!("{}.md", place.stem), &format!("{id}{rest}.md"));
+        let mut effects = Effects::none();
+        effects.rename(&place.path, &found.text, to, edited);
+        let mut task = found.value;
+        task.id = id;
+        let effects = effects.and(self.into_views(tree, &[Act::of(&task)], &now, None)?);
+        Ok((task, effects))
+    }
+}
+
+/// The highest number any task has had, archived ones included.
+fn highest(tree: &Tree) -> Result<u64, TreeError> {
+    let mut highest = 0;
+    for top in Kind::Task.folders() {
+        for agent in tree.list(top)? {
+            let agent = format!("{top}/{}", agent.name);
+            for entry in tree.list(&agent)? {
+                let found = match entry.is_folder {
+                    true => tree.list(&format!("{agent}/{}", entry.name))?.iter().filter_map(of_name).max(),
+                    false => of_name(&entry),
+                };
+                highest = highest.max(found.unwrap_or(0));
+            }
+        }
+    }
+    Ok(highest)
+}
+
+fn of_name(entry: &crate::store::tree::Entry) -> Option<u64> {
+    let end = entry.name.find(['-', '.']).unwrap_or(entry.name.len());
+    number(&entry.name[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_both_strategies_are_known() {
+        for id in ["T0001", "T001", "T10000", "T01ARZ3NDEKTSV4RRFFQ69G5FAV"] {
+            assert!(is_id(id), "{id}");
+        }
+        for id in ["", "T", "0001", "Tx", "T-1", "T01ARZ3NDEKTSV4RRFFQ69G5FA", "T01ARZ3NDEKTSV4RRFFQ69G5FAI"]
+        {
+            assert!(!is_id(id), "{id}");
+        }
+    }
+}

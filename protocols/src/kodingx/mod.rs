@@ -1,0 +1,217 @@
+//! The KodingX Agency protocol, `agency/1.0`: tasks, reports and proofs as files in `.kodingx/`.
+//!
+//! One module for each part of the specification, named by what it is: [`layout`] (§4), [`manifest`] (§5),
+//! [`task`] (§6), [`report`] (§7), [`views`] (§8), [`status`] (§9), [`artifact`] (§11), [`adapters`] (§12 to
+//! §14), [`decisions`] (§20), [`risks`] (§21), [`scaffold`] (§15, §22). What can be done to a board is in
+//! [`acts`], [`ids`], [`verified`], [`archive`] and [`migrate`]; [`lint`] says whether a repository complies.
+//!
+//! A task's own file says what its status is. STATE.md and TASK_BOARD.md follow it: whatever changes a task
+//! puts it into both, in the same commit.
+
+pub mod acts;
+pub mod adapters;
+mod agenda;
+pub mod archive;
+pub mod artifact;
+pub mod decisions;
+mod header;
+pub mod ids;
+pub mod layout;
+pub mod lint;
+pub mod manifest;
+pub mod migrate;
+pub mod report;
+pub mod risks;
+pub mod scaffold;
+pub mod status;
+pub mod task;
+pub mod texts;
+pub mod verified;
+pub mod views;
+
+use jiff::Zoned;
+use jiff::tz::TimeZone;
+
+use crate::board::BoardError;
+use crate::finding::Finding;
+use crate::names::TaskId;
+use crate::store::tree::{Tree, TreeError};
+use artifact::Artifact;
+use layout::{Kind, Place};
+use manifest::{Manifest, ManifestError};
+use report::Report;
+use task::{Reading, Task};
+
+/// A board in a repository.
+#[derive(Debug, Clone)]
+pub struct KodingX {
+    pub manifest: Manifest,
+}
+
+/// A file of the board and what it says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found<T> {
+    pub place: Place,
+    pub text: String,
+    pub value: T,
+}
+
+/// What is on a board.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// In the order of paths.
+    pub tasks: Vec<(Place, Task)>,
+    /// What is wrong with any of them. A task that can't be understood is here alone.
+    pub findings: Vec<Finding>,
+}
+
+impl KodingX {
+    pub fn open(tree: &Tree) -> Result<Self, BoardError> {
+        match Manifest::read(tree) {
+            Ok(manifest) => Ok(Self { manifest }),
+            Err(ManifestError::Missing) => Err(BoardError::NoBoard),
+            Err(ManifestError::Tree(error)) => Err(error.into()),
+            Err(error) => Err(BoardError::Marker(Box::new(error))),
+        }
+    }
+
+    pub fn zone(&self) -> &TimeZone {
+        &self.manifest.zone
+    }
+
+    /// The time on this board's clock.
+    pub fn local(&self, now: &Zoned) -> Zoned {
+        now.with_time_zone(self.manifest.zone.clone())
+    }
+
+    /// Every task. One that can't be read hides none of the others.
+    pub fn tasks(&self, tree: &Tree) -> Result<Listing, TreeError> {
+        self.read_tasks(tree, false)
+    }
+
+    /// Every task that was put aside.
+    pub fn archived_tasks(&self, tree: &Tree) -> Result<Listing, TreeError> {
+        self.read_tasks(tree, true)
+    }
+
+    fn read_tasks(&self, tree: &Tree, archived: bool) -> Result<Listing, TreeError> {
+        let mut listing = Listing::default();
+        for place in layout::places(tree, Kind::Task, archived)? {
+            match text(tree, &place.path, "6.2") {
+                Ok(None) => {}
+                Ok(Some(text)) => {
+                    let Reading { value, findings } = Task::read(&place.path, &text, self.zone());
+                    listing.findings.extend(findings);
+                    listing.tasks.extend(value.map(|task| (place, task)));
+                }
+                Err(finding) => listing.findings.push(finding),
+            }
+        }
+        Ok(listing)
+    }
+
+    /// The one task with this id, archived or not. Its name is looked at first; a file whose name says
+    /// something else than its header is found by reading all of them.
+    pub fn find(&self, tree: &Tree, id: &TaskId) -> Result<Found<Task>, BoardError> {
+        let mut named: Vec<Place> = Vec::new();
+        for archived in [false, true] {
+            let about = layout::places(tree, Kind::Task, archived)?;
+            named.extend(about.into_iter().filter(|place| place.is_about(id)));
+        }
+        if named.is_empty() {
+            for listing in [self.tasks(tree)?, self.archived_tasks(tree)?] {
+                let same = listing.tasks.into_iter().filter(|(_, task)| task.id == *id);
+                named.extend(same.map(|(place, _)| place));
+            }
+        }
+        match named.as_slice() {
+            [] => Err(BoardError::NoSuchTask { id: id.to_string() }),
+            [place] => self.read(tree, place),
+            several => Err(BoardError::Ambiguous {
+                id: id.to_string(),
+                files: several.iter().map(|place| place.path.clone()).collect(),
+            }),
+        }
+    }
+
+    fn read(&self, tree: &Tree, place: &Place) -> Result<Found<Task>, BoardError> {
+        let text = text(tree, &place.path, "6.2")
+            .map_err(|finding| BoardError::Unreadable(vec![finding]))?
+            .ok_or_else(|| BoardError::NoSuchTask { id: place.id().to_owned() })?;
+        let Reading { value, mut findings } = Task::read(&place.path, &text, self.zone());
+        match value {
+            Some(value) => Ok(Found { place: place.clone(), text, value }),
+            None => {
+                findings.retain(Finding::is_error);
+                Err(BoardError::Unreadable(findings))
+            }
+        }
+    }
+
+    /// The reports on a task, the newest last. What can't be read is told.
+    pub fn reports(&self, tree: &Tree, id: &TaskId) -> Result<(Vec<Found<Report>>, Vec<Finding>), TreeError> {
+        let (mut reports, mut all) = (Vec::new(), Vec::new());
+        for archived in [false, true] {
+            for place in layout::places(tree, Kind::Report, archived)? {
+                if !place.is_about(id) {
+                    continue;
+                }
+                match text(tree, &place.path, "7.2") {
+                    Ok(None) => {}
+                    Ok(Some(text)) => {
+                        let agent = place.agent.as_deref();
+                        let Reading { value, findings } =
+                            Report::read(&place.path, &text, agent, self.zone());
+                        all.extend(findings);
+                        reports.extend(value.map(|value| Found { place, text, value }));
+                    }
+                    Err(finding) => all.push(finding),
+                }
+            }
+        }
+        let when = |found: &Found<Report>| {
+            let finished = found.value.finished_at.map(crate::moment::Moment::timestamp);
+            (found.place.date.clone(), finished)
+        };
+        reports.sort_by_key(when);
+        Ok((reports, all))
+    }
+
+    /// The newest artifact of a task.
+    pub fn artifact(&self, tree: &Tree, id: &TaskId) -> Result<Option<Found<Artifact>>, BoardError> {
+        let mut places = Vec::new();
+        for archived in [false, true] {
+            let about = layout::places(tree, Kind::Artifact, archived)?;
+            places.extend(about.into_iter().filter(|place| place.is_about(id)));
+        }
+        // Folders are dates; the newest is the greatest.
+        places.sort_by(|a, b| a.date.cmp(&b.date));
+        let Some(place) = places.pop() else { return Ok(None) };
+        let text = text(tree, &place.path, "11.1")
+            .map_err(|finding| BoardError::Unreadable(vec![finding]))?
+            .unwrap_or_default();
+        match Artifact::parse(&text) {
+            Ok(value) => Ok(Some(Found { place, text, value })),
+            Err(error) => {
+                let message = format!("it is no verify artifact: {error}");
+                let finding = Finding::error(&place.path, Some(error.line()), "11.1", message);
+                Err(BoardError::Unreadable(vec![finding]))
+            }
+        }
+    }
+}
+
+/// The text of a file; what keeps it from being text is a finding.
+fn text(tree: &Tree, path: &str, section: &'static str) -> Result<Option<String>, Finding> {
+    tree.read_text(path).map_err(|error| {
+        let line = match &error {
+            TreeError::NotText { line, .. } => Some(*line),
+            _ => None,
+        };
+        let mut message = error.to_string();
+        if let TreeError::Open { source, .. } = &error {
+            message = format!("it can't be read: {source}");
+        }
+        Finding::error(path, line, section, message)
+    })
+}

@@ -1,0 +1,272 @@
+//! §11.2, §20 and §21: what becomes of a verification.
+//!
+//! The artifact is written, an earlier one of the same day kept beside it, and STATE.md names it. Risks the
+//! task is linked to have their say. With an override, a person's decision is recorded in all the places the
+//! specification names, in the same commit: the artifact, DECISIONS.md, a follow-up task, RISKS.md.
+
+use jiff::Zoned;
+use serde_json::{Map, Value};
+
+use super::acts::{Act, NewTask};
+use super::artifact::{Artifact, Override, RiskCheck, Verdict};
+use super::decisions::{self, OverrideRecord};
+use super::layout;
+use super::risks::{self, Register, Risk, RiskStatus};
+use super::status::Status;
+use super::task::{Priority, Task};
+use super::views::LastVerify;
+use super::{Found, KodingX};
+use crate::board::BoardError;
+use crate::moment::Moment;
+use crate::names::TaskId;
+use crate::store::Effects;
+use crate::store::tree::Tree;
+
+/// What was observed when a Definition of Done was tried.
+#[derive(Debug, Clone)]
+pub struct Evidence {
+    pub profile: String,
+    pub passed: bool,
+    /// One object for each command, as the artifact holds it.
+    pub commands: Vec<Value>,
+    pub notes: Vec<String>,
+    /// Commit, tree, profile's hash, attestation and whatever else binds the result to what was tried.
+    pub bound_to: Map<String, Value>,
+}
+
+/// A person's decision that a task may be DONE although its verification says otherwise.
+#[derive(Debug, Clone)]
+pub struct OverrideRequest {
+    pub approver: String,
+    pub reason: String,
+    /// A task that exists, or the title of one to be made.
+    pub followup: String,
+}
+
+/// What came of it.
+#[derive(Debug, Clone)]
+pub struct Verified {
+    pub task: Task,
+    pub result: Verdict,
+    pub risk_check: Option<RiskCheck>,
+    pub overridden: Option<Override>,
+    pub artifact_path: String,
+}
+
+impl KodingX {
+    /// Records a verification of a task.
+    pub fn verified(
+        &self,
+        tree: &Tree,
+        id: &TaskId,
+        evidence: &Evidence,
+        request: Option<&OverrideRequest>,
+        now: &Zoned,
+    ) -> Result<(Verified, Effects), BoardError> {
+        let now = self.local(now);
+        let found = self.find(tree, id)?;
+        let (risks, risk_check) = self.linked_risks(tree, &found.value)?;
+        let result = match (evidence.passed, risks) {
+            (false, _) => Verdict::Fail,
+            (true, risks) => risks,
+        };
+        let mut effects = Effects::none();
+        let mut acts = Vec::new();
+        let overridden = match request {
+            Some(request) if result != Verdict::Pass => {
+                let (given, more, made) = self.overridden(tree, &found, result, request, &now)?;
+                effects = more;
+                acts.extend(made);
+                Some(given)
+            }
+            Some(_) => {
+                return Err(BoardError::refused(format!(
+                    "the verification of {id} passed: there is nothing to override"
+                )));
+            }
+            None => None,
+        };
+        let moment = Moment::of(&now);
+        let artifact = Artifact {
+            protocol: self.manifest.version.to_string(),
+            task_id: id.to_string(),
+            timestamp: moment.to_string(),
+            dod_profile: evidence.profile.clone(),
+            result,
+            overridden: overridden.clone(),
+            risk_check: risk_check.clone(),
+            commands: evidence.commands.clone(),
+            notes: evidence.notes.clone(),
+            evidence: evidence.bound_to.clone(),
+        };
+        let (path, kept) = self.place_artifact(tree, &found, &artifact, moment)?;
+        let last = LastVerify {
+            task_id: id.to_string(),
+            timestamp: moment,
+            result: result.as_str(),
+            artifact_path: path.clone(),
+        };
+        let effects = effects.and(kept).and(self.into_views(tree, &acts, &now, Some(&last))?);
+        let verified = Verified { task: found.value, result, risk_check, overridden, artifact_path: path };
+        Ok((verified, effects))
+    }
+
+    /// §21.4, for a task: `None` where it is linked to no risk.
+    pub fn linked_risks(&self, tree: &Tree, task: &Task) -> Result<(Verdict, Option<RiskCheck>), BoardError> {
+        if task.risks.is_empty() {
+            return Ok((Verdict::Pass, None));
+        }
+        let register = Register::parse(&tree.read_text(layout::RISKS)?.unwrap_or_default());
+        let (verdict, check) = register.check(&task.risks);
+        Ok((verdict, Some(check)))
+    }
+
+    /// The artifact in its place. One of the same day that is there already is kept beside it.
+    fn place_artifact(
+        &self,
+        tree: &Tree,
+        found: &Found<Task>,
+        artifact: &Artifact,
+        moment: Moment,
+    ) -> Result<(String, Effects), BoardError> {
+        let (date, stem) = (moment.date(), &found.place.stem);
+        let path = layout::artifact_path(&date, stem);
+        let text = artifact.render().map_err(|error| {
+            BoardError::refused(format!("the artifact can't be written as JSON: {error}"))
+        })?;
+        let mut effects = Effects::none();
+        match tree.read_text(&path)? {
+            None => effects.create(&path, text),
+            Some(earlier) => {
+                let beside = (1..)
+                    .map(|number| layout::earlier_artifact_path(&date, stem, number))
+                    .find(|path| !tree.exists(path))
+                    .unwrap_or_default();
+                effects.create(beside, &earlier);
+                effects.replace(&path, &earlier, text);
+            }
+        }
+        Ok((path, effects))
+    }
+
+    /// Everything an override leaves behind but the artifact.
+    fn overridden(
+        &self,
+        tree: &Tree,
+        found: &Found<Task>,
+        result: Verdict,
+        request: &OverrideRequest,
+        now: &Zoned,
+    ) -> Result<(Override, Effects, Vec<Act>), BoardError> {
+        let id = found.value.id.to_string();
+        for (what, text) in [("reason", &request.reason), ("approver", &request.approver)] {
+            if text.trim().is_empty() {
+                return Err(BoardError::refused(format!("an override needs its {what} (§20.2)")));
+            }
+        }
+        let mut effects = Effects::none();
+        let old_risks = tree.read_text(layout::RISKS)?;
+        let risks = old_risks.as_deref().unwrap_or("# Risks\n");
+        let risk = Register::parse(risks).next_id();
+        let (followup, made) = self.followup(tree, found, request, &risk, now)?;
+        let followup_id = followup.id.to_string();
+        let entry = Risk {
+            id: risk.clone(),
+            title: format!("{id} was done without its Definition of Done"),
+            priority: Priority::P2,
+            status: RiskStatus::Open,
+            linked_tasks: vec![followup_id.clone()],
+            line: 0,
+        };
+        let note = format!("{} Approved by {}.", one_line(&request.reason), request.approver.trim());
+        effects.put(layout::RISKS, old_risks.as_deref(), risks::append(risks, &entry, &note));
+        let old_decisions = tree.read_text(layout::DECISIONS)?;
+        let decisions = old_decisions.as_deref().unwrap_or("# Decisions\n");
+        let decision = decisions::next_id(decisions);
+        let record = OverrideRecord {
+            task: &id,
+            date: &Moment::of(now).date(),
+            reason: &request.reason,
+            result: result.as_str(),
+            followup: &followup_id,
+            risk: &risk,
+            approver: request.approver.trim(),
+        };
+        effects.put(
+            layout::DECISIONS,
+            old_decisions.as_deref(),
+            decisions::append(decisions, &decision, &record),
+        );
+        let given = Override {
+            approved: true,
+            approver: request.approver.trim().to_owned(),
+            reason: request.reason.trim().to_owned(),
+            decision_ref: decision,
+            followup_task: followup_id,
+        };
+        // RISKS.md is written above, follow-up included; the views need not link it again.
+        let mut shown = followup;
+        shown.risks.clear();
+        Ok((given, effects.and(made), vec![Act::of(&shown)]))
+    }
+
+    /// The follow-up task: one that exists, linked to the new risk, or one that is made.
+    fn followup(
+        &self,
+        tree: &Tree,
+        found: &Found<Task>,
+        request: &OverrideRequest,
+        risk: &str,
+        now: &Zoned,
+    ) -> Result<(Task, Effects), BoardError> {
+        let wanted = request.followup.trim();
+        if wanted.is_empty() {
+            return Err(BoardError::refused("an override needs a follow-up task (§20.2)"));
+        }
+        let mut effects = Effects::none();
+        if super::ids::is_id(wanted) {
+            let id = TaskId::parse(wanted).map_err(|error| BoardError::refused(error.to_string()))?;
+            if id == found.value.id {
+                return Err(BoardError::refused(format!("{id} can't be its own follow-up")));
+            }
+            let followup = self.find(tree, &id).map_err(|error| match error {
+                BoardError::NoSuchTask { id } => {
+                    BoardError::refused(format!("there is no task {id} to follow up with"))
+                        .with_hint("name a task that exists, or give a title and it will be made")
+                }
+                error => error,
+            })?;
+            let mut task = followup.value.clone();
+            task.risks.push(risk.to_owned());
+            let written = crate::text::yaml::flow_list(&task.risks);
+            let text = crate::text::frontmatter::Frontmatter::parse(&followup.text)
+                .and_then(|matter| matter.set("risks", &written))
+                .map_err(|error| super::acts::unreadable(&followup.place.path, error))?;
+            effects.replace(&followup.place.path, &followup.text, text);
+            return Ok((task, effects));
+        }
+        let new = NewTask {
+            assignee: Some(found.value.assignee.clone()),
+            priority: Priority::P1,
+            status: Status::New,
+            scope: found.value.scope.clone().unwrap_or_default(),
+            dod_profile: Some(found.value.dod_profile.clone()),
+            labels: vec!["followup".to_owned()],
+            acceptance: vec![format!(
+                "The Definition of Done that {} was done without holds",
+                found.value.id
+            )],
+            body: Some(format!("\n## Problem\n\n{}\n", one_line(&request.reason))),
+            ..NewTask::titled(wanted)
+        };
+        let (mut made, _) = self.draft(tree, &new, now)?;
+        made.value.risks.push(risk.to_owned());
+        let text = made.value.render(new.body.as_deref().unwrap_or_default());
+        effects.create(&made.place.path, text);
+        Ok((made.value, effects))
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,341 @@
+//! §8: STATE.md, and TASK_BOARD.md: what the tasks say, for machines and for people.
+//!
+//! Both are computed from the tasks; what people wrote in them stays. A verb that changed one task puts that
+//! task into both views, which costs the same on a board of ten tasks and nearly the same on one of ten
+//! thousand; making them from all tasks gives the same text, which a property test holds.
+
+use serde_yaml::Value;
+
+use super::status::Status;
+use super::task::{Priority, Task};
+use crate::moment::Moment;
+use crate::text::frontmatter::{Frontmatter, Malformed};
+use crate::text::region::{self, Comment, RegionError};
+use crate::text::yaml;
+
+/// How many finished tasks the views show.
+pub const RECENT: usize = 20;
+
+/// What the views show of a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    pub id: String,
+    pub title: String,
+    pub priority: Priority,
+    pub status: Status,
+    pub assignee: String,
+}
+
+impl Row {
+    pub fn of(task: &Task) -> Self {
+        Self {
+            id: task.id.to_string(),
+            title: one_line(&task.title),
+            priority: task.priority,
+            status: task.status,
+            assignee: task.assignee.to_string(),
+        }
+    }
+}
+
+fn one_line(title: &str) -> String {
+    let title: String = title.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    title.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// §8.1 `last_verify`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastVerify {
+    pub task_id: String,
+    pub timestamp: Moment,
+    pub result: &'static str,
+    pub artifact_path: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ViewError {
+    #[error("{file}:{}: {}", .source.line, .source.reason)]
+    Header { file: &'static str, source: Malformed },
+    #[error("{file}: {source}")]
+    Region { file: &'static str, source: RegionError },
+}
+
+/// The lists of STATE.md.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct State {
+    pub active: Vec<String>,
+    pub blocked: Vec<String>,
+    /// The newest first.
+    pub done: Vec<String>,
+}
+
+impl State {
+    /// What STATE.md says now; a list that can't be read is empty.
+    pub fn read(text: &str) -> Self {
+        let Ok(matter) = Frontmatter::parse(text) else { return Self::default() };
+        let list = |field| match matter.value(field) {
+            Ok(Some(Value::Sequence(items))) => {
+                items.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+            }
+            _ => Vec::new(),
+        };
+        Self { active: list("active_tasks"), blocked: list("blocked_tasks"), done: list("done_tasks_recent") }
+    }
+
+    /// With one task as it is now.
+    pub fn put(&mut self, row: &Row) {
+        let done_before = self.done.iter().position(|id| *id == row.id);
+        for list in [&mut self.active, &mut self.blocked] {
+            list.retain(|id| *id != row.id);
+        }
+        match row.status {
+            Status::New | Status::Assigned | Status::InProgress | Status::ReadyForReview => {
+                insert(&mut self.active, &row.id);
+            }
+            Status::Blocked => insert(&mut self.blocked, &row.id),
+            Status::Done if done_before.is_none() => self.done.insert(0, row.id.clone()),
+            Status::Done | Status::Canceled => {}
+        }
+        if row.status != Status::Done
+            && let Some(at) = done_before
+        {
+            self.done.remove(at);
+        }
+        self.done.truncate(RECENT);
+    }
+
+    /// From all tasks. The order in which tasks were done is kept where it is known.
+    pub fn of(rows: &[Row], before: &State) -> Self {
+        let mut state = Self { done: before.done.clone(), ..Self::default() };
+        let is_done = |id: &String| rows.iter().any(|row| row.id == *id && row.status == Status::Done);
+        state.done.retain(is_done);
+        let mut rows: Vec<&Row> = rows.iter().collect();
+        rows.sort_by(|a, b| in_order(&a.id, &b.id));
+        rows.into_iter().for_each(|row| state.put(row));
+        state
+    }
+
+    /// STATE.md with these lists; everything else in it stays.
+    pub fn write(&self, text: &str, now: Moment, verify: Option<&LastVerify>) -> Result<String, ViewError> {
+        let mut fields = vec![
+            ("updated_at", now.to_string()),
+            ("active_tasks", yaml::flow_list(&self.active)),
+            ("blocked_tasks", yaml::flow_list(&self.blocked)),
+            ("done_tasks_recent", yaml::flow_list(&self.done)),
+        ];
+        if let Some(verify) = verify {
+            fields.push(("last_verify", verify.written()));
+        }
+        Frontmatter::parse(text)
+            .and_then(|matter| matter.set_all(&fields))
+            .map_err(|source| ViewError::Header { file: super::layout::STATE, source })
+    }
+}
+
+impl LastVerify {
+    fn written(&self) -> String {
+        format!(
+            "{{task_id: {}, timestamp: {}, result: {}, artifact_path: {}}}",
+            yaml::quoted(&self.task_id),
+            yaml::quoted(&self.timestamp.to_string()),
+            yaml::quoted(self.result),
+            yaml::quoted(&self.artifact_path)
+        )
+    }
+}
+
+/// A STATE.md with nothing in it yet.
+pub fn new_state(version: super::manifest::Version, now: Moment) -> String {
+    format!(
+        "---\nprotocol: {}\nupdated_at: {now}\nactive_tasks: []\nblocked_tasks: []\ndone_tasks_recent: []\n\
+         last_verify: {{task_id: null, timestamp: null, result: null, artifact_path: null}}\n---\n\n\
+         ## Current Focus\n\n## Notes\n",
+        yaml::quoted(&version.to_string())
+    )
+}
+
+/// Ids in the order of their numbers: T9 before T10.
+fn in_order(a: &str, b: &str) -> std::cmp::Ordering {
+    a.len().cmp(&b.len()).then_with(|| a.cmp(b))
+}
+
+fn insert(list: &mut Vec<String>, id: &str) {
+    let at = list.partition_point(|other| in_order(other, id).is_lt());
+    list.insert(at, id.to_owned());
+}
+
+const REGION: &str = "board";
+
+/// The order of the board's parts, and what they are called.
+const PARTS: [(Status, &str); 7] = [
+    (Status::InProgress, "In progress"),
+    (Status::ReadyForReview, "Ready for review"),
+    (Status::Blocked, "Blocked"),
+    (Status::Assigned, "Assigned"),
+    (Status::New, "New"),
+    (Status::Done, "Done recently"),
+    (Status::Canceled, "Canceled recently"),
+];
+
+/// TASK_BOARD.md's table, part by part.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Board {
+    rows: Vec<Row>,
+}
+
+impl Board {
+    /// What the board shows now; `None` where a person changed it so that it is no longer ours to read.
+    pub fn read(text: &str) -> Option<Self> {
+        let inside = &text[region::find(text, REGION, Comment::Html).ok()??];
+        let mut rows = Vec::new();
+        let mut part = None;
+        for line in inside.lines() {
+            if let Some(heading) = line.strip_prefix("## ") {
+                part = Some(PARTS.iter().find(|(_, name)| *name == heading)?.0);
+            } else if line.starts_with("| ") && !line.starts_with("| id ") && !line.starts_with("| ---") {
+                rows.push(row(line, part?)?);
+            }
+        }
+        Some(Self { rows })
+    }
+
+    pub fn put(&mut self, new: &Row) {
+        let known = self.rows.iter().position(|row| row.id == new.id);
+        if let Some(at) = known {
+            if self.rows[at].status == new.status && new.status.is_final() {
+                self.rows[at] = new.clone();
+                return;
+            }
+            self.rows.remove(at);
+        }
+        let (key, at) = (place(new), |row: &Row| place(row));
+        let at = match new.status.is_final() {
+            // The newest first.
+            true => self.rows.partition_point(|row| at(row).0 < key.0),
+            false => self.rows.partition_point(|row| {
+                let other = at(row);
+                other.0.cmp(&key.0).then(other.1.cmp(&key.1)).then_with(|| in_order(&row.id, &new.id)).is_lt()
+            }),
+        };
+        self.rows.insert(at, new.clone());
+        if new.status.is_final() {
+            let mut left = RECENT;
+            self.rows.retain(|row| {
+                let counts = row.status == new.status;
+                left = left.saturating_sub(usize::from(counts && left > 0));
+                !counts || left > 0 || row.id == new.id
+            });
+        }
+    }
+
+    /// From all tasks.
+    pub fn of(rows: &[Row], before: &Board) -> Self {
+        let still = |old: &&Row| {
+            old.status.is_final() && rows.iter().any(|row| row.id == old.id && row.status == old.status)
+        };
+        let mut board = Self { rows: before.rows.iter().filter(still).cloned().collect() };
+        let mut rows: Vec<&Row> = rows.iter().collect();
+        rows.sort_by(|a, b| in_order(&a.id, &b.id));
+        rows.into_iter().for_each(|row| board.put(row));
+        board
+    }
+
+    /// TASK_BOARD.md with this table; everything outside its region stays.
+    pub fn write(&self, text: &str) -> Result<String, ViewError> {
+        let mut inside = String::new();
+        for (status, name) in PARTS {
+            let mut rows = self.rows.iter().filter(|row| row.status == status).peekable();
+            if rows.peek().is_none() {
+                continue;
+            }
+            inside.push_str(&format!(
+                "## {name}\n\n| id | priority | title | assignee |\n| --- | --- | --- | --- |\n"
+            ));
+            for Row { id, priority, title, assignee, .. } in rows {
+                let title = title.replace('\\', "\\\\").replace('|', "\\|");
+                inside.push_str(&format!("| {id} | {priority} | {title} | {assignee} |\n"));
+            }
+            inside.push('\n');
+        }
+        if inside.is_empty() {
+            inside.push_str("No tasks yet: `agency task new --title …` makes the first one.\n");
+        }
+        region::put(text, REGION, inside.trim_end_matches('\n'), Comment::Html)
+            .map_err(|source| ViewError::Region { file: super::layout::TASK_BOARD, source })
+    }
+}
+
+fn place(row: &Row) -> (usize, Priority) {
+    let part = PARTS.iter().position(|(status, _)| *status == row.status).unwrap_or(PARTS.len());
+    (part, row.priority)
+}
+
+fn row(line: &str, status: Status) -> Option<Row> {
+    let inner = line.strip_prefix("| ")?.strip_suffix(" |")?;
+    let (id, rest) = inner.split_once(" | ")?;
+    let (priority, rest) = rest.split_once(" | ")?;
+    let (title, assignee) = match rest.rsplit_once(" | ") {
+        Some(both) => both,
+        None => ("", rest.strip_prefix(" | ").or_else(|| rest.strip_prefix("| "))?),
+    };
+    let title = title.replace("\\|", "|").replace("\\\\", "\\");
+    Some(Row {
+        id: id.to_owned(),
+        title,
+        priority: Priority::parse(priority)?,
+        status,
+        assignee: assignee.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn rows() -> impl Strategy<Value = Vec<Row>> {
+        let one = (1..60_u32, "[a-z|\\\\ ]{0,9}", 0..4_usize, 0..7_usize).prop_map(
+            |(id, title, priority, status)| Row {
+                id: format!("T{id:04}"),
+                title: one_line(&title),
+                priority: Priority::ALL[priority],
+                status: Status::ALL[status],
+                assignee: "codex".to_owned(),
+            },
+        );
+        prop::collection::vec(one, 0..80)
+    }
+
+    const STATE: &str = "---\nprotocol: \"agency/1.0\"\nupdated_at: x\nactive_tasks: []\nblocked_tasks: []\ndone_tasks_recent: []\nlast_verify:\n  task_id: T1\n---\n\n## Notes\nmine\n";
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn one_by_one_is_the_same_as_all_at_once(acts in rows()) {
+            let (mut state, mut board) = (State::default(), Board::default());
+            let mut tasks: Vec<Row> = Vec::new();
+            let (mut state_text, mut board_text) = (STATE.to_owned(), "# Mine\n".to_owned());
+            let now = Moment::parse("2026-01-31", &jiff::tz::TimeZone::UTC).expect("a time");
+            for act in acts {
+                tasks.retain(|task| task.id != act.id);
+                tasks.push(act.clone());
+                state.put(&act);
+                board.put(&act);
+                state_text = state.write(&state_text, now, None).expect("written");
+                board_text = board.write(&board_text).expect("written");
+                prop_assert_eq!(&State::read(&state_text), &state);
+                prop_assert_eq!(Board::read(&board_text).expect("readable").write("").expect("x"), board.write("").expect("x"));
+            }
+            let (all_state, all_board) = (State::of(&tasks, &state), Board::of(&tasks, &board));
+            prop_assert_eq!(&all_state.active, &state.active);
+            prop_assert_eq!(&all_state.blocked, &state.blocked);
+            if tasks.iter().filter(|task| task.status.is_final()).count() <= RECENT {
+                prop_assert_eq!(all_state, state);
+                prop_assert_eq!(all_board.write("").expect("x"), board.write("").expect("x"));
+            }
+            prop_assert!(state_text.ends_with("\n## Notes\nmine\n"));
+            prop_assert!(board_text.starts_with("# Mine\n"));
+        }
+    }
+}

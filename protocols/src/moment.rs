@@ -1,0 +1,99 @@
+//! A point in time as files write it: with the offset of the place it was written at.
+
+use std::fmt;
+
+use jiff::civil::{DateTime, Time};
+use jiff::fmt::temporal::Pieces;
+use jiff::tz::{Offset, TimeZone};
+use jiff::{Timestamp, Zoned};
+use serde::{Serialize, Serializer};
+
+/// To the second, with its offset: `2026-01-31T16:10:00+01:00`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Moment {
+    at: Timestamp,
+    offset: Offset,
+}
+
+impl Moment {
+    pub fn of(now: &Zoned) -> Self {
+        let at = Timestamp::from_second(now.timestamp().as_second()).unwrap_or(now.timestamp());
+        Self { at, offset: now.offset() }
+    }
+
+    /// Reads an ISO date and time. What has no offset, or is a date alone, is local to `zone`.
+    pub fn parse(text: &str, zone: &TimeZone) -> Option<Self> {
+        let pieces = Pieces::parse(text.trim()).ok()?;
+        let local = DateTime::from_parts(pieces.date(), pieces.time().unwrap_or(Time::midnight()));
+        let zoned = match pieces.to_numeric_offset() {
+            // `Z` says when and not where.
+            Some(offset) => offset.to_timestamp(local).ok()?.to_zoned(TimeZone::fixed(offset)),
+            None => zone.to_zoned(local).ok()?,
+        };
+        Some(Self::of(&zoned))
+    }
+
+    pub fn timestamp(self) -> Timestamp {
+        self.at
+    }
+
+    fn zoned(self) -> Zoned {
+        self.at.to_zoned(TimeZone::fixed(self.offset))
+    }
+
+    /// `2026-01-31`
+    pub fn date(self) -> String {
+        self.zoned().strftime("%Y-%m-%d").to_string()
+    }
+
+    /// `1610`
+    pub fn hhmm(self) -> String {
+        self.zoned().strftime("%H%M").to_string()
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.zoned().strftime("%Y-%m-%dT%H:%M:%S%:z"))
+    }
+}
+
+impl Serialize for Moment {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_files_write_is_read() {
+        let zone = TimeZone::get("Europe/Zurich").expect("a zone");
+        for (text, read) in [
+            ("2026-01-31T16:10:00+01:00", "2026-01-31T16:10:00+01:00"),
+            ("2026-01-31T16:10:00Z", "2026-01-31T16:10:00+00:00"),
+            ("2026-01-31T16:10:00.123456+01:00", "2026-01-31T16:10:00+01:00"),
+            ("2026-01-31 16:10", "2026-01-31T16:10:00+01:00"),
+            ("2026-07-31", "2026-07-31T00:00:00+02:00"),
+        ] {
+            assert_eq!(
+                Moment::parse(text, &zone).map(|moment| moment.to_string()).as_deref(),
+                Some(read),
+                "{text}"
+            );
+        }
+        assert_eq!(Moment::parse("yesterday", &zone), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_moment_reads_back_as_itself(second in -2_000_000_000_i64..4_000_000_000, hours in -12_i8..=14) {
+            let zone = TimeZone::fixed(Offset::from_hours(hours).expect("an offset"));
+            let moment = Moment::of(&Timestamp::from_second(second).expect("a time").to_zoned(zone));
+            prop_assert_eq!(Moment::parse(&moment.to_string(), &TimeZone::UTC), Some(moment));
+        }
+    }
+}

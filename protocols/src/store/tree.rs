@@ -1,0 +1,254 @@
+//! A folder whose files are read and written by name, and never anything outside it.
+//!
+//! The repository is hostile: `.kodingx/inbox` may be a link to `/etc`, a task a FIFO that never answers or
+//! a file of four gigabytes. So every name is resolved beneath the folder without following a link, only
+//! regular files are read, and only so much of them.
+//!
+//! There is one way to write a file: whole, beside its place, synced, renamed over it, the folder synced. A
+//! crash leaves the old bytes or the new ones, and perhaps a file beside them that the next writer removes.
+
+use std::fs::File;
+use std::io::{self, Read, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::io::Errno;
+
+/// The largest file of a protocol that is read. A board of 100,000 tasks stays well below it.
+pub const LARGEST_FILE: u64 = 64 << 20;
+
+const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
+
+/// A folder, held open.
+#[derive(Debug)]
+pub struct Tree {
+    root: OwnedFd,
+    path: PathBuf,
+}
+
+/// One name in a folder.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entry {
+    pub name: String,
+    pub is_folder: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum TreeError {
+    #[error("can't open {}", path.display())]
+    Open { path: PathBuf, source: io::Error },
+    #[error("{} is a link, or lies behind one; it must be a real file in the repository", path.display())]
+    Link { path: PathBuf },
+    #[error("{} is not a regular file", path.display())]
+    Irregular { path: PathBuf },
+    #[error("{} is larger than {} MiB", path.display(), LARGEST_FILE >> 20)]
+    Large { path: PathBuf },
+    #[error("{} is not UTF-8: byte {offset} on line {line} is not text", path.display())]
+    NotText { path: PathBuf, line: usize, offset: usize },
+    #[error("can't write {}", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("{} exists already", path.display())]
+    Exists { path: PathBuf },
+}
+
+impl Tree {
+    pub fn open(path: &Path) -> Result<Self, TreeError> {
+        let failed = |source: Errno| TreeError::Open { path: path.to_owned(), source: source.into() };
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
+        Ok(Self { root, path: path.to_owned() })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The bytes of a file, or `None` where there is no such file.
+    pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>, TreeError> {
+        let path = || self.path.join(name);
+        // A FIFO would block an open for reading until somebody writes.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        let file = match rustix::fs::openat2(&self.root, name, flags, Mode::empty(), BENEATH) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+            Err(Errno::LOOP | Errno::XDEV) => return Err(TreeError::Link { path: path() }),
+            Err(error) => return Err(TreeError::Open { path: path(), source: error.into() }),
+        };
+        let failed = |source| TreeError::Open { path: path(), source };
+        let metadata = file.metadata().map_err(failed)?;
+        if !metadata.is_file() {
+            return Err(TreeError::Irregular { path: path() });
+        }
+        if metadata.len() > LARGEST_FILE {
+            return Err(TreeError::Large { path: path() });
+        }
+        let mut bytes = Vec::with_capacity(metadata.len() as usize + 1);
+        file.take(LARGEST_FILE + 1).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() as u64 > LARGEST_FILE {
+            return Err(TreeError::Large { path: path() });
+        }
+        Ok(Some(bytes))
+    }
+
+    /// The text of a file, or `None` where there is no such file.
+    pub fn read_text(&self, name: &str) -> Result<Option<String>, TreeError> {
+        let Some(bytes) = self.read(name)? else { return Ok(None) };
+        String::from_utf8(bytes).map(Some).map_err(|error| {
+            let offset = error.utf8_error().valid_up_to();
+            let line = 1 + error.as_bytes()[..offset].iter().filter(|byte| **byte == b'\n').count();
+            TreeError::NotText { path: self.path.join(name), line, offset }
+        })
+    }
+
+    pub fn exists(&self, name: &str) -> bool {
+        self.reach(name, OFlags::PATH).is_ok()
+    }
+
+    /// What is in a folder, in the order of names; nothing where there is no such folder. Names that are not
+    /// text, and what is neither a file nor a folder, are no part of any protocol.
+    pub fn list(&self, name: &str) -> Result<Vec<Entry>, TreeError> {
+        let failed = |error: Errno| TreeError::Open { path: self.path.join(name), source: error.into() };
+        let folder = match self.reach(name, OFlags::RDONLY | OFlags::DIRECTORY) {
+            Ok(folder) => folder,
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(Vec::new()),
+            Err(Errno::LOOP | Errno::XDEV) => return Err(TreeError::Link { path: self.path.join(name) }),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut entries = Vec::new();
+        for entry in Dir::new(folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            let is_folder = match entry.file_type() {
+                FileType::Directory => true,
+                FileType::RegularFile => false,
+                // Some file systems don't say.
+                FileType::Unknown => self.reach(name, OFlags::PATH | OFlags::DIRECTORY).is_ok(),
+                _ => continue,
+            };
+            if name != "." && name != ".." {
+                entries.push(Entry { name: name.to_owned(), is_folder });
+            }
+        }
+        entries.sort_unstable();
+        Ok(entries)
+    }
+
+    /// Replaces a file, or makes it. Its mode stays what it was.
+    pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), TreeError> {
+        self.write(name, bytes, RenameFlags::empty())
+    }
+
+    /// Makes a file that must not exist.
+    pub fn create(&self, name: &str, bytes: &[u8]) -> Result<(), TreeError> {
+        self.write(name, bytes, RenameFlags::NOREPLACE)
+    }
+
+    /// Removes a file; that there is none is no failure.
+    pub fn remove(&self, name: &str) -> Result<(), TreeError> {
+        let done = self.parent(name).and_then(|(folder, last)| {
+            rustix::fs::unlinkat(&folder, last, AtFlags::empty())?;
+            rustix::fs::fsync(&folder)
+        });
+        match done {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(self.refused(name, error)),
+        }
+    }
+
+    /// Removes a folder that is empty; one that is not stays.
+    pub fn remove_empty_folder(&self, name: &str) {
+        if let Ok((folder, last)) = self.parent(name) {
+            let _ = rustix::fs::unlinkat(&folder, last, AtFlags::REMOVEDIR);
+        }
+    }
+
+    pub fn make_folder(&self, name: &str) -> Result<(), TreeError> {
+        self.make_parent(&format!("{name}/.")).map(drop).map_err(|error| self.refused(name, error))
+    }
+
+    fn write(&self, name: &str, bytes: &[u8], flags: RenameFlags) -> Result<(), TreeError> {
+        let (folder, last) = self.make_parent(name).map_err(|error| self.refused(name, error))?;
+        let beside = format!(".{last}{TEMPORARY}");
+        let outcome = self.write_beside(&folder, last, &beside, bytes, flags);
+        if outcome.is_err() {
+            let _ = rustix::fs::unlinkat(&folder, &beside, AtFlags::empty());
+        }
+        outcome.map_err(|error| self.refused(name, error))
+    }
+
+    fn write_beside(
+        &self,
+        folder: &OwnedFd,
+        last: &str,
+        beside: &str,
+        bytes: &[u8],
+        flags: RenameFlags,
+    ) -> Result<(), Errno> {
+        let mode = match rustix::fs::statat(folder, last, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(old) if FileType::from_raw_mode(old.st_mode) == FileType::RegularFile => {
+                Some(Mode::from_raw_mode(old.st_mode))
+            }
+            Ok(old) if FileType::from_raw_mode(old.st_mode) == FileType::Symlink => return Err(Errno::LOOP),
+            Ok(_) => return Err(Errno::ISDIR),
+            Err(_) => None,
+        };
+        match rustix::fs::unlinkat(folder, beside, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(error),
+        }
+        let opened = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let made = Mode::from_raw_mode(0o666);
+        let mut file = File::from(rustix::fs::openat(folder, beside, opened, made)?);
+        if let Some(mode) = mode {
+            rustix::fs::fchmod(&file, mode)?;
+        }
+        file.write_all(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        rustix::fs::fsync(&file)?;
+        rustix::fs::renameat_with(folder, beside, folder, last, flags)?;
+        rustix::fs::fsync(folder)
+    }
+
+    fn reach(&self, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let name = if name.is_empty() { "." } else { name };
+        rustix::fs::openat2(&self.root, name, flags | OFlags::CLOEXEC, Mode::empty(), BENEATH)
+    }
+
+    fn parent<'n>(&self, name: &'n str) -> Result<(OwnedFd, &'n str), Errno> {
+        let (folder, last) = name.rsplit_once('/').unwrap_or((".", name));
+        Ok((self.reach(folder, OFlags::RDONLY | OFlags::DIRECTORY)?, last))
+    }
+
+    /// The folder a file lies in, made with everything above it where it is missing.
+    fn make_parent<'n>(&self, name: &'n str) -> Result<(OwnedFd, &'n str), Errno> {
+        match self.parent(name) {
+            Err(Errno::NOENT) => {}
+            found => return found,
+        }
+        let (folder, last) = name.rsplit_once('/').unwrap_or((".", name));
+        let mut current = self.root.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
+        for part in folder.split('/') {
+            match rustix::fs::mkdirat(&current, part, Mode::from_raw_mode(0o777)) {
+                Ok(()) => rustix::fs::fsync(&current)?,
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(error),
+            }
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            current = rustix::fs::openat2(&current, part, flags, Mode::empty(), BENEATH)?;
+        }
+        Ok((current, last))
+    }
+
+    fn refused(&self, name: &str, error: Errno) -> TreeError {
+        let path = self.path.join(name);
+        match error {
+            Errno::LOOP | Errno::XDEV => TreeError::Link { path },
+            Errno::EXIST => TreeError::Exists { path },
+            error => TreeError::Write { path, source: error.into() },
+        }
+    }
+}
+
+/// How the name of a file ends while it is written. There is one writer at a time, so the name need not be
+/// unique; and whoever finishes what a crash interrupted writes over what it left.
+const TEMPORARY: &str = ".agency-new";
