@@ -17,6 +17,7 @@ mod handover;
 mod harvest;
 mod indirect;
 mod kernel;
+mod kernels;
 mod lifetimes;
 mod network;
 mod others;
