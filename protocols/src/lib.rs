@@ -5,6 +5,7 @@
 //! that people write too. Nothing here starts a program, opens a connection or prints.
 
 pub mod board;
+pub mod detect;
 pub mod finding;
 pub mod kodingx;
 pub mod moment;

@@ -7,18 +7,32 @@ use std::time::Duration;
 use agency_sandbox::control::Control;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::board::{self, Who};
 use crate::units;
 
 /// Runs coding agents unattended, and lets nothing they do reach a repository unless it is in scope.
 #[derive(Debug, Parser)]
 #[command(name = "agency", version, arg_required_else_help = true, disable_help_subcommand = true)]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) who: Who,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Init(board::scaffold::Init),
+    Install(board::scaffold::Install),
+    Upgrade(board::scaffold::Upgrade),
+    #[command(subcommand)]
+    Task(board::task::TaskCommand),
+    Assign(Box<board::task::Assign>),
+    Status(board::status::StatusCommand),
+    Report(board::report::ReportCommand),
+    Archive(board::archive::Archive),
+    Migrate(board::migrate::Migrate),
+    Lint(board::lint::Lint),
     Sandbox(Box<Sandbox>),
     Doctor(Doctor),
 }

@@ -4,6 +4,7 @@
 //! must stay single-threaded until its command has started, so nothing here starts a runtime on the way in.
 
 mod arguments;
+mod board;
 mod doctor;
 mod message;
 mod sandbox;
@@ -18,7 +19,17 @@ use message::Failure;
 
 fn main() -> ExitCode {
     let result = match Arguments::try_parse() {
-        Ok(arguments) => match arguments.command {
+        Ok(Arguments { who, command }) => match command {
+            Command::Init(command) => board::scaffold::init(&command, &who),
+            Command::Install(command) => board::scaffold::install(&command, &who),
+            Command::Upgrade(command) => board::scaffold::upgrade(&command, &who),
+            Command::Task(command) => board::task::run(&command, &who),
+            Command::Assign(command) => board::task::assign(&command, &who),
+            Command::Status(command) => board::status::run(&command, &who),
+            Command::Report(command) => board::report::run(&command, &who),
+            Command::Archive(command) => board::archive::run(&command, &who),
+            Command::Migrate(command) => board::migrate::run(&command, &who),
+            Command::Lint(command) => board::lint::run(&command, &who),
             Command::Sandbox(command) => sandbox::run(&command),
             Command::Doctor(command) => doctor::run(&command),
         },

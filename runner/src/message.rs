@@ -11,8 +11,13 @@ pub(crate) struct Failure {
 }
 
 /// Exit codes that several commands share.
+pub(crate) const INTERNAL: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
 pub(crate) const UNAVAILABLE: u8 = 3;
+/// No such task, report or board.
+pub(crate) const NO_SUCH: u8 = 4;
+/// It ended, and something is not done.
+pub(crate) const UNDONE: u8 = 10;
 /// `agency sandbox` itself failed, which must not look like the command's own code.
 pub(crate) const OWN_FAILURE: u8 = 125;
 
@@ -31,6 +36,12 @@ impl Failure {
 
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// A hint, where there is none yet.
+    pub(crate) fn or_hint(mut self, hint: &str) -> Self {
+        self.hint.get_or_insert_with(|| hint.to_owned());
         self
     }
 }

@@ -200,6 +200,7 @@ impl Tree {
         let opened = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let made = Mode::from_raw_mode(0o666);
         let mut file = File::from(rustix::fs::openat(folder, beside, opened, made)?);
+        give(&file, folder)?;
         if let Some(mode) = mode {
             rustix::fs::fchmod(&file, mode)?;
         }
@@ -234,7 +235,9 @@ impl Tree {
                 Err(error) => return Err(error),
             }
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            current = rustix::fs::openat2(&current, part, flags, Mode::empty(), BENEATH)?;
+            let made = rustix::fs::openat2(&current, part, flags, Mode::empty(), BENEATH)?;
+            give(&made, &current)?;
+            current = made;
         }
         Ok((current, last))
     }
@@ -247,6 +250,19 @@ impl Tree {
             error => TreeError::Write { path, source: error.into() },
         }
     }
+}
+
+/// What root writes into somebody's repository is theirs, not root's.
+fn give(made: impl AsFd, folder: impl AsFd) -> Result<(), Errno> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let (made_by, owner) = (rustix::fs::fstat(&made)?, rustix::fs::fstat(&folder)?);
+    if (made_by.st_uid, made_by.st_gid) == (owner.st_uid, owner.st_gid) {
+        return Ok(());
+    }
+    let (user, group) = (rustix::fs::Uid::from_raw(owner.st_uid), rustix::fs::Gid::from_raw(owner.st_gid));
+    rustix::fs::fchown(&made, Some(user), Some(group))
 }
 
 /// How the name of a file ends while it is written. There is one writer at a time, so the name need not be

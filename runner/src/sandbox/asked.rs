@@ -196,7 +196,7 @@ pub(super) fn copies(host: &Host) -> PathBuf {
 }
 
 /// Where runs outside repositories keep their state.
-pub(super) fn user_state(host: &Host) -> PathBuf {
+pub(crate) fn user_state(host: &Host) -> PathBuf {
     let named = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     named.unwrap_or_else(|| host.home.join(".local/state"))
 }

@@ -25,6 +25,8 @@ use crate::arguments::Sandbox;
 use crate::message::{Failure, OWN_FAILURE, UNAVAILABLE, USAGE};
 use result::Work;
 
+pub(crate) use asked::user_state;
+
 pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
     let level = asked::level(command.isolation)?;
     let network = asked::network(command)?;

@@ -1,0 +1,64 @@
+//! Which protocols a repository speaks, by the files that mark them.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::store::tree::Tree;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    Kodingx,
+    Codifica,
+    ReviewLoop,
+    Contract,
+    Collaboration,
+}
+
+impl Protocol {
+    pub const ALL: [Protocol; 5] = [
+        Protocol::Kodingx,
+        Protocol::Codifica,
+        Protocol::ReviewLoop,
+        Protocol::Contract,
+        Protocol::Collaboration,
+    ];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Protocol::Kodingx => "kodingx",
+            Protocol::Codifica => "codifica",
+            Protocol::ReviewLoop => "review-loop",
+            Protocol::Contract => "contract",
+            Protocol::Collaboration => "collaboration",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|protocol| protocol.as_str() == name)
+    }
+
+    /// Files and folders of which any marks a repository as one of this protocol.
+    pub const fn markers(self) -> &'static [&'static str] {
+        match self {
+            Protocol::Kodingx => &[".kodingx/agency.json", ".kodingx/kodingx.json"],
+            Protocol::Codifica => &["codifica.json"],
+            Protocol::ReviewLoop => &[".review-loop-state.json"],
+            Protocol::Contract => &[".agents-work"],
+            Protocol::Collaboration => &["collaboration/state/tasks.json"],
+        }
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// The protocols whose markers are there.
+pub fn detect(tree: &Tree) -> Vec<Protocol> {
+    let marked = |protocol: &Protocol| protocol.markers().iter().any(|marker| tree.exists(marker));
+    Protocol::ALL.into_iter().filter(marked).collect()
+}

@@ -1,0 +1,58 @@
+//! `agency lint`: does this repository comply?
+
+use agency_protocols::finding::Finding;
+use agency_protocols::kodingx::lint::lint;
+use clap::Args;
+use serde::Serialize;
+
+use super::{Here, Who, code, print, print_json};
+use crate::message::{self, Failure};
+
+/// Check that the board complies with its protocol
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  agency lint --fix")]
+pub(crate) struct Lint {
+    /// Write what is computed from the tasks anew: STATE.md's lists and TASK_BOARD.md
+    #[arg(long)]
+    fix: bool,
+    /// As JSON, on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Document<'a> {
+    version: u32,
+    compliant: bool,
+    findings: &'a [Finding],
+}
+
+pub(crate) fn run(command: &Lint, who: &Who) -> Result<u8, Failure> {
+    let here = Here::find()?;
+    let board = here.board(who)?;
+    if command.fix {
+        here.act(|tree| Ok(((), board.all_into_views(tree, &here.now)?)))?;
+    }
+    let profiles: Vec<String> = agency_profiles::builtin::names().map(str::to_owned).collect();
+    let findings = lint(&board, here.tree(), &profiles).map_err(super::refused)?;
+    let code = code(&findings);
+    if command.json {
+        print_json(&Document { version: 1, compliant: code == 0, findings: &findings })?;
+        return Ok(code);
+    }
+    let text: String = findings
+        .iter()
+        .map(|finding| {
+            let kind = if finding.is_error() { "" } else { "warning: " };
+            format!("{kind}{finding}\n")
+        })
+        .collect();
+    print(&text)?;
+    let errors = findings.iter().filter(|finding| finding.is_error()).count();
+    message::notice(&match (errors, findings.len()) {
+        (0, 0) => "compliant".to_owned(),
+        (0, warnings) => format!("compliant, with {warnings} warnings"),
+        (errors, all) => format!("not compliant: {errors} errors, {} warnings", all - errors),
+    });
+    Ok(code)
+}

@@ -1,0 +1,205 @@
+//! What people do to a board: one file for each verb.
+//!
+//! A verb finds the board around the current folder ([`Here`]), lets the protocol say what is to be written,
+//! and tells what came of it, for people or as JSON.
+
+pub(crate) mod archive;
+pub(crate) mod lint;
+pub(crate) mod migrate;
+pub(crate) mod report;
+pub(crate) mod scaffold;
+pub(crate) mod status;
+pub(crate) mod task;
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+
+use agency_protocols::board::BoardError;
+use agency_protocols::detect::{self, Protocol};
+use agency_protocols::finding::Finding;
+use agency_protocols::kodingx::KodingX;
+use agency_protocols::names::{Actor, TaskId};
+use agency_protocols::store::tree::Tree;
+use agency_protocols::store::{Effects, Store};
+use agency_sandbox::host::Host;
+use agency_sandbox::workspace::folder::Folder;
+use clap::Args;
+use jiff::Zoned;
+use serde::Serialize;
+
+use crate::message::{self, Failure, INTERNAL, NO_SUCH, UNDONE, USAGE};
+use crate::sandbox::user_state;
+
+/// Who acts on which board.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Who {
+    /// Which protocol, where a repository speaks several
+    #[arg(long, global = true, value_name = "NAME", value_parser = protocol, env = "AGENCY_PROTOCOL", hide_env = true)]
+    pub(crate) protocol: Option<Protocol>,
+    /// Who acts: `orchestrator` (the default), `human[:NAME]` or `agent:NAME`
+    #[arg(long = "as", global = true, value_name = "WHO", value_parser = Actor::parse)]
+    pub(crate) actor: Option<Actor>,
+}
+
+fn protocol(name: &str) -> Result<Protocol, String> {
+    Protocol::parse(name).ok_or_else(|| {
+        let known: Vec<&str> = Protocol::ALL.iter().map(|protocol| protocol.as_str()).collect();
+        format!("there is no protocol `{name}`; there are {}", known.join(", "))
+    })
+}
+
+impl Who {
+    pub(crate) fn actor(&self) -> Actor {
+        self.actor.clone().unwrap_or(Actor::Orchestrator)
+    }
+}
+
+/// The place a command was given in.
+#[derive(Debug)]
+pub(crate) struct Here {
+    pub(crate) folder: Folder,
+    pub(crate) store: Store,
+    pub(crate) now: Zoned,
+}
+
+impl Here {
+    /// The repository around the current folder; the folder itself where there is none.
+    pub(crate) fn find() -> Result<Self, Failure> {
+        let current = std::env::current_dir().map_err(|error| Failure::new(USAGE, &error))?;
+        let folder = Folder::around(&current).map_err(|error| Failure::new(USAGE, &error))?;
+        let state = folder
+            .state(&user_state(&Host::observe()))
+            .map_err(|error| Failure::new(INTERNAL, &error))?;
+        let store = Store::open(&folder.root, state.path()).map_err(|error| Failure::new(INTERNAL, &error))?;
+        Ok(Self { folder, store, now: Zoned::now() })
+    }
+
+    pub(crate) fn tree(&self) -> &Tree {
+        self.store.tree()
+    }
+
+    /// The board, opened anew: a manifest may change while a process lives.
+    pub(crate) fn board(&self, who: &Who) -> Result<KodingX, Failure> {
+        let found = detect::detect(self.tree());
+        let protocol = match (who.protocol, found.as_slice()) {
+            (Some(protocol), _) => protocol,
+            (None, []) => {
+                let root = self.folder.root.display();
+                return Err(Failure::new_message(NO_SUCH, format!("there is no board in {root}"))
+                    .with_hint("`agency init` makes one"));
+            }
+            (None, [one]) => *one,
+            (None, several) => {
+                let names: Vec<&str> = several.iter().map(|protocol| protocol.as_str()).collect();
+                return Err(Failure::usage(format!("this repository speaks several protocols: {}", names.join(", ")))
+                    .with_hint("say which one with --protocol NAME"));
+            }
+        };
+        if protocol != Protocol::Kodingx {
+            return Err(Failure::usage(format!("the protocol `{protocol}` is not supported yet")));
+        }
+        KodingX::open(self.tree()).map_err(|error| refused(error).or_hint("`agency init` makes a board"))
+    }
+
+    /// Lets the board say what it wants under the lock, and does it.
+    pub(crate) fn act<T>(
+        &self,
+        mut verb: impl FnMut(&Tree) -> Result<(T, Effects), BoardError>,
+    ) -> Result<T, Failure> {
+        self.store.update(|tree| verb(tree)).map_err(refused)
+    }
+}
+
+/// Which exit code a board's refusal is.
+pub(crate) fn refused(error: BoardError) -> Failure {
+    let code = match &error {
+        BoardError::NoBoard | BoardError::NoSuchTask { .. } => NO_SUCH,
+        BoardError::Store(_) | BoardError::Tree(_) => INTERNAL,
+        BoardError::Marker(_) | BoardError::Ambiguous { .. } | BoardError::Unreadable(_) | BoardError::Refused { .. } => USAGE,
+    };
+    let failure = Failure::new(code, &error);
+    match error {
+        BoardError::Refused { hint: Some(hint), .. } => failure.with_hint(hint),
+        BoardError::Ambiguous { files, .. } => {
+            let file = files.last().cloned().unwrap_or_default();
+            failure.with_hint(format!("`agency task renumber {file}` gives one of them another id"))
+        }
+        BoardError::NoSuchTask { .. } => failure.with_hint("`agency task list` shows what there is"),
+        _ => failure,
+    }
+}
+
+pub(crate) fn task_id(text: &str) -> Result<TaskId, String> {
+    // Ids are shown with their protocol where a repository speaks several.
+    let id = text.split_once(':').map_or(text, |(_, id)| id);
+    TaskId::parse(id).map_err(|error| error.to_string())
+}
+
+/// A document for programs, on standard output. Every one says which version of its format it is.
+pub(crate) fn print_json(document: &impl Serialize) -> Result<(), Failure> {
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let written = serde_json::to_writer(&mut out, document)
+        .map_err(std::io::Error::from)
+        .and_then(|()| writeln!(out))
+        .and_then(|()| out.flush());
+    told(written)
+}
+
+/// Text for people, on standard output.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    told(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// Somebody who stopped reading is no failure of ours.
+fn told(written: std::io::Result<()>) -> Result<(), Failure> {
+    match written {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::new(INTERNAL, &error)),
+        _ => Ok(()),
+    }
+}
+
+/// What could not be read, on standard error; it keeps nothing else from being done.
+pub(crate) fn mention(findings: &[Finding]) {
+    for finding in findings {
+        message::notice(&finding.to_string());
+    }
+}
+
+/// The code of a command that ended, and found something amiss.
+pub(crate) fn code(findings: &[Finding]) -> u8 {
+    if findings.iter().any(Finding::is_error) { UNDONE } else { 0 }
+}
+
+/// What is done only by people: `--as human` says so, and at a terminal one is asked.
+pub(crate) fn person(who: &Who, what: &str) -> Result<Option<String>, Failure> {
+    match who.actor() {
+        Actor::Human(name) => return Ok(name),
+        Actor::Agent(_) => return Err(Failure::usage(format!("{what} is for people, not for agents"))),
+        Actor::Orchestrator => {}
+    }
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Err(Failure::usage(format!("{what} is for people")).with_hint("a person says so with --as human"));
+    }
+    if confirmed(&format!("{what}. Are you a person who may decide this?"))? {
+        Ok(None)
+    } else {
+        Err(Failure::usage("nothing was done"))
+    }
+}
+
+/// Asks at the terminal.
+pub(crate) fn confirmed(question: &str) -> Result<bool, Failure> {
+    let mut err = std::io::stderr().lock();
+    let _ = write!(err, "agency: {question} [y/N] ");
+    let _ = err.flush();
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).map_err(|error| Failure::new(INTERNAL, &error))?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// The text of a file somebody named on the command line.
+pub(crate) fn text_of(path: &PathBuf) -> Result<String, Failure> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("can't read {}: {error}", path.display())))
+}
