@@ -18,6 +18,7 @@ use std::time::Duration;
 use agency_sandbox::attest::{Attestation, Statement};
 use agency_sandbox::host::{self, Host};
 use agency_sandbox::launch::{self, LaunchError, Outcome, Request};
+use agency_sandbox::output;
 use agency_sandbox::path::RelPath;
 use agency_sandbox::policy::{Deadlines, Level, Limits, Network as Reach, Policy};
 use agency_sandbox::scope::{GlobError, Scope};
@@ -36,6 +37,10 @@ use crate::tree::{Listing, Recorded, TreeError};
 
 /// How much of each stream of a command is kept: its beginning, and its last 64 KiB.
 const LOGGED: u64 = 64 << 20;
+
+const SHELL: &str = "/bin/sh";
+/// Both streams of a command are one, or its log would not have them in their order.
+const ONE_STREAM: &str = "exec \"$0\" -c \"$1\" 2>&1";
 
 /// What is proved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,24 +145,27 @@ pub fn prove(
     let total = profile.steps().len();
     let mut enough = false;
     for (index, step) in profile.steps().iter().enumerate() {
+        let (policy, unset) = policy(order, step)?;
+        // Nothing that is kept has a secret in it, also if somebody wrote one into a profile.
+        let cmd =
+            String::from_utf8_lossy(&output::redacted(&policy.secrets, step.run.as_bytes())).into_owned();
         if enough {
-            commands.push(not_run(step));
+            commands.push(not_run(cmd));
             continue;
         }
-        let log = order.logs.join(log_name(index, total, &step.run));
-        tell(Event::Started { index, total, cmd: &step.run, log: &log });
-        let (policy, unset) = policy(order, step)?;
-        notes.extend(unset.into_iter().map(|name| format!("`{}`: the variable {name} is not set", step.run)));
-        let run = Attempt { order, site: &site, step, policy: &policy }.run(&subject, &log)?;
-        let attestation = first.get_or_insert_with(|| run.attestation.clone());
-        notes.extend(run.notes);
+        let log = order.logs.join(log_name(index, total, &cmd));
+        tell(Event::Started { index, total, cmd: &cmd, log: &log });
+        let ran = Attempt { order, site: &site, step, policy: &policy }.run(&subject, &log)?;
+        let attestation = first.get_or_insert_with(|| ran.attestation.clone());
+        let unset = unset.into_iter().map(|name| format!("the variable {name} is not set"));
+        notes.extend(unset.chain(ran.notes).map(|note| format!("`{cmd}`: {note}")));
         let command = CommandProof {
-            cmd: step.run.clone(),
-            exit_code: run.ended.exit_code(),
-            duration_ms: u64::try_from(run.elapsed.as_millis()).unwrap_or(u64::MAX),
-            ended: run.ended,
+            cmd,
+            exit_code: ran.ended.exit_code(),
+            duration_ms: u64::try_from(ran.elapsed.as_millis()).unwrap_or(u64::MAX),
+            ended: ran.ended,
             log: Some(log),
-            differs: differences(attestation, &run.attestation),
+            differs: differences(attestation, &ran.attestation),
         };
         tell(Event::Ended { index, total, command: &command });
         enough = order.fail_fast && !command.passed();
@@ -186,16 +194,9 @@ pub fn prove(
     })
 }
 
-fn not_run(step: &Step) -> CommandProof {
+fn not_run(cmd: String) -> CommandProof {
     let ended = Ended::NotRun;
-    CommandProof {
-        cmd: step.run.clone(),
-        exit_code: None,
-        duration_ms: 0,
-        ended,
-        log: None,
-        differs: Vec::new(),
-    }
+    CommandProof { cmd, exit_code: None, duration_ms: 0, ended, log: None, differs: Vec::new() }
 }
 
 /// Where runs keep what they need.
@@ -363,7 +364,7 @@ impl Attempt<'_> {
         let run = self.site.runs.run();
         let ground = self.ground(subject, &run)?;
         let unwritten = |source| ProveError::Log { path: log.to_owned(), source };
-        let output = create(log).map_err(unwritten)?;
+        let written = create(log).map_err(unwritten)?;
         let input = File::open("/dev/null").map_err(unwritten)?;
         wait_for_threads();
         let outcome = launch::run(
@@ -373,10 +374,10 @@ impl Attempt<'_> {
                 workspace: &ground.workspace,
                 run: &run,
                 staging: &self.site.staging,
-                command: &["/bin/sh".into(), "-c".into(), OsString::from(&self.step.run)],
+                command: &[SHELL, "-c", ONE_STREAM, SHELL, &self.step.run].map(OsString::from),
                 start: &RelPath::root(),
                 terminal: false,
-                streams: [input.as_fd(), output.as_fd(), output.as_fd()],
+                streams: [input.as_fd(), written.as_fd(), written.as_fd()],
             },
             None,
         )
@@ -415,14 +416,13 @@ impl Attempt<'_> {
             End::Stopped(Stopped::Memory) => Ended::OutOfMemory,
             End::Stopped(Stopped::Interrupted(signal)) => return Err(ProveError::Interrupted { signal }),
         };
-        let cmd = &self.step.run;
         let mut notes = Vec::new();
         let left_out: u64 = outcome.output.iter().map(|stream| stream.left_out).sum();
         if left_out > 0 {
-            notes.push(format!("`{cmd}`: {left_out} bytes of its output are not in the log"));
+            notes.push(format!("{left_out} bytes of its output are not in the log"));
         }
         for error in outcome.output.iter().filter_map(|stream| stream.error.as_ref()) {
-            notes.push(format!("`{cmd}`: its log is not complete: {error}"));
+            notes.push(format!("its log is not complete: {error}"));
         }
         Ok(Ran { ended, elapsed: outcome.elapsed, attestation: outcome.attestation.clone(), notes })
     }
@@ -444,7 +444,6 @@ fn create(log: &Path) -> io::Result<File> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    // Both streams are written to its end.
     OpenOptions::new().append(true).create_new(true).mode(0o600).open(log)
 }
 
