@@ -8,18 +8,15 @@ mod report;
 mod result;
 
 use std::os::fd::AsFd;
-use std::path::Path;
 
 use agency_sandbox::ahead::Ahead;
 use agency_sandbox::harvest::apply::Mark;
 use agency_sandbox::host::Host;
 use agency_sandbox::launch::{self, LaunchError, Request};
 use agency_sandbox::policy::Level;
-use agency_sandbox::workspace::Workspace;
 use agency_sandbox::workspace::folder::Folder;
-use agency_sandbox::workspace::ignored::Ignored;
-use agency_sandbox::workspace::snapshot::{self, Snapshots};
-use agency_sandbox::workspace::state::{Run, State};
+use agency_sandbox::workspace::ground::{Ground, GroundError};
+use agency_sandbox::workspace::state::State;
 
 use crate::arguments::Sandbox;
 use crate::message::{Failure, OWN_FAILURE, UNAVAILABLE, USAGE};
@@ -48,10 +45,11 @@ pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
         Level::Process | Level::Container => state.run(),
     };
     let staging = state.folder("stage").map_err(own_failure)?;
-    let Ground { workspace, ignored, _layers } = match &command.base {
-        None => Ground::live(asked::in_memory(level, command.layer)?, &folder, &run, &state)?,
-        Some(rev) => Ground::commit(rev, &folder, &run, &state)?,
-    };
+    let ground = match &command.base {
+        None => Ground::live(&folder, asked::in_memory(level, command.layer)?, &run, &state),
+        Some(rev) => Ground::commit(&folder, rev, &run, &state),
+    }
+    .map_err(groundless)?;
     let started = if command.apply { Some(Mark::now(live.as_fd()).map_err(own_failure)?) } else { None };
 
     let (input, output, error) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
@@ -60,7 +58,7 @@ pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
         &Request {
             policy: &policy,
             host: &host,
-            workspace: &workspace,
+            workspace: &ground.workspace,
             run: &run,
             staging: &staging,
             command: &command.command,
@@ -75,14 +73,14 @@ pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
     let work = Work {
         command,
         policy: &policy,
-        workspace: &workspace,
+        workspace: &ground.workspace,
         run: &run,
         state: &state,
         repository: folder.repository.is_some(),
         outcome: &outcome,
         live,
     };
-    let judged = work.judge(&ignored)?;
+    let judged = work.judge(&ground.ignored)?;
     let result = work.settle(&judged, started)?;
     let code = report::tell(command, &policy, &outcome, &judged, &result);
     // The layers go while the kernel is still taking the sandbox apart; then that is waited for.
@@ -91,40 +89,19 @@ pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
     code
 }
 
-/// What the command works on.
-struct Ground {
-    workspace: Workspace,
-    ignored: Ignored,
-    /// Held for as long as they are mounted.
-    _layers: Option<snapshot::Layers>,
-}
-
-impl Ground {
-    /// The folder as it is.
-    fn live(in_memory: bool, folder: &Folder, run: &Run, state: &State) -> Result<Self, Failure> {
-        let ignored = folder.ignored();
-        let workspace = folder.workspace(run, &ignored, state, in_memory).map_err(own_failure)?;
-        Ok(Self { workspace, ignored, _layers: None })
-    }
-
-    /// A commit, checked out once and kept.
-    fn commit(rev: &str, folder: &Folder, run: &Run, state: &State) -> Result<Self, Failure> {
-        let Some(repository) = &folder.repository else {
-            return Err(Failure::usage(format!(
-                "--base {rev}: {} is not in a repository",
-                folder.root.display()
-            )));
-        };
-        let unusable = |error| Failure::new(USAGE, &error);
-        let snapshots = Snapshots::open(state, repository, Path::new("git")).map_err(unusable)?;
-        let layers = snapshots.layers(rev).map_err(unusable)?;
-        let workspace = snapshots.workspace(&layers, &folder.root, run).map_err(unusable)?;
-        Ok(Self { workspace, ignored: snapshots.ignored(&layers), _layers: Some(layers) })
-    }
-}
-
 fn own_failure<E: std::error::Error + 'static>(error: E) -> Failure {
     Failure::new(OWN_FAILURE, &error)
+}
+
+/// A folder that can't be worked on is our failure; a commit that is not there is a mistake in the arguments.
+fn groundless(error: GroundError) -> Failure {
+    match error {
+        GroundError::NoRepository { rev, root } => {
+            Failure::usage(format!("--base {rev}: {} is not in a repository", root.display()))
+        }
+        GroundError::Folder(error) => own_failure(error),
+        GroundError::Snapshot(error) => Failure::new(USAGE, &error),
+    }
 }
 
 fn refused(error: LaunchError) -> Failure {

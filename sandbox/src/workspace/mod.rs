@@ -2,9 +2,10 @@
 //!
 //! The lower layers are somebody's and never change by our hand; whatever the agent writes lands in an upper
 //! layer of its own, which is judged afterwards ([`crate::harvest`]) and thrown away. A [`folder`] workspace
-//! lies over a live folder, a [`snapshot`] workspace over the tree of a commit.
+//! lies over a live folder, a [`snapshot`] workspace over the tree of a commit; a [`ground`] is either.
 
 pub mod folder;
+pub mod ground;
 pub mod ignored;
 pub mod private_git;
 pub mod snapshot;

@@ -1,0 +1,320 @@
+//! From a file to a [`Profile`]. Whatever is wrong is said with its file, line and field.
+
+use std::path::Path;
+use std::time::Duration;
+
+use agency_sandbox::egress::List;
+use agency_sandbox::path::{RelPath, escape};
+use serde_yaml::{Mapping, Value};
+
+use super::condition::{Clause, Condition, When};
+use super::error::{Place, ProfileError};
+use super::lines::{self, Step};
+use super::name::Name;
+use super::{Command, Network, Platform, Profile, measure};
+
+const KEYS: [&str; 9] =
+    ["name", "description", "environment", "platform", "commands", "timeout", "network", "env", "memory"];
+const COMMAND_KEYS: [&str; 4] = ["run", "timeout", "network", "when"];
+
+/// A profile, and what in its file was not understood and does not matter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parsed {
+    pub profile: Profile,
+    pub notes: Vec<String>,
+}
+
+impl Profile {
+    /// Reads a profile. `file` is only named.
+    pub fn parse(file: &Path, text: &str) -> Result<Parsed, ProfileError> {
+        let value: Value = serde_yaml::from_str(text).map_err(|source| {
+            let line = source.location().map(|location| location.line());
+            ProfileError::Syntax { at: Place { file: file.to_owned(), line }, source }
+        })?;
+        let mut reader = Reader { file, text, notes: Vec::new() };
+        let Value::Mapping(map) = &value else {
+            let at = Place { file: file.to_owned(), line: None };
+            let reason =
+                format!("a profile is a map of `name`, `description` and `commands`, not {}", kind(&value));
+            return Err(ProfileError::Shape { at, reason });
+        };
+        let profile = reader.profile(map)?;
+        Ok(Parsed { profile, notes: reader.notes })
+    }
+}
+
+struct Reader<'a> {
+    file: &'a Path,
+    text: &'a str,
+    notes: Vec<String>,
+}
+
+/// The way to a value, to name it when it is wrong.
+type Way<'a> = [Step<'a>];
+
+impl Reader<'_> {
+    fn wrong(&self, path: &Way<'_>, reason: impl Into<String>) -> ProfileError {
+        let at = Place { file: self.file.to_owned(), line: lines::find(self.text, path) };
+        ProfileError::Field { at, field: lines::show(path), reason: reason.into() }
+    }
+
+    fn profile(&mut self, map: &Mapping) -> Result<Profile, ProfileError> {
+        self.note_unknown(map, &[], &KEYS);
+        let required = |key: &'static str| {
+            map.get(key)
+                .filter(|value| !value.is_null())
+                .ok_or_else(|| self.wrong(&[Step::Key(key)], "is missing"))
+        };
+        let (name, description) = (required("name")?, required("description")?);
+        let commands = required("commands")?;
+        let name = self.text(&[Step::Key("name")], name)?;
+        let name = Name::parse(name).map_err(|error| {
+            self.wrong(&[Step::Key("name")], format!("is `{}`: {}", escape(name.as_bytes()), error.reason))
+        })?;
+        Ok(Profile {
+            name,
+            description: self.text(&[Step::Key("description")], description)?.to_owned(),
+            environment: self.optional(map, &[], "environment", Self::environment)?,
+            platform: self.optional(map, &[], "platform", Self::platform)?.unwrap_or(Platform::Any),
+            commands: self.commands(commands)?,
+            timeout: self.optional(map, &[], "timeout", Self::timeout)?,
+            network: self.optional(map, &[], "network", Self::network)?.unwrap_or(Network::None),
+            env: self.optional(map, &[], "env", Self::env)?.unwrap_or_default(),
+            memory: self.optional(map, &[], "memory", Self::memory)?,
+        })
+    }
+
+    /// A key that may be left out, or left empty.
+    fn optional<T>(
+        &self,
+        map: &Mapping,
+        inside: &Way<'_>,
+        key: &'static str,
+        read: impl Fn(&Self, &Way<'_>, &Value) -> Result<T, ProfileError>,
+    ) -> Result<Option<T>, ProfileError> {
+        let path = [inside, &[Step::Key(key)]].concat();
+        map.get(key).filter(|value| !value.is_null()).map(|value| read(self, &path, value)).transpose()
+    }
+
+    fn commands(&mut self, value: &Value) -> Result<Vec<Command>, ProfileError> {
+        let path = [Step::Key("commands")];
+        let Value::Sequence(items) = value else {
+            return Err(self.wrong(&path, format!("is {}; write a list of commands", kind(value))));
+        };
+        if items.is_empty() {
+            return Err(self.wrong(&path, "is empty: a profile that checks nothing would always hold"));
+        }
+        items
+            .iter()
+            .enumerate()
+            .map(|(index, item)| self.command(&[path[0], Step::Item(index)], item))
+            .collect()
+    }
+
+    fn command(&mut self, path: &Way<'_>, value: &Value) -> Result<Command, ProfileError> {
+        let Value::Mapping(map) = value else {
+            return Ok(Command::plain(self.script(path, value)?));
+        };
+        self.note_unknown(map, path, &COMMAND_KEYS);
+        let run = self.optional(map, path, "run", Self::script)?;
+        let missing = || self.wrong(path, "has no `run`: the command itself is missing");
+        Ok(Command {
+            run: run.ok_or_else(missing)?,
+            timeout: self.optional(map, path, "timeout", Self::timeout)?,
+            network: self.optional(map, path, "network", Self::network)?,
+            when: self.optional(map, path, "when", Self::when)?.unwrap_or_default(),
+        })
+    }
+
+    /// What a shell is to run.
+    fn script(&self, path: &Way<'_>, value: &Value) -> Result<String, ProfileError> {
+        let text = self.text(path, value)?;
+        if text.contains('\0') {
+            return Err(self.wrong(path, "has a NUL character in it, which no command can have"));
+        }
+        Ok(text.to_owned())
+    }
+
+    fn text<'v>(&self, path: &Way<'_>, value: &'v Value) -> Result<&'v str, ProfileError> {
+        match value {
+            Value::String(text) if text.trim().is_empty() => Err(self.wrong(path, "is empty")),
+            Value::String(text) => Ok(text),
+            other => Err(self.wrong(path, format!("is {}; write text, in quotes if need be", kind(other)))),
+        }
+    }
+
+    fn environment(&self, path: &Way<'_>, value: &Value) -> Result<String, ProfileError> {
+        Ok(self.text(path, value)?.to_owned())
+    }
+
+    fn platform(&self, path: &Way<'_>, value: &Value) -> Result<Platform, ProfileError> {
+        let text = self.text(path, value)?;
+        let known = Platform::ALL.into_iter().find(|platform| platform.as_str() == text);
+        let reason = || format!("is `{}`; known are any, linux, darwin and windows", escape(text.as_bytes()));
+        known.ok_or_else(|| self.wrong(path, reason()))
+    }
+
+    fn timeout(&self, path: &Way<'_>, value: &Value) -> Result<Duration, ProfileError> {
+        let text = match value {
+            Value::Number(number) => {
+                return Err(
+                    self.wrong(path, format!("is `{number}`, without a unit; write for example {number}s"))
+                );
+            }
+            other => self.text(path, other)?,
+        };
+        measure::duration(text).map_err(|reason| self.wrong(path, reason))
+    }
+
+    fn memory(&self, path: &Way<'_>, value: &Value) -> Result<u64, ProfileError> {
+        let text = match value {
+            Value::Number(number) => number.to_string(),
+            other => self.text(path, other)?.to_owned(),
+        };
+        measure::size(&text).map_err(|reason| self.wrong(path, reason))
+    }
+
+    fn network(&self, path: &Way<'_>, value: &Value) -> Result<Network, ProfileError> {
+        if let Value::String(text) = value {
+            match text.as_str() {
+                "none" => return Ok(Network::None),
+                "full" => return Ok(Network::Full),
+                _ => {}
+            }
+        }
+        let hosts = self.texts(path, value)?;
+        let list = List::parse(&hosts.join(",")).map_err(|error| {
+            self.wrong(path, format!("has {error}; write none, full, or a list of HOST:PORT"))
+        })?;
+        Ok(Network::Hosts(list))
+    }
+
+    fn env(&self, path: &Way<'_>, value: &Value) -> Result<Vec<String>, ProfileError> {
+        let names = self.texts(path, value)?;
+        for name in &names {
+            let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+            if !plain || name.starts_with(|first: char| first.is_ascii_digit()) {
+                let reason =
+                    format!("has `{}`; name variables, without their values", escape(name.as_bytes()));
+                return Err(self.wrong(path, reason));
+            }
+        }
+        Ok(names)
+    }
+
+    /// One text, or a list of them that is not empty.
+    fn texts(&self, path: &Way<'_>, value: &Value) -> Result<Vec<String>, ProfileError> {
+        match value {
+            Value::Sequence(items) if items.is_empty() => {
+                Err(self.wrong(path, "is an empty list; leave it out"))
+            }
+            Value::Sequence(items) => {
+                items.iter().map(|item| self.text(path, item).map(str::to_owned)).collect()
+            }
+            one => Ok(vec![self.text(path, one)?.to_owned()]),
+        }
+    }
+
+    fn when(&self, path: &Way<'_>, value: &Value) -> Result<When, ProfileError> {
+        let clauses = match value {
+            Value::Sequence(items) => items.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        if clauses.is_empty() {
+            return Err(self.wrong(path, "is an empty list; leave it out"));
+        }
+        Ok(When(clauses.iter().map(|clause| self.clause(path, clause)).collect::<Result<_, _>>()?))
+    }
+
+    /// A condition that is not understood is an error where another key would be a note: leaving it out would
+    /// leave out a check, or run one that nobody asked for.
+    fn clause(&self, path: &Way<'_>, value: &Value) -> Result<Clause, ProfileError> {
+        let map = match value {
+            Value::Mapping(map) if !map.is_empty() => map,
+            other => {
+                let reason = format!("is {}; write a map such as {{file: mypy.ini}}", kind(other));
+                return Err(self.wrong(path, reason));
+            }
+        };
+        let condition = |(key, value): (&Value, &Value)| {
+            let key = show_key(key);
+            let Some(known) = Condition::KEYS.into_iter().find(|known| **known == key) else {
+                let reason =
+                    format!("has no condition `{key}`; the nearest is `{}`", nearest(&key, &Condition::KEYS));
+                return Err(self.wrong(path, reason));
+            };
+            let path = [path, &[Step::Key(known)]].concat();
+            Ok(match known {
+                "file" => Condition::File(self.patterns(&path, value)?),
+                "script" => Condition::Script(self.texts(&path, value)?),
+                "requires" => Condition::Requires(self.texts(&path, value)?),
+                "pyproject" => Condition::Pyproject(self.texts(&path, value)?),
+                "target" => Condition::Target(self.texts(&path, value)?),
+                "program" => Condition::Program(self.programs(&path, value)?),
+                _ => Condition::Not(self.when(&path, value)?),
+            })
+        };
+        Ok(Clause(map.iter().map(condition).collect::<Result<_, _>>()?))
+    }
+
+    fn patterns(&self, path: &Way<'_>, value: &Value) -> Result<Vec<String>, ProfileError> {
+        let patterns = self.texts(path, value)?;
+        for pattern in &patterns {
+            let shown = || escape(pattern.as_bytes());
+            if let Err(error) = RelPath::parse(pattern.as_bytes()) {
+                return Err(self.wrong(path, format!("has `{}`: {error}", shown())));
+            }
+            if pattern.rsplit_once('/').is_some_and(|(folder, _)| folder.contains('*')) {
+                return Err(self.wrong(path, format!("has `{}`: `*` may only be in the last part", shown())));
+            }
+        }
+        Ok(patterns)
+    }
+
+    fn programs(&self, path: &Way<'_>, value: &Value) -> Result<Vec<String>, ProfileError> {
+        let programs = self.texts(path, value)?;
+        match programs.iter().find(|program| program.contains('/')) {
+            Some(program) => {
+                let reason = format!("has `{}`; write the name of a program", escape(program.as_bytes()));
+                Err(self.wrong(path, reason))
+            }
+            None => Ok(programs),
+        }
+    }
+
+    fn note_unknown(&mut self, map: &Mapping, inside: &Way<'_>, known: &[&str]) {
+        for key in map.keys().map(show_key).filter(|key| !known.contains(&key.as_str())) {
+            let path = [inside, &[Step::Key(&key)]].concat();
+            let at = Place { file: self.file.to_owned(), line: lines::find(self.text, &path) };
+            let (field, nearest) = (lines::show(&path), nearest(&key, known));
+            self.notes.push(format!(
+                "{at}: `{field}` is not known and is ignored; the nearest known key is `{nearest}`"
+            ));
+        }
+    }
+}
+
+pub(crate) fn nearest<'k>(text: &str, known: &[&'k str]) -> &'k str {
+    let likeness = |known: &&&str| strsim::jaro_winkler(text, known);
+    known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).copied().unwrap_or_default()
+}
+
+fn show_key(key: &Value) -> String {
+    match key {
+        Value::String(text) => escape(text.as_bytes()),
+        Value::Number(number) => number.to_string(),
+        other => kind(other).to_owned(),
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "text",
+        Value::Sequence(_) => "a list",
+        Value::Mapping(_) => "a map",
+        Value::Tagged(_) => "a value with a tag",
+    }
+}

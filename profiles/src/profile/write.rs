@@ -1,0 +1,95 @@
+//! From a [`Profile`] to a file, such as a person would write.
+
+use serde::{Serialize, Serializer};
+use serde_yaml::{Mapping, Value};
+
+use super::condition::{Clause, Condition, When};
+use super::{Command, Network, Platform, Profile, show_duration, show_size};
+
+impl Profile {
+    /// The profile as YAML; reading it gives the profile back.
+    pub fn to_yaml(&self) -> Result<String, serde_yaml::Error> {
+        serde_yaml::to_string(self)
+    }
+}
+
+/// What is usual is left out.
+impl Serialize for Profile {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = Mapping::new();
+        let mut put = |key: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                map.insert(key.into(), value);
+            }
+        };
+        put("name", Some(self.name.as_str().into()));
+        put("description", Some(self.description.as_str().into()));
+        put("environment", self.environment.as_deref().map(Into::into));
+        put("platform", (self.platform != Platform::Any).then(|| self.platform.as_str().into()));
+        put("timeout", self.timeout.map(|timeout| show_duration(timeout).into()));
+        put("network", (self.network != Network::None).then(|| network(&self.network)));
+        put("env", (!self.env.is_empty()).then(|| sequence(&self.env)));
+        put("memory", self.memory.map(|memory| show_size(memory).into()));
+        put("commands", Some(Value::Sequence(self.commands.iter().map(command).collect())));
+        map.serialize(serializer)
+    }
+}
+
+fn command(command: &Command) -> Value {
+    if *command == Command::plain(command.run.as_str()) {
+        return command.run.as_str().into();
+    }
+    let mut map = Mapping::new();
+    map.insert("run".into(), command.run.as_str().into());
+    if let Some(timeout) = command.timeout {
+        map.insert("timeout".into(), show_duration(timeout).into());
+    }
+    if let Some(one) = &command.network {
+        map.insert("network".into(), network(one));
+    }
+    if !command.when.is_always() {
+        map.insert("when".into(), when(&command.when));
+    }
+    Value::Mapping(map)
+}
+
+fn network(network: &Network) -> Value {
+    match network {
+        Network::None => "none".into(),
+        Network::Full => "full".into(),
+        Network::Hosts(list) => {
+            let hosts: Vec<String> = list.destinations().iter().map(ToString::to_string).collect();
+            sequence(&hosts)
+        }
+    }
+}
+
+fn when(when: &When) -> Value {
+    match &when.0[..] {
+        [one] => clause(one),
+        several => Value::Sequence(several.iter().map(clause).collect()),
+    }
+}
+
+fn clause(clause: &Clause) -> Value {
+    let entry = |condition: &Condition| {
+        let value = match condition {
+            Condition::Not(inner) => when(inner),
+            Condition::File(values)
+            | Condition::Script(values)
+            | Condition::Requires(values)
+            | Condition::Pyproject(values)
+            | Condition::Target(values)
+            | Condition::Program(values) => match &values[..] {
+                [one] => one.as_str().into(),
+                several => sequence(several),
+            },
+        };
+        (condition.key().into(), value)
+    };
+    Value::Mapping(clause.0.iter().map(entry).collect())
+}
+
+fn sequence(values: &[String]) -> Value {
+    Value::Sequence(values.iter().map(|value| value.as_str().into()).collect())
+}

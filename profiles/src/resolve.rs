@@ -1,0 +1,292 @@
+//! From a profile to plain commands.
+//!
+//! A profile speaks of any repository; a resolved one of this one. Conditions are decided by what is seen,
+//! placeholders are filled in, and every command knows its own limits. What was left out is noted, because a
+//! check that silently went away looks like one that held. Whoever proves the work of an agent resolves against
+//! the tree the agent started from: an agent that may edit `package.json` could otherwise remove the script it
+//! does not pass.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::library::Found;
+use crate::manifests::Manifests;
+use crate::profile::{Name, Network, Origin, Platform, USUAL_MEMORY, USUAL_TIMEOUT};
+use crate::sight::Sight;
+
+/// The format of what is hashed.
+const VERSION: u32 = 1;
+
+/// What is to be run, with nothing left to decide. There is at least one command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolved {
+    /// `rust_strict`, or `node_strict+rust_strict`.
+    name: String,
+    steps: Vec<Step>,
+    notes: Vec<String>,
+    /// Files of profiles that somebody has to trust first.
+    untrusted: Vec<PathBuf>,
+}
+
+/// One command, and what it may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// The profile it comes from.
+    pub profile: String,
+    pub run: String,
+    pub timeout: Duration,
+    pub network: Network,
+    /// Names of variables that are passed on.
+    pub env: Vec<String>,
+    /// Bytes.
+    pub memory: u64,
+}
+
+/// What it means when a profile has no command for a repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// An error, for every one of them.
+    NoneMayBeEmpty,
+    /// A note, as long as another has one.
+    SomeMayBeEmpty,
+}
+
+/// Why there is nothing to run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ResolveError {
+    #[error("the profile `{name}` is for {}, and this is {}", wanted.as_str(), Platform::here())]
+    OtherPlatform { name: Name, wanted: Platform },
+    #[error("the profile `{name}` has no command for this repository; looked for: {}", looked_for.join("; "))]
+    NothingApplies { name: String, looked_for: Vec<String> },
+}
+
+/// Decides everything that depends on the repository.
+pub fn resolve(found: &[Found], sight: &Sight, manner: Manner) -> Result<Resolved, ResolveError> {
+    let mut resolved = Resolved {
+        name: found.iter().map(|one| one.profile.name.as_str()).collect::<Vec<_>>().join("+"),
+        steps: Vec::new(),
+        notes: Vec::new(),
+        untrusted: Vec::new(),
+    };
+    let mut looked_for = Vec::new();
+    for one in found {
+        let profile = &one.profile;
+        if !profile.platform.is_here() {
+            return Err(ResolveError::OtherPlatform { name: profile.name.clone(), wanted: profile.platform });
+        }
+        if let Origin::Repository { path } = &one.origin
+            && one.needs_trust()
+        {
+            resolved.untrusted.push(path.clone());
+        }
+        resolved.notes.extend(one.notes.iter().cloned());
+        let before = resolved.steps.len();
+        let missing = resolved.add(one, sight);
+        if resolved.steps.len() == before {
+            let name = profile.name.to_string();
+            if manner == Manner::NoneMayBeEmpty {
+                return Err(ResolveError::NothingApplies { name, looked_for: missing });
+            }
+            resolved.notes.push(format!("{name} has no command for this repository"));
+        }
+        looked_for.extend(missing);
+    }
+    if resolved.steps.is_empty() {
+        return Err(ResolveError::NothingApplies { name: resolved.name, looked_for });
+    }
+    Ok(resolved)
+}
+
+impl Resolved {
+    /// Adds the commands of a profile that apply, and says what the others would have needed.
+    fn add(&mut self, found: &Found, sight: &Sight) -> Vec<String> {
+        let profile = &found.profile;
+        let manifests = Manifests { sight, environment: profile.environment.as_deref() };
+        let mut missing = Vec::new();
+        for command in &profile.commands {
+            let (run, notes) = fill_in(&command.run, &manifests);
+            if !command.when.holds(&mut |condition| manifests.fact(condition)) {
+                missing.push(command.when.to_string());
+                self.notes.push(format!("left out: `{run}`, which is for {}", command.when));
+                continue;
+            }
+            for note in notes {
+                if !self.notes.contains(&note) {
+                    self.notes.push(note);
+                }
+            }
+            self.steps.push(Step {
+                profile: profile.name.to_string(),
+                run,
+                timeout: command.timeout.or(profile.timeout).unwrap_or(USUAL_TIMEOUT),
+                network: command.network.clone().unwrap_or_else(|| profile.network.clone()),
+                env: profile.env.clone(),
+                memory: profile.memory.unwrap_or(USUAL_MEMORY),
+            });
+        }
+        missing
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// What a person should know: what was ignored, chosen and left out.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The files that somebody has to trust before this may be run.
+    pub fn untrusted(&self) -> &[PathBuf] {
+        &self.untrusted
+    }
+
+    /// The SHA-256 of everything that decides what is run, in hexadecimal.
+    pub fn hash(&self) -> String {
+        // Fields are written in the order they are declared, which is that of their names: one text for one
+        // meaning.
+        #[derive(Serialize)]
+        struct Canonical<'a> {
+            commands: Vec<CanonicalCommand<'a>>,
+            name: &'a str,
+            version: u32,
+        }
+        #[derive(Serialize)]
+        struct CanonicalCommand<'a> {
+            env: &'a [String],
+            memory: u64,
+            network: String,
+            profile: &'a str,
+            run: &'a str,
+            timeout_ms: u128,
+        }
+        let commands = self.steps.iter().map(|step| CanonicalCommand {
+            env: &step.env,
+            memory: step.memory,
+            network: match &step.network {
+                Network::None => "none".into(),
+                Network::Full => "full".into(),
+                Network::Hosts(list) => list.to_string(),
+            },
+            profile: &step.profile,
+            run: &step.run,
+            timeout_ms: step.timeout.as_millis(),
+        });
+        let canonical = Canonical { commands: commands.collect(), name: &self.name, version: VERSION };
+        // Strings and numbers always become JSON.
+        let text = serde_json::to_vec(&canonical).unwrap_or_default();
+        Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// Fills in `{manager}` and its like. Everything else in braces is the shell's, and so is `${manager}`.
+fn fill_in(run: &str, manifests: &Manifests<'_>) -> (String, Vec<String>) {
+    let (mut filled, mut notes) = (String::new(), Vec::new());
+    let mut rest = run;
+    while let Some(at) = rest.find('{') {
+        let (before, from) = rest.split_at(at);
+        filled.push_str(before);
+        let name = from[1..].split_once('}').map(|(name, _)| name).filter(|_| !filled.ends_with('$'));
+        match name.and_then(|name| Some((name, manifests.placeholder(name)?))) {
+            Some((name, (value, note))) => {
+                filled.push_str(value);
+                notes.extend(note);
+                rest = &from[name.len() + 2..];
+            }
+            None => {
+                filled.push('{');
+                rest = &from[1..];
+            }
+        }
+    }
+    filled.push_str(rest);
+    (filled, notes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::profile::Profile;
+
+    fn found(text: &str) -> Found {
+        let parsed = Profile::parse(Path::new("x.yml"), text).expect("a profile");
+        Found { profile: parsed.profile, origin: Origin::Builtin, notes: parsed.notes }
+    }
+
+    fn on(files: &[&str], text: &str) -> Result<Resolved, ResolveError> {
+        let folder = tempfile::tempdir().expect("a folder");
+        for file in files {
+            std::fs::write(folder.path().join(file), "{}").expect("a file");
+        }
+        resolve(&[found(text)], &Sight::of(folder.path()).expect("sight"), Manner::NoneMayBeEmpty)
+    }
+
+    #[test]
+    fn placeholders_are_filled_in_and_what_is_the_shells_stays() {
+        let text =
+            "name: x\ndescription: d\ncommands:\n  - \"{manager} run a{b,c} ${manager} {x} {maven} {\"\n";
+        let resolved = on(&["pnpm-lock.yaml", "mvnw"], text).expect("resolves");
+        assert_eq!(resolved.steps()[0].run, "pnpm run a{b,c} ${manager} {x} ./mvnw {");
+    }
+
+    #[test]
+    fn a_command_takes_its_profiles_limits_where_it_has_none() {
+        let text = "name: x\ndescription: d\ntimeout: 1m\nnetwork: full\nenv: [A]\nmemory: 1GiB\ncommands:\n\
+                    - a\n- {run: b, timeout: 2m, network: none}\n";
+        let resolved = on(&[], text).expect("resolves");
+        let [a, b] = resolved.steps() else { panic!("two commands") };
+        assert_eq!((a.timeout.as_secs(), &a.network, a.memory), (60, &Network::Full, 1 << 30));
+        assert_eq!((b.timeout.as_secs(), &b.network), (120, &Network::None));
+        assert_eq!(b.env, ["A"]);
+        let usual = on(&[], "name: x\ndescription: d\ncommands: [a]").expect("resolves");
+        assert_eq!((usual.steps()[0].timeout, usual.steps()[0].memory), (USUAL_TIMEOUT, USUAL_MEMORY));
+    }
+
+    #[test]
+    fn nothing_to_check_is_an_error_that_says_what_was_looked_for() {
+        let text = "name: x\ndescription: d\nenvironment: node\ncommands:\n\
+                    - {run: a, when: {script: lint}}\n- {run: b, when: {file: [c, d]}}\n";
+        let error = on(&["package.json"], text).expect_err("nothing applies").to_string();
+        assert_eq!(
+            error,
+            "the profile `x` has no command for this repository; looked for: a script `lint`; a file `c` or `d`"
+        );
+        let resolved = on(&["d"], text).expect("resolves");
+        assert_eq!(resolved.notes(), ["left out: `a`, which is for a script `lint`"]);
+    }
+
+    #[test]
+    fn a_profile_for_another_platform_is_refused_by_name() {
+        let error =
+            on(&[], "name: mac\ndescription: d\nplatform: darwin\ncommands: [a]").expect_err("refused");
+        assert_eq!(error.to_string(), "the profile `mac` is for darwin, and this is linux");
+        assert!(on(&[], "name: any\ndescription: d\nplatform: any\ncommands: [a]").is_ok());
+    }
+
+    #[test]
+    fn the_hash_is_of_what_is_run_and_of_nothing_else() {
+        let text = "name: x\ndescription: d\ncommands: [a, b]";
+        let hash = |text: &str| on(&[], text).expect("resolves").hash();
+        assert_eq!(hash(text), hash("name: x\ndescription: other\ncommands:\n  - a\n  - run: b\n"));
+        assert_eq!(hash(text).len(), 64);
+        for other in [
+            "name: y\ndescription: d\ncommands: [a, b]",
+            "name: x\ndescription: d\ncommands: [b, a]",
+            "name: x\ndescription: d\ncommands: [a, b]\ntimeout: 1m",
+            "name: x\ndescription: d\ncommands: [a, b]\nnetwork: full",
+            "name: x\ndescription: d\ncommands: [a, b]\nenv: [A]",
+            "name: x\ndescription: d\ncommands: [a, b]\nmemory: 1GiB",
+        ] {
+            assert_ne!(hash(text), hash(other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Looking at a repository without believing it.
+//!
+//! Which checks apply is decided by a few small files in the root of a tree that somebody else wrote. They are
+//! opened by descriptor, below the root and never through a link; only regular files are read, and only so
+//! much of them. Nothing is run, and git is not asked.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use agency_sandbox::harvest::Base;
+use agency_sandbox::path::RelPath;
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+
+/// A manifest larger than this is not one a person wrote.
+const LARGEST: u64 = 4 << 20;
+/// How many names of one folder are looked at for a pattern.
+const NAMES: usize = 100_000;
+
+/// What can be seen of a tree: a folder, or the layers a commit is checked out in.
+#[derive(Debug)]
+pub struct Sight {
+    /// Topmost first.
+    layers: Vec<OwnedFd>,
+    /// What several layers show together.
+    stack: Option<Base>,
+}
+
+impl Sight {
+    /// A folder as it is.
+    pub fn of(folder: &Path) -> io::Result<Self> {
+        Ok(Self { layers: vec![open_folder(folder)?], stack: None })
+    }
+
+    /// The tree of a commit, by its layers, topmost first.
+    pub fn of_layers(lowers: &[PathBuf]) -> io::Result<Self> {
+        let open = || lowers.iter().map(|lower| open_folder(lower)).collect::<io::Result<Vec<_>>>();
+        // One layer is a plain folder. A stack marks what it hides, and is asked about everything.
+        let stack = if lowers.len() > 1 { Some(Base::new(open()?)) } else { None };
+        Ok(Self { layers: open()?, stack })
+    }
+
+    /// The text of a file; `None` where there is none, or something that is not a file, or too much of it.
+    pub(crate) fn read(&self, path: &str) -> Option<String> {
+        let file = match &self.stack {
+            Some(stack) => stack.open(&RelPath::parse(path.as_bytes()).ok()?).ok()?,
+            None => File::from(self.open(path, OFlags::RDONLY | OFlags::NONBLOCK)?),
+        };
+        let mut bytes = Vec::new();
+        let regular = file.metadata().is_ok_and(|meta| meta.is_file() && meta.len() <= LARGEST);
+        regular.then(|| file.take(LARGEST).read_to_end(&mut bytes)).and_then(Result::ok)?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// The first path that a pattern stands for: a file or folder, with `*` in the last part of its name.
+    pub(crate) fn find(&self, pattern: &str) -> Option<String> {
+        if !pattern.contains('*') {
+            return self.has(pattern).then(|| pattern.to_owned());
+        }
+        let (folder, name) = pattern.rsplit_once('/').unwrap_or((".", pattern));
+        let mut found: Vec<String> =
+            self.names(folder).into_iter().filter(|one| is_like(one, name)).collect();
+        found.sort();
+        let full = |name: String| if folder == "." { name } else { format!("{folder}/{name}") };
+        found.into_iter().map(full).find(|path| self.has(path))
+    }
+
+    /// Whether there is a file or folder of this very name.
+    fn has(&self, path: &str) -> bool {
+        let Ok(parsed) = RelPath::parse(path.as_bytes()) else { return false };
+        if let Some(stack) = &self.stack
+            && stack.lookup(&parsed).is_ok_and(|entry| entry.is_some())
+        {
+            return true;
+        }
+        // What one layer shows as something else than a folder hides the layers below it.
+        let kind = (0..self.layers.len()).find_map(|layer| self.kind(layer, path));
+        match kind {
+            Some(FileType::Directory) => true,
+            Some(FileType::RegularFile) => self.stack.is_none(),
+            _ => false,
+        }
+    }
+
+    fn kind(&self, layer: usize, path: &str) -> Option<FileType> {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let held =
+            rustix::fs::openat2(self.layers[layer].as_fd(), path, flags, Mode::empty(), resolve).ok()?;
+        Some(FileType::from_raw_mode(rustix::fs::fstat(held).ok()?.st_mode))
+    }
+
+    fn names(&self, folder: &str) -> Vec<String> {
+        let mut names = Vec::new();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        for layer in &self.layers {
+            let Ok(held) = beneath(layer, folder, flags) else { continue };
+            let Ok(entries) = rustix::fs::Dir::new(held) else { continue };
+            let text = |entry: rustix::fs::DirEntry| entry.file_name().to_str().ok().map(str::to_owned);
+            names.extend(entries.flatten().take(NAMES).filter_map(text));
+        }
+        names
+    }
+
+    fn open(&self, path: &str, flags: OFlags) -> Option<OwnedFd> {
+        beneath(self.layers.first()?, path, flags | OFlags::CLOEXEC).ok()
+    }
+}
+
+fn beneath(root: &OwnedFd, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)
+}
+
+pub(crate) fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+/// `*` stands for anything. What starts with a dot has to be asked for with one, as in a shell.
+fn is_like(name: &str, pattern: &str) -> bool {
+    if name.starts_with('.') != pattern.starts_with('.') {
+        return false;
+    }
+    let Some((first, rest)) = pattern.split_once('*') else { return name == pattern };
+    let Some(mut left) = name.strip_prefix(first) else { return false };
+    let mut parts: Vec<&str> = rest.split('*').collect();
+    let last = parts.pop().unwrap_or_default();
+    for part in parts {
+        match left.find(part) {
+            Some(at) => left = &left[at + part.len()..],
+            None => return false,
+        }
+    }
+    left.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_anything_but_a_leading_dot() {
+        for (name, pattern, like) in [
+            ("a.sln", "*.sln", true),
+            ("test_a.py", "test*.py", true),
+            ("test.py", "test*.py", true),
+            ("testa.pyc", "test*.py", false),
+            ("a.b.c", "a*b*c", true),
+            ("abc", "a*c*c", false),
+            (".sln", "*.sln", false),
+            (".golangci.yml", ".golangci*", true),
+        ] {
+            assert_eq!(is_like(name, pattern), like, "{name} {pattern}");
+        }
+    }
+
+    #[test]
+    fn links_devices_and_giants_are_not_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let outside = tempfile::tempdir().expect("another");
+        fs::write(outside.path().join("package.json"), "{}").expect("a file");
+        let root = folder.path();
+        symlink(outside.path().join("package.json"), root.join("package.json")).expect("a link");
+        symlink(outside.path(), root.join("tests")).expect("a link");
+        fs::create_dir(root.join("Cargo.toml")).expect("a folder");
+        rustix::fs::mknodat(rustix::fs::CWD, root.join("go.mod"), FileType::Fifo, Mode::from(0o644), 0)
+            .expect("a pipe");
+        File::create(root.join("pom.xml")).and_then(|file| file.set_len(LARGEST + 1)).expect("a giant");
+        fs::write(root.join("mix.exs"), "x").expect("a file");
+        let sight = Sight::of(root).expect("sight");
+        for name in
+            ["package.json", "tests/package.json", "Cargo.toml", "go.mod", "pom.xml", "../x", "/etc/passwd"]
+        {
+            assert_eq!(sight.read(name), None, "{name}");
+        }
+        assert_eq!(sight.read("mix.exs").as_deref(), Some("x"));
+        for name in
+            ["package.json", "tests/package.json", "tests", "go.mod", "../x", "/etc/passwd", "tests/*.json"]
+        {
+            assert_eq!(sight.find(name), None, "{name}");
+        }
+        assert_eq!(sight.find("mix*").as_deref(), Some("mix.exs"));
+    }
+}

@@ -1,0 +1,219 @@
+//! Which environment a repository is, and which profiles that means.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use agency_profiles::builtin;
+use agency_profiles::detect;
+use agency_profiles::library::{Library, LibraryError};
+use agency_profiles::profile::{Name, Origin};
+use agency_profiles::sight::Sight;
+use agency_sandbox::workspace::folder::Folder;
+use agency_sandbox::workspace::snapshot::{Made, Snapshots};
+use agency_sandbox::workspace::state::State;
+use support::Place;
+
+fn seen(place: &Place) -> Sight {
+    Sight::of(place.path()).expect("sight")
+}
+
+#[test]
+fn every_environment_is_told_by_its_manifest() {
+    for (file, environment, profile) in [
+        ("package.json", "node", "node_strict"),
+        ("deno.json", "deno", "deno_strict"),
+        ("deno.jsonc", "deno", "deno_strict"),
+        ("pyproject.toml", "python", "python_strict"),
+        ("requirements.txt", "python", "python_strict"),
+        ("setup.py", "python", "python_strict"),
+        ("setup.cfg", "python", "python_strict"),
+        ("Pipfile", "python", "python_strict"),
+        ("Cargo.toml", "rust", "rust_strict"),
+        ("go.mod", "go", "go_strict"),
+        ("pubspec.yaml", "flutter", "flutter_strict"),
+        ("pom.xml", "java", "java_maven"),
+        ("build.gradle", "java", "java_gradle"),
+        ("build.gradle.kts", "java", "java_gradle"),
+        ("settings.gradle", "java", "java_gradle"),
+        ("settings.gradle.kts", "java", "java_gradle"),
+        ("Gemfile", "ruby", "ruby_strict"),
+        ("gems.rb", "ruby", "ruby_strict"),
+        ("composer.json", "php", "php_strict"),
+        ("App.sln", "dotnet", "dotnet_strict"),
+        ("App.slnx", "dotnet", "dotnet_strict"),
+        ("App.csproj", "dotnet", "dotnet_strict"),
+        ("App.fsproj", "dotnet", "dotnet_strict"),
+        ("App.vbproj", "dotnet", "dotnet_strict"),
+        ("mix.exs", "elixir", "elixir_strict"),
+        ("Package.swift", "swift", "swift_strict"),
+        ("CMakeLists.txt", "cmake", "cmake"),
+    ] {
+        let found = detect::environments(&seen(&Place::new(&[(file, "{}"), ("README.md", "x")])));
+        let [one] = &found[..] else { panic!("{file}: {found:?}") };
+        assert_eq!((one.environment, one.evidence.as_str(), one.profile), (environment, file, profile));
+        assert!(builtin::text(profile).is_some(), "{profile}");
+        assert!(detect::profile_for(environment).is_some_and(|name| builtin::text(name).is_some()));
+    }
+}
+
+#[test]
+fn several_environments_count_all_and_a_makefile_only_alone() {
+    let makefile = ("Makefile", "check:\n\ttrue\n");
+    let names = |files: &[(&str, &str)]| {
+        let names = detect::auto(&seen(&Place::new(files)));
+        names.map(|names| names.iter().map(Name::to_string).collect::<Vec<_>>())
+    };
+    assert_eq!(
+        names(&[("Cargo.toml", ""), ("package.json", "{}"), makefile]),
+        Ok(vec!["node_strict".into(), "rust_strict".into()])
+    );
+    assert_eq!(names(&[makefile]), Ok(vec!["make".into()]));
+    assert_eq!(names(&[("GNUmakefile", "test: x\n")]), Ok(vec!["make".into()]));
+    // What lies deeper, is called otherwise or checks nothing tells nothing.
+    for files in [&[("web/package.json", "{}")][..], &[("Makefile", "all:\n")], &[("package.json5", "")], &[]]
+    {
+        let error = names(files).expect_err("nothing").to_string();
+        assert!(error.contains("name a profile instead of `auto`"), "{error}");
+    }
+}
+
+#[test]
+fn a_link_is_no_evidence() {
+    let place = Place::new(&[("elsewhere/package.json", "{}")]);
+    symlink("elsewhere/package.json", place.path().join("package.json")).expect("a link");
+    symlink("/proc/self/mounts", place.path().join("go.mod")).expect("a link");
+    fs::create_dir(place.path().join("sub")).expect("a folder");
+    assert!(detect::auto(&seen(&place)).is_err());
+}
+
+#[test]
+fn the_tree_of_a_commit_is_seen_through_its_layers() {
+    let place = Place::repository(&[
+        ("package.json", r#"{"scripts": {"test": "x"}}"#),
+        ("tests/test_a.py", ""),
+        ("kept/a", ""),
+    ]);
+    let folder = Folder::around(place.path()).expect("a folder");
+    let state = tempfile::tempdir().expect("a folder");
+    let state = State::for_folder(state.path(), place.path()).expect("state");
+    let repository = folder.repository.as_ref().expect("a repository");
+    let snapshots = Snapshots::open(&state, repository, "git".as_ref()).expect("snapshots");
+    let first = snapshots.layers("HEAD").expect("layers");
+    place.git(&["rm", "-r", "--quiet", "package.json", "tests"]);
+    place.write("Cargo.toml", "[package]\n");
+    place.commit("Second");
+    let second = snapshots.layers("HEAD").expect("layers");
+    assert_eq!((first.lowers.len(), second.made, second.lowers.len()), (1, Made::Delta, 2));
+
+    let before = Sight::of_layers(&first.lowers).expect("sight");
+    let after = Sight::of_layers(&second.lowers).expect("sight");
+    let names = |sight: &Sight| detect::environments(sight).iter().map(|one| one.profile).collect::<Vec<_>>();
+    assert_eq!(names(&before), ["node_strict"]);
+    assert_eq!(names(&after), ["rust_strict"]);
+    let library = Library::default();
+    let run = |sight: &Sight| library.resolve("auto", sight).expect("resolves").steps()[0].run.clone();
+    assert_eq!(run(&before), "npm run test");
+    assert_eq!(run(&after), "cargo fmt --all --check");
+    // What the delta takes away is gone, for names and for patterns.
+    let python = |sight: &Sight| {
+        library.resolve("python_strict", sight).map(|resolved| resolved.steps()[0].run.clone())
+    };
+    assert_eq!(python(&before).expect("resolves"), "python3 -m unittest discover -s tests");
+    assert!(python(&after).is_err());
+}
+
+fn library(files: &[(&str, &str)]) -> (Place, Library) {
+    let place = Place::new(files);
+    let library = Library::new(Some(place.path().to_owned()));
+    (place, library)
+}
+
+fn name(text: &str) -> Name {
+    Name::parse(text).expect("a name")
+}
+
+const MINE: &str = "name: mine\ndescription: d\ncommands: [make]\n";
+
+#[test]
+fn a_repositorys_own_profile_goes_before_a_builtin_one_and_needs_trust() {
+    let own = "name: rust_strict\ndescription: d\ncommands: [make]\n";
+    let copy = builtin::text("go_strict").expect("text");
+    let (place, library) = library(&[("rust_strict.yml", own), ("mine.yaml", MINE), ("go_strict.yml", copy)]);
+    let found = library.find(&name("rust_strict")).expect("found");
+    assert_eq!(found.origin, Origin::Repository { path: place.path().join("rust_strict.yml") });
+    assert_eq!(found.profile.commands[0].run, "make");
+    assert!(found.needs_trust());
+    assert!(library.find(&name("mine")).expect("found").needs_trust());
+    // A copy of a builtin profile does nothing new.
+    let copied = library.find(&name("go_strict")).expect("found");
+    assert!(!copied.needs_trust() && copied.origin != Origin::Builtin);
+    let builtin = library.find(&name("node_strict")).expect("found");
+    assert!(!builtin.needs_trust() && builtin.origin == Origin::Builtin);
+    let rust = Place::new(&[("Cargo.toml", "")]);
+    let resolved = library.resolve("auto", &seen(&rust)).expect("resolves");
+    assert_eq!(resolved.untrusted(), [place.path().join("rust_strict.yml")]);
+    assert_eq!(resolved.steps()[0].run, "make");
+}
+
+#[test]
+fn an_unknown_name_is_answered_with_the_nearest_and_the_list() {
+    let (_place, library) = library(&[("mine.yml", MINE), ("notes.txt", ""), ("..yml", ""), ("a b.yml", "")]);
+    let error = library.find(&name("rust_stirct")).expect_err("unknown").to_string();
+    assert!(error.starts_with("there is no profile `rust_stirct`; the nearest is `rust_strict`, and there are mine, node_strict,"), "{error}");
+    assert!(!error.contains("notes") && !error.contains("a b"), "{error}");
+    let error = library.find(&name("minne")).expect_err("unknown").to_string();
+    assert!(error.contains("the nearest is `mine`"), "{error}");
+}
+
+#[test]
+fn names_that_lead_elsewhere_are_refused() {
+    let (place, library) = library(&[("sub/mine.yml", MINE)]);
+    let sight = seen(&place);
+    for wanted in ["sub/mine", "../mine", "/etc/passwd", "", "a+../b", "mine+", ".hidden"] {
+        let error = library.choose(wanted, &sight).expect_err(wanted);
+        assert!(matches!(error, LibraryError::Name(_)), "{wanted}: {error}");
+    }
+}
+
+#[test]
+fn a_file_that_is_a_link_too_large_or_called_otherwise_is_refused() {
+    let (place, library) = library(&[("real/mine.yml", MINE), ("other.yml", MINE)]);
+    symlink("real/mine.yml", place.path().join("mine.yml")).expect("a link");
+    let error = library.find(&name("mine")).expect_err("refused").to_string();
+    assert!(error.ends_with("mine.yml is a link, and links are not followed"), "{error}");
+    let error = library.find(&name("other")).expect_err("refused").to_string();
+    assert!(error.ends_with("`name` is `mine`, but the file is called other.yml"), "{error}");
+    place.write("large.yml", format!("{MINE}# {}", "x".repeat(300 << 10)));
+    let error = library.find(&name("large")).expect_err("refused").to_string();
+    assert!(error.ends_with("large.yml is larger than 256 KiB"), "{error}");
+    fs::create_dir(place.path().join("folder.yml")).expect("a folder");
+    let error = library.find(&name("folder")).expect_err("refused").to_string();
+    assert!(error.ends_with("is not a file"), "{error}");
+    // The folder itself may be missing, but not be a link.
+    assert!(Library::new(Some(place.path().join("no"))).find(&name("make")).is_ok());
+    symlink("real", place.path().join("linked")).expect("a link");
+    assert!(Library::new(Some(place.path().join("linked"))).find(&name("mine")).is_err());
+}
+
+#[test]
+fn several_names_are_several_profiles_in_one() {
+    let place = Place::new(&[("Cargo.toml", ""), ("package.json", r#"{"scripts": {"lint": "x"}}"#)]);
+    let library = Library::default();
+    let auto = library.resolve("auto", &seen(&place)).expect("resolves");
+    assert_eq!(auto.name(), "node_strict+rust_strict");
+    let named = library.resolve("node_strict+rust_strict", &seen(&place)).expect("resolves");
+    assert_eq!((named.steps(), named.hash()), (auto.steps(), auto.hash()));
+    assert_eq!(auto.steps()[0].run, "npm run lint");
+    assert_eq!(auto.steps()[0].profile, "node_strict");
+    // A part that has nothing to check is noted where the repository was asked, and an error where it was named.
+    let place = Place::new(&[("Cargo.toml", ""), ("package.json", "{}")]);
+    let auto = library.resolve("auto", &seen(&place)).expect("resolves");
+    assert!(auto.notes().iter().any(|note| note == "node_strict has no command for this repository"));
+    assert!(auto.steps().iter().all(|step| step.profile == "rust_strict"));
+    assert!(library.resolve("node_strict+rust_strict", &seen(&place)).is_err());
+    let nothing =
+        library.resolve("auto", &seen(&Place::new(&[("package.json", "{}")]))).expect_err("nothing");
+    assert!(nothing.to_string().contains("a script `lint`"), "{nothing}");
+}
