@@ -67,10 +67,10 @@ impl Here {
     pub(crate) fn find() -> Result<Self, Failure> {
         let current = std::env::current_dir().map_err(|error| Failure::new(USAGE, &error))?;
         let folder = Folder::around(&current).map_err(|error| Failure::new(USAGE, &error))?;
-        let state = folder
-            .state(&user_state(&Host::observe()))
-            .map_err(|error| Failure::new(INTERNAL, &error))?;
-        let store = Store::open(&folder.root, state.path()).map_err(|error| Failure::new(INTERNAL, &error))?;
+        let state =
+            folder.state(&user_state(&Host::observe())).map_err(|error| Failure::new(INTERNAL, &error))?;
+        let store =
+            Store::open(&folder.root, state.path()).map_err(|error| Failure::new(INTERNAL, &error))?;
         Ok(Self { folder, store, now: Zoned::now() })
     }
 
@@ -91,8 +91,11 @@ impl Here {
             (None, [one]) => *one,
             (None, several) => {
                 let names: Vec<&str> = several.iter().map(|protocol| protocol.as_str()).collect();
-                return Err(Failure::usage(format!("this repository speaks several protocols: {}", names.join(", ")))
-                    .with_hint("say which one with --protocol NAME"));
+                return Err(Failure::usage(format!(
+                    "this repository speaks several protocols: {}",
+                    names.join(", ")
+                ))
+                .with_hint("say which one with --protocol NAME"));
             }
         };
         if protocol != Protocol::Kodingx {
@@ -115,7 +118,10 @@ pub(crate) fn refused(error: BoardError) -> Failure {
     let code = match &error {
         BoardError::NoBoard | BoardError::NoSuchTask { .. } => NO_SUCH,
         BoardError::Store(_) | BoardError::Tree(_) => INTERNAL,
-        BoardError::Marker(_) | BoardError::Ambiguous { .. } | BoardError::Unreadable(_) | BoardError::Refused { .. } => USAGE,
+        BoardError::Marker(_)
+        | BoardError::Ambiguous { .. }
+        | BoardError::Unreadable(_)
+        | BoardError::Refused { .. } => USAGE,
     };
     let failure = Failure::new(code, &error);
     match error {
@@ -179,7 +185,9 @@ pub(crate) fn person(who: &Who, what: &str) -> Result<Option<String>, Failure> {
         Actor::Orchestrator => {}
     }
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        return Err(Failure::usage(format!("{what} is for people")).with_hint("a person says so with --as human"));
+        return Err(
+            Failure::usage(format!("{what} is for people")).with_hint("a person says so with --as human")
+        );
     }
     if confirmed(&format!("{what}. Are you a person who may decide this?"))? {
         Ok(None)

@@ -41,7 +41,8 @@ pub(crate) fn run(command: &ReportCommand, who: &Who) -> Result<u8, Failure> {
         return Err(Failure::new_message(NO_SUCH, format!("there is no report on {}", command.id)));
     };
     if command.json {
-        let body = agency_protocols::text::frontmatter::Frontmatter::parse(&latest.text).map(|matter| matter.body());
+        let body =
+            agency_protocols::text::frontmatter::Frontmatter::parse(&latest.text).map(|matter| matter.body());
         print_json(&Document {
             version: 1,
             file: &latest.place.path,

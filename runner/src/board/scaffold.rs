@@ -6,14 +6,16 @@ use agency_protocols::kodingx::KodingX;
 use agency_protocols::kodingx::adapters::Orchestrator;
 use agency_protocols::kodingx::layout::ROOT;
 use agency_protocols::kodingx::manifest::LicenseMode;
-use agency_protocols::kodingx::scaffold::{Component, Deeds, Overwrite, Surroundings, What, Wishes, scaffold};
+use agency_protocols::kodingx::scaffold::{
+    Component, Deeds, Overwrite, Surroundings, What, Wishes, scaffold,
+};
 use agency_protocols::kodingx::texts::RoleMode;
 use agency_protocols::names::AgentName;
 use clap::Args;
 use serde::Serialize;
 
 use super::{Here, Who, print_json};
-use crate::message::{self, Failure};
+use crate::message::{self, Failure, INTERNAL};
 
 /// Make a board, and teach a tool to orchestrate by it
 #[derive(Debug, Args)]
@@ -153,8 +155,9 @@ fn fresh(who: &Who, force: bool, again: &str) -> Result<Here, Failure> {
     }
     let here = Here::find()?;
     if here.tree().exists(ROOT) && !force {
-        return Err(Failure::usage(format!("{ROOT}/ is there already; nothing was changed"))
-            .with_hint(format!("`{again}` writes what is generated anew, `agency upgrade` adds what is missing")));
+        return Err(Failure::usage(format!("{ROOT}/ is there already; nothing was changed")).with_hint(
+            format!("`{again}` writes what is generated anew, `agency upgrade` adds what is missing"),
+        ));
     }
     Ok(here)
 }
@@ -175,7 +178,7 @@ fn build(
 
 fn surroundings(here: &Here, wishes: &Wishes) -> Result<Surroundings, Failure> {
     let root = &here.folder.root;
-    let sight = Sight::of(root).map_err(|error| Failure::new(crate::message::INTERNAL, &error))?;
+    let sight = Sight::of(root).map_err(|error| Failure::new(INTERNAL, &error))?;
     let detected = detect::environments(&sight);
     let wanted = wishes.environment.as_deref().map(|name| {
         detect::profile_for(name).map(|profile| vec![profile]).ok_or_else(|| {
@@ -195,9 +198,14 @@ fn surroundings(here: &Here, wishes: &Wishes) -> Result<Surroundings, Failure> {
         .filter_map(|name| Some((name.clone(), agency_profiles::builtin::text(&name)?.to_owned())))
         .collect();
     Ok(Surroundings {
-        project: root.file_name().map_or_else(|| "project".to_owned(), |name| name.to_string_lossy().into_owned()),
+        project: root
+            .file_name()
+            .map_or_else(|| "project".to_owned(), |name| name.to_string_lossy().into_owned()),
         timezone: here.now.time_zone().iana_name().map(str::to_owned),
-        environment: wishes.environment.clone().or_else(|| detected.first().map(|found| found.environment.to_owned())),
+        environment: wishes
+            .environment
+            .clone()
+            .or_else(|| detected.first().map(|found| found.environment.to_owned())),
         generator: env!("CARGO_PKG_VERSION").to_owned(),
         profiles,
     })
@@ -226,6 +234,11 @@ fn tell(deeds: &[Deeds], json: bool) -> Result<u8, Failure> {
         message::notice(&format!("{what} {}{why}", deed.path));
     }
     let count = |what| deeds.iter().filter(|deed| deed.what == what).count();
-    message::notice(&format!("{} files made, {} changed, {} kept", count(What::Made), count(What::Changed), count(What::Kept)));
+    message::notice(&format!(
+        "{} files made, {} changed, {} kept",
+        count(What::Made),
+        count(What::Changed),
+        count(What::Kept)
+    ));
     Ok(0)
 }

@@ -60,7 +60,8 @@ pub(crate) fn run(command: &StatusCommand, who: &Who) -> Result<u8, Failure> {
         })?;
         return Ok(code(&listing.findings));
     }
-    let mut open: Vec<_> = listing.tasks.iter().map(|(_, task)| task).filter(|task| !task.status.is_final()).collect();
+    let mut open: Vec<_> =
+        listing.tasks.iter().map(|(_, task)| task).filter(|task| !task.status.is_final()).collect();
     open.sort_by_key(|task| (urgency(task.status), task.priority));
     let counts: Vec<String> = Status::ALL
         .iter()
@@ -72,7 +73,12 @@ pub(crate) fn run(command: &StatusCommand, who: &Who) -> Result<u8, Failure> {
     text.push_str(&format!("; {reports} reports"));
     if let Some(verify) = last_verify {
         let word = |key: &str| verify[key].as_str().unwrap_or_default().to_owned();
-        text.push_str(&format!("; last verified: {} {} ({})", word("task_id"), word("result"), word("timestamp")));
+        text.push_str(&format!(
+            "; last verified: {} {} ({})",
+            word("task_id"),
+            word("result"),
+            word("timestamp")
+        ));
     }
     text.push('\n');
     print(&text)?;

@@ -25,7 +25,9 @@ pub(crate) enum TaskCommand {
 
 /// Make a task
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  agency task new --title 'Fix VAT rounding' --assignee codex --must-touch 'src/vat/**' --may-touch 'tests/**'")]
+#[command(
+    after_help = "Example:\n  agency task new --title 'Fix VAT rounding' --assignee codex --must-touch 'src/vat/**' --may-touch 'tests/**'"
+)]
 pub(crate) struct New {
     /// What is to be done, in one line
     #[arg(long)]
@@ -127,7 +129,9 @@ pub(crate) struct Move {
 
 /// Give a task another id, where two clones made the same one
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  agency task renumber .kodingx/inbox/codex/2026-01-31/T0008-1610-fix-vat.md")]
+#[command(
+    after_help = "Example:\n  agency task renumber .kodingx/inbox/codex/2026-01-31/T0008-1610-fix-vat.md"
+)]
 pub(crate) struct Renumber {
     /// The file of the task that is to have another id
     #[arg(value_name = "FILE")]
@@ -139,7 +143,9 @@ pub(crate) struct Renumber {
 
 /// Give a task to an agent, or make one for it
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  agency assign T0007 --assignee codex\n  agency assign --title 'Fix VAT rounding' --assignee codex --must-touch 'src/vat/**'")]
+#[command(
+    after_help = "Examples:\n  agency assign T0007 --assignee codex\n  agency assign --title 'Fix VAT rounding' --assignee codex --must-touch 'src/vat/**'"
+)]
 pub(crate) struct Assign {
     /// The task; without it, one is made
     #[arg(value_name = "ID", value_parser = task_id, required_unless_present = "title", conflicts_with = "title")]
@@ -263,12 +269,18 @@ fn make(title: &str, wanted: &Wanted, status: Status, json: bool, who: &Who) -> 
     let new = wanted.task(title, status)?;
     let made = here.act(|tree| board.new_task(tree, &new, &here.now))?;
     if json {
-        print_json(&Document { version: 1, task: Shown { file: &made.place.path, task: &made.value }, body: None })?;
+        print_json(&Document {
+            version: 1,
+            task: Shown { file: &made.place.path, task: &made.value },
+            body: None,
+        })?;
     } else {
         print(&format!("{}\n", made.value.id))?;
         message::notice(&format!("made {}", made.place.path));
         if new.scope.must_touch.is_empty() && new.scope.may_touch.is_empty() {
-            message::notice("its scope is empty: nothing will be writable; give it --must-touch or --may-touch");
+            message::notice(
+                "its scope is empty: nothing will be writable; give it --must-touch or --may-touch",
+            );
         }
     }
     Ok(0)
@@ -324,7 +336,9 @@ fn show(command: &Show, who: &Who) -> Result<u8, Failure> {
     let here = Here::find()?;
     let found = here.board(who)?.find(here.tree(), &command.id).map_err(super::refused)?;
     if command.json {
-        let body = agency_protocols::text::frontmatter::Frontmatter::parse(&found.text).map(|matter| matter.body()).ok();
+        let body = agency_protocols::text::frontmatter::Frontmatter::parse(&found.text)
+            .map(|matter| matter.body())
+            .ok();
         let task = Shown { file: &found.place.path, task: &found.value };
         print_json(&Document { version: 1, task, body })?;
     } else {

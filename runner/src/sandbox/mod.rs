@@ -35,7 +35,7 @@ pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
     let policy = asked::policy(command, level, network, &folder, &host, &current)?;
     asked::result(command, &current)?;
 
-    let state = folder.state(&asked::user_state(&host)).map_err(own_failure)?;
+    let state = folder.state(&user_state(&host)).map_err(own_failure)?;
     let live = result::open_folder(&folder.root)?;
     result::recover(&state, live.as_fd())?;
     let run = match level {
