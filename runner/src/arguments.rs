@@ -8,6 +8,7 @@ use agency_sandbox::control::Control;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::board::{self, Who};
+use crate::configuration;
 use crate::units;
 
 /// Runs coding agents unattended, and lets nothing they do reach a repository unless it is in scope.
@@ -30,6 +31,8 @@ pub(crate) enum Command {
     Assign(Box<board::task::Assign>),
     Status(board::status::StatusCommand),
     Report(board::report::ReportCommand),
+    Verify(Box<board::verify::Verify>),
+    Trust(configuration::trust::TrustCommand),
     Archive(board::archive::Archive),
     Migrate(board::migrate::Migrate),
     Lint(board::lint::Lint),

@@ -5,6 +5,7 @@
 
 mod arguments;
 mod board;
+mod configuration;
 mod doctor;
 mod message;
 mod sandbox;
@@ -27,6 +28,8 @@ fn main() -> ExitCode {
             Command::Assign(command) => board::task::assign(&command, &who),
             Command::Status(command) => board::status::run(&command, &who),
             Command::Report(command) => board::report::run(&command, &who),
+            Command::Verify(command) => board::verify::run(&command, &who),
+            Command::Trust(command) => configuration::trust::run(&command),
             Command::Archive(command) => board::archive::run(&command, &who),
             Command::Migrate(command) => board::migrate::run(&command, &who),
             Command::Lint(command) => board::lint::run(&command, &who),

@@ -18,6 +18,7 @@ pub(crate) const UNAVAILABLE: u8 = 3;
 pub(crate) const NO_SUCH: u8 = 4;
 /// It ended, and something is not done.
 pub(crate) const UNDONE: u8 = 10;
+pub(crate) const INTERRUPTED: u8 = 130;
 /// `agency sandbox` itself failed, which must not look like the command's own code.
 pub(crate) const OWN_FAILURE: u8 = 125;
 

@@ -89,7 +89,7 @@ impl KodingX {
     ) -> Result<(Found<Task>, Effects), BoardError> {
         let (found, mut effects) = self.draft(tree, new, now)?;
         effects.create(&found.place.path, &found.text);
-        let views = self.into_views(tree, &[Act::of(&found.value)], &self.local(now), None)?;
+        let views = self.show(tree, &[Act::of(&found.value)], &self.local(now), None)?;
         Ok((found, effects.and(views)))
     }
 
@@ -285,11 +285,11 @@ impl KodingX {
             let to = layout::task_path(&task.assignee, &date, &found.place.stem);
             effects.rename(&found.place.path, &found.text, to, text);
         }
-        Ok(effects.and(self.into_views(tree, &[Act::of(task)], now, None)?))
+        Ok(effects.and(self.show(tree, &[Act::of(task)], now, None)?))
     }
 
     /// Puts tasks into STATE.md, TASK_BOARD.md and the linked-tasks lines of RISKS.md.
-    pub(super) fn into_views(
+    pub(super) fn show(
         &self,
         tree: &Tree,
         acts: &[Act],
@@ -336,7 +336,7 @@ impl KodingX {
     }
 
     /// Both views made from all tasks, as `lint --fix` does it.
-    pub fn all_into_views(&self, tree: &Tree, now: &Zoned) -> Result<Effects, BoardError> {
+    pub fn show_all(&self, tree: &Tree, now: &Zoned) -> Result<Effects, BoardError> {
         let now = self.local(now);
         let rows: Vec<Row> = self.tasks(tree)?.tasks.iter().map(|(_, task)| Row::of(task)).collect();
         let mut effects = Effects::none();

@@ -65,7 +65,7 @@ impl KodingX {
         effects.rename(&place.path, &found.text, to, edited);
         let mut task = found.value;
         task.id = id;
-        let effects = effects.and(self.into_views(tree, &[Act::of(&task)], &now, None)?);
+        let effects = effects.and(self.show(tree, &[Act::of(&task)], &now, None)?);
         Ok((task, effects))
     }
 }

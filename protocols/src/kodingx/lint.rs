@@ -498,7 +498,7 @@ fn misplaced(place: &Place, section: &'static str) -> Vec<Finding> {
     match place.date.as_deref() {
         None => say("it must lie in a folder of its day, YYYY-MM-DD".to_owned()),
         Some(date) if !layout::is_date(date) => {
-            say(format!("`{date}` is no date; folders are named YYYY-MM-DD"))
+            say(format!("`{date}` is no date; folders are named YYYY-MM-DD"));
         }
         Some(_) => {}
     }

@@ -192,7 +192,7 @@ pub fn scaffold(
             }
             Component::Risks => site.made_once(layout::RISKS, || texts::risks(&setting).content)?,
             Component::Decisions => {
-                site.made_once(layout::DECISIONS, || texts::decisions(&setting).content)?
+                site.made_once(layout::DECISIONS, || texts::decisions(&setting).content)?;
             }
             Component::Protocol => site.texts(vec![texts::protocol(&setting)])?,
             Component::Agents => site.texts(texts::contracts(&setting))?,
@@ -337,7 +337,7 @@ impl Site<'_> {
                 Deed::LeaveAlone => self.note(step.path, What::Kept, &step.why),
                 Deed::Add(Content::Whole(text)) => self.generated(step.path, &text, &step.why)?,
                 Deed::Add(content) | Deed::Append(content) => {
-                    self.appended(step.path, content, &step.why, setting)?
+                    self.appended(step.path, content, &step.why, setting)?;
                 }
             }
         }

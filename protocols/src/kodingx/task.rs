@@ -292,7 +292,7 @@ fn read_external(header: &mut Header<'_, '_>) -> Vec<(String, String)> {
         match header.text(tracker) {
             Some(reference) => found.push((tracker.to_owned(), reference)),
             None if header.matter.line(tracker).is_some() => {
-                header.odd(tracker, format!("`{tracker}` {unquoted}"))
+                header.odd(tracker, format!("`{tracker}` {unquoted}"));
             }
             None => {}
         }

@@ -79,12 +79,8 @@ impl KodingX {
                 acts.extend(made);
                 Some(given)
             }
-            Some(_) => {
-                return Err(BoardError::refused(format!(
-                    "the verification of {id} passed: there is nothing to override"
-                )));
-            }
-            None => None,
+            // It passed: there is nothing to override, and nothing of it is recorded.
+            Some(_) | None => None,
         };
         let moment = Moment::of(&now);
         let artifact = Artifact {
@@ -106,7 +102,7 @@ impl KodingX {
             result: result.as_str(),
             artifact_path: path.clone(),
         };
-        let effects = effects.and(kept).and(self.into_views(tree, &acts, &now, Some(&last))?);
+        let effects = effects.and(kept).and(self.show(tree, &acts, &now, Some(&last))?);
         let verified = Verified { task: found.value, result, risk_check, overridden, artifact_path: path };
         Ok((verified, effects))
     }

@@ -56,7 +56,7 @@ impl<'t> Frontmatter<'t> {
         };
         let newline = if text[opening.range].ends_with("\r\n") { "\r\n" } else { "\n" };
         let mut entries: Vec<Entry<'t>> = Vec::new();
-        while let Some(line) = lines.next() {
+        for line in lines.by_ref() {
             if line.content.trim_end() == "---" {
                 let (close, body) = (line.range.start, line.range.end);
                 return Ok(Self { text, entries, close, body, newline });

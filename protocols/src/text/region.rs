@@ -112,7 +112,7 @@ mod tests {
             | RegionError::Unopened { line, .. } => line,
         };
         assert_eq!(line(&format!("a\n{begin}")), 2);
-        assert_eq!(line(&format!("{end}")), 1);
+        assert_eq!(line(end), 1);
         assert_eq!(line(&format!("{begin}{end}{begin}{end}")), 3);
         assert_eq!(line(&format!("{begin}{begin}{end}")), 2);
         assert_eq!(find("a\n# agency:begin x\nb\n# agency:end x\n", "x", Comment::Hash), Ok(Some(19..21)));

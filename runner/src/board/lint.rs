@@ -31,7 +31,7 @@ pub(crate) fn run(command: &Lint, who: &Who) -> Result<u8, Failure> {
     let here = Here::find()?;
     let board = here.board(who)?;
     if command.fix {
-        here.act(|tree| Ok(((), board.all_into_views(tree, &here.now)?)))?;
+        here.act(|tree| Ok(((), board.show_all(tree, &here.now)?)))?;
     }
     let profiles: Vec<String> = agency_profiles::builtin::names().map(str::to_owned).collect();
     let findings = lint(&board, here.tree(), &profiles).map_err(super::refused)?;

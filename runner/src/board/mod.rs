@@ -10,6 +10,7 @@ pub(crate) mod report;
 pub(crate) mod scaffold;
 pub(crate) mod status;
 pub(crate) mod task;
+pub(crate) mod verify;
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;

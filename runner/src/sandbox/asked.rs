@@ -15,7 +15,7 @@ use agency_sandbox::workspace::folder::Folder;
 use crate::arguments::{Isolation, Layer, Sandbox};
 use crate::message::{Failure, UNAVAILABLE, USAGE};
 
-pub(super) fn level(isolation: Isolation) -> Result<Level, Failure> {
+pub(crate) fn level(isolation: Isolation) -> Result<Level, Failure> {
     match isolation {
         Isolation::Process => Ok(Level::Process),
         Isolation::Landlock => Ok(Level::Landlock),
@@ -191,7 +191,7 @@ pub(super) fn in_memory(level: Level, layer: Option<Layer>) -> Result<bool, Fail
 }
 
 /// Where private copies of workspaces are kept while a command works on them.
-pub(super) fn copies(host: &Host) -> PathBuf {
+pub(crate) fn copies(host: &Host) -> PathBuf {
     if host.is_root() { "/var/lib".into() } else { user_state(host) }
 }
 

@@ -22,10 +22,10 @@ use crate::arguments::Sandbox;
 use crate::message::{Failure, OWN_FAILURE, UNAVAILABLE, USAGE};
 use result::Work;
 
-pub(crate) use asked::user_state;
+pub(crate) use asked::{copies, level, user_state};
 
 pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
-    let level = asked::level(command.isolation)?;
+    let level = level(command.isolation)?;
     let network = asked::network(command)?;
     let host = Host::observe();
     // This takes longest, so it begins before anything else is looked at.
@@ -39,9 +39,7 @@ pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
     let live = result::open_folder(&folder.root)?;
     result::recover(&state, live.as_fd())?;
     let run = match level {
-        Level::Landlock => {
-            State::for_copies(&asked::copies(&host), host.is_root()).map_err(own_failure)?.run()
-        }
+        Level::Landlock => State::for_copies(&copies(&host), host.is_root()).map_err(own_failure)?.run(),
         Level::Process | Level::Container => state.run(),
     };
     let staging = state.folder("stage").map_err(own_failure)?;

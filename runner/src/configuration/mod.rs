@@ -1,0 +1,247 @@
+//! Where settings come from: a flag, the environment, `agency.toml`, the user's own configuration, a default,
+//! in this order.
+
+mod schema;
+pub(crate) mod trust;
+
+use std::path::{Path, PathBuf};
+
+use agency_sandbox::host::Host;
+use clap::Args;
+use toml::{Table, Value};
+
+use crate::message::{self, Failure};
+use schema::Needs;
+
+/// What an operator says about configuration on the command line.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Operator {
+    /// Use this configuration instead of the repository's agency.toml
+    #[arg(long, value_name = "FILE", help_heading = "Configuration")]
+    pub(crate) config: Option<PathBuf>,
+    /// Trust the repository's own configuration and profiles this once
+    #[arg(long, env = "AGENCY_TRUST", hide_env = true, help_heading = "Configuration")]
+    pub(crate) trust: bool,
+}
+
+/// What is configured.
+#[derive(Debug, Default)]
+pub(crate) struct Configuration {
+    layers: Vec<Layer>,
+}
+
+#[derive(Debug)]
+struct Layer {
+    values: Table,
+}
+
+pub(crate) const FILE: &str = "agency.toml";
+
+impl Configuration {
+    /// Reads what there is. What a repository may not say without trust is left out, and told.
+    pub(crate) fn load(root: &Path, operator: &Operator) -> Result<Self, Failure> {
+        let mut layers = Vec::new();
+        match &operator.config {
+            Some(file) => {
+                let text =
+                    read(file)?.ok_or_else(|| Failure::usage(format!("there is no {}", file.display())))?;
+                layers.push(Layer { values: parse(&text, &file.display().to_string())? });
+            }
+            None => {
+                let file = root.join(FILE);
+                if let Some(text) = read(&file)? {
+                    let mut values = parse(&text, FILE)?;
+                    if !operator.trust && !trust::Trust::of(root)?.covers(FILE, &text) {
+                        let withheld = narrow(&mut values);
+                        if !withheld.is_empty() {
+                            message::notice(&format!(
+                                "{FILE} is not trusted, so it has no say in {}; `agency trust` shows it to you",
+                                withheld.join(", ")
+                            ));
+                        }
+                    }
+                    layers.push(Layer { values });
+                }
+            }
+        }
+        let user = user_file();
+        if let Some(text) = read(&user)? {
+            layers.push(Layer { values: parse(&text, &user.display().to_string())? });
+        }
+        Ok(Self { layers })
+    }
+
+    /// A text, from the first place that says it.
+    pub(crate) fn text(&self, path: &str) -> Option<&str> {
+        self.layers.iter().find_map(|layer| {
+            let mut parts = path.split('.');
+            let first = layer.values.get(parts.next()?)?;
+            parts.try_fold(first, |value, part| value.get(part))?.as_str()
+        })
+    }
+}
+
+/// `~/.config/agency/agency.toml`
+fn user_file() -> PathBuf {
+    let named = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    named.unwrap_or_else(|| Host::observe().home.join(".config")).join("agency").join(FILE)
+}
+
+fn read(file: &Path) -> Result<Option<String>, Failure> {
+    match std::fs::read_to_string(file) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::usage(format!("can't read {}: {error}", file.display()))),
+    }
+}
+
+/// A configuration whose every key is known and whose every value fits.
+fn parse(text: &str, file: &str) -> Result<Table, Failure> {
+    let values: Table = text.parse().map_err(|error: toml::de::Error| {
+        let line =
+            error.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+        Failure::usage(format!("{file}:{line}: it is not valid TOML: {}", error.message()))
+    })?;
+    let mut path = Vec::new();
+    check(&values, &mut path, text, file)?;
+    Ok(values)
+}
+
+fn check(values: &Table, path: &mut Vec<String>, text: &str, file: &str) -> Result<(), Failure> {
+    for (name, value) in values {
+        path.push(name.clone());
+        let at = || format!("{file}:{}", line(text, name));
+        match (schema::find(path), value) {
+            (Some(key), value) => key.kind.check(value).map_err(|wanted| {
+                Failure::usage(format!("{}: `{}` must be {wanted}", at(), path.join(".")))
+            })?,
+            (None, Value::Table(inner)) if schema::leads_on(path) => check(inner, path, text, file)?,
+            (None, _) => {
+                let message = format!("{}: there is no key `{}`", at(), path.join("."));
+                return Err(
+                    Failure::usage(message).with_hint(format!("did you mean `{}`?", schema::nearest(path)))
+                );
+            }
+        }
+        path.pop();
+    }
+    Ok(())
+}
+
+/// The line a name first stands on as a key or in a table's heading.
+fn line(text: &str, name: &str) -> usize {
+    let is_it = |line: &str| {
+        let line = line.trim_start();
+        line.starts_with(name) || (line.starts_with('[') && line.contains(name))
+    };
+    text.lines().position(is_it).map_or(1, |index| index + 1)
+}
+
+/// Takes out what only a trusted configuration may say. Returns the keys that were taken.
+fn narrow(values: &mut Table) -> Vec<String> {
+    fn walk(values: &mut Table, path: &mut Vec<String>, withheld: &mut Vec<String>) {
+        values.retain(|name, value| {
+            path.push(name.to_owned());
+            let keep = match schema::find(path) {
+                Some(key) => key.needs == Needs::Nothing,
+                None => {
+                    if let Value::Table(inner) = value {
+                        walk(inner, path, withheld);
+                    }
+                    true
+                }
+            };
+            if !keep {
+                withheld.push(path.join("."));
+            }
+            path.pop();
+            keep
+        });
+    }
+    let mut withheld = Vec::new();
+    walk(values, &mut Vec::new(), &mut withheld);
+    withheld
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &str = r#"
+[run]
+parallel = 4
+isolation = "process"
+land = "merge"
+[agents.claude-code]
+command = ["claude", "--print", "{prompt}"]
+timeout = "45m"
+stall = "10m"
+env = ["ANTHROPIC_API_KEY"]
+network = ["api.anthropic.com:443"]
+memory = "4GiB"
+processes = 256
+[roles]
+auditor = "gemini"
+[workspace]
+setup = { command = "npm ci", keyed_by = ["package-lock.json"], network = ["npm.example.org:443"] }
+[container]
+image = "localhost/toolbox:1"
+"#;
+
+    fn refused(text: &str) -> (String, String) {
+        let failure = parse(text, FILE).expect_err("refused");
+        (failure.message, failure.hint.unwrap_or_default())
+    }
+
+    #[test]
+    fn a_whole_configuration_reads() {
+        let values = parse(WHOLE, FILE).expect("read");
+        let configuration = Configuration { layers: vec![Layer { values }] };
+        assert_eq!(configuration.text("run.isolation"), Some("process"));
+        assert_eq!(configuration.text("agents.claude-code.timeout"), Some("45m"));
+        assert_eq!(configuration.text("agents.codex.timeout"), None);
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_its_line_and_the_nearest_known_one() {
+        let (message, hint) = refused("[run]\nparalel = 4\n");
+        assert_eq!(message, "agency.toml:2: there is no key `run.paralel`");
+        assert_eq!(hint, "did you mean `run.parallel`?");
+        let (_, hint) = refused("[agents.codex]\ntimout = \"1m\"\n");
+        assert_eq!(hint, "did you mean `agents.codex.timeout`?");
+        assert_eq!(refused("parallel = 1\n").0, "agency.toml:1: there is no key `parallel`");
+    }
+
+    #[test]
+    fn a_value_that_does_not_fit_is_named() {
+        assert_eq!(
+            refused("[run]\nparallel = 0\n").0,
+            "agency.toml:2: `run.parallel` must be a number above zero"
+        );
+        assert!(refused("[agents.a]\ntimeout = \"soon\"\n").0.contains("must be a duration"));
+        assert!(refused("[run\n").0.starts_with("agency.toml:1: it is not valid TOML"));
+    }
+
+    #[test]
+    fn without_trust_only_what_narrows_is_left() {
+        let mut values = parse(WHOLE, FILE).expect("read");
+        let withheld = narrow(&mut values);
+        assert_eq!(
+            values["run"].as_table().map(|run| run.keys().cloned().collect()),
+            Some(vec!["parallel".to_owned()])
+        );
+        let agent = values["agents"]["claude-code"].as_table().expect("an agent");
+        assert_eq!(agent.keys().collect::<Vec<_>>(), ["stall", "timeout"]);
+        for key in [
+            "run.isolation",
+            "agents.claude-code.command",
+            "agents.claude-code.env",
+            "agents.claude-code.network",
+            "workspace.setup.command",
+            "container.image",
+            "roles.auditor",
+        ] {
+            assert!(withheld.iter().any(|taken| taken == key), "{key}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Every key of `agency.toml`: what it holds, and whether a repository that nobody trusts may set it.
+//!
+//! A repository's own configuration is hostile input. Until a person trusts it, it may only narrow: make runs
+//! smaller, shorter or fewer. What would start a program, pass a variable, open the network or choose the
+//! isolation is withheld.
+
+use toml::Value;
+
+/// One key. `*` stands for a name that people choose.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Key {
+    pub(crate) path: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) needs: Needs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Text,
+    Count,
+    /// `90s`, `45m`
+    Duration,
+    /// `512MiB`
+    Size,
+    Texts,
+    /// `none`, `full` or a list of HOST:PORT
+    Network,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needs {
+    Nothing,
+    Trust,
+}
+
+const fn free(path: &'static str, kind: Kind) -> Key {
+    Key { path, kind, needs: Needs::Nothing }
+}
+
+const fn trusted(path: &'static str, kind: Kind) -> Key {
+    Key { path, kind, needs: Needs::Trust }
+}
+
+pub(crate) const KEYS: &[Key] = &[
+    free("run.protocol", Kind::Text),
+    free("run.parallel", Kind::Count),
+    trusted("run.isolation", Kind::Text),
+    trusted("run.land", Kind::Text),
+    trusted("agents.*.command", Kind::Texts),
+    free("agents.*.timeout", Kind::Duration),
+    free("agents.*.stall", Kind::Duration),
+    trusted("agents.*.env", Kind::Texts),
+    trusted("agents.*.network", Kind::Network),
+    trusted("agents.*.isolation", Kind::Text),
+    trusted("agents.*.image", Kind::Text),
+    trusted("agents.*.memory", Kind::Size),
+    trusted("agents.*.processes", Kind::Count),
+    trusted("roles.*", Kind::Text),
+    trusted("workspace.setup.command", Kind::Text),
+    trusted("workspace.setup.keyed_by", Kind::Texts),
+    trusted("workspace.setup.network", Kind::Network),
+    trusted("container.image", Kind::Text),
+];
+
+/// The key a path is, e.g. `agents.codex.timeout`.
+pub(crate) fn find(path: &[String]) -> Option<&'static Key> {
+    KEYS.iter().find(|key| {
+        let mut parts = key.path.split('.');
+        path.iter().all(|part| parts.next().is_some_and(|known| known == "*" || known == part))
+            && parts.next().is_none()
+    })
+}
+
+/// Whether a path leads to keys, as `agents.codex` does.
+pub(crate) fn leads_on(path: &[String]) -> bool {
+    KEYS.iter().any(|key| {
+        let parts: Vec<&str> = key.path.split('.').collect();
+        parts.len() > path.len()
+            && path.iter().zip(&parts).all(|(part, known)| *known == "*" || known == part)
+    })
+}
+
+/// The known key that looks most like an unknown one.
+pub(crate) fn nearest(path: &[String]) -> String {
+    let wanted = path.join(".");
+    let filled = |key: &Key| {
+        let parts = key.path.split('.').enumerate();
+        let name = |(index, part): (usize, &str)| match (part, path.get(index)) {
+            ("*", Some(given)) => given.clone(),
+            _ => part.to_owned(),
+        };
+        parts.map(name).collect::<Vec<_>>().join(".")
+    };
+    let likeness = |name: &String| strsim::jaro_winkler(name, &wanted);
+    KEYS.iter().map(filled).max_by(|a, b| likeness(a).total_cmp(&likeness(b))).unwrap_or_default()
+}
+
+impl Kind {
+    /// What is wrong with a value, if anything.
+    pub(crate) fn check(self, value: &Value) -> Result<(), &'static str> {
+        let fits = match (self, value) {
+            (Kind::Text, Value::String(text)) => !text.is_empty(),
+            (Kind::Count, Value::Integer(count)) => *count > 0,
+            (Kind::Duration, Value::String(text)) => crate::units::duration(text).is_ok(),
+            (Kind::Size, Value::String(text)) => crate::units::size(text).is_ok(),
+            (Kind::Texts, Value::Array(items)) => !items.is_empty() && items.iter().all(Value::is_str),
+            (Kind::Network, Value::String(text)) => matches!(text.as_str(), "none" | "full"),
+            (Kind::Network, Value::Array(items)) => items.iter().all(Value::is_str),
+            _ => false,
+        };
+        if fits { Ok(()) } else { Err(self.wanted()) }
+    }
+
+    const fn wanted(self) -> &'static str {
+        match self {
+            Kind::Text => "a text",
+            Kind::Count => "a number above zero",
+            Kind::Duration => "a duration like \"45m\"",
+            Kind::Size => "a size like \"4GiB\"",
+            Kind::Texts => "a list of texts",
+            Kind::Network => "\"none\", \"full\" or a list of \"HOST:PORT\"",
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! `agency trust`: a person has looked at what a repository wants to run.
+//!
+//! What is trusted is the content of each file, by its hash, in the user's own state: nothing inside a
+//! repository can say of itself that it is trusted, and a file that changes has to be looked at again. The
+//! trusted text is kept, so that the next look shows what changed.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use agency_protocols::kodingx::layout::PROFILES;
+use agency_protocols::store::ETag;
+use agency_protocols::store::lock::Lock;
+use agency_protocols::store::tree::Tree;
+use agency_sandbox::host::Host;
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use similar::TextDiff;
+
+use super::FILE;
+use crate::board::{Here, confirmed, print, print_json};
+use crate::message::{self, Failure, INTERNAL};
+use crate::sandbox::user_state;
+
+/// Trust this repository's own configuration and profiles, after a look at them
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  agency trust --yes")]
+pub(crate) struct TrustCommand {
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+    /// As JSON, on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a person has trusted in one repository.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Trust {
+    version: u32,
+    /// The repository it is about.
+    root: PathBuf,
+    files: BTreeMap<String, Trusted>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Trusted {
+    sha256: String,
+    text: String,
+}
+
+const VERSION: u32 = 1;
+
+impl Trust {
+    /// What is trusted in the repository at `root`.
+    pub(crate) fn of(root: &Path) -> Result<Self, Failure> {
+        let file = record(root);
+        let bytes = match std::fs::read(&file) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(Failure::new(INTERNAL, &error)),
+        };
+        let trust: Self = serde_json::from_slice(&bytes)
+            .map_err(|error| Failure::usage(format!("{} can't be read: {error}", file.display())))?;
+        // Two paths with one hash, or a format of the future: nothing is trusted.
+        Ok(if trust.root == root && trust.version == VERSION { trust } else { Self::default() })
+    }
+
+    /// Whether this very text of a file is trusted.
+    pub(crate) fn covers(&self, file: &str, text: &str) -> bool {
+        self.files.get(file).is_some_and(|known| known.sha256 == ETag::of(text.as_bytes()).to_string())
+    }
+
+    fn write(&self, root: &Path) -> Result<(), Failure> {
+        let file = record(root);
+        let folder = file.parent().unwrap_or(root);
+        let failed = |error: &(dyn std::error::Error + 'static)| Failure::new(INTERNAL, error);
+        std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
+        let _lock = Lock::take(&folder.join("lock")).map_err(|error| failed(&error))?;
+        let bytes = serde_json::to_vec_pretty(self).map_err(|error| failed(&error))?;
+        let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let tree = Tree::open(folder).map_err(|error| failed(&error))?;
+        tree.replace(&name, &bytes).map_err(|error| failed(&error))
+    }
+}
+
+/// Where it is written down: outside any repository.
+fn record(root: &Path) -> PathBuf {
+    let name = ETag::of(root.as_os_str().as_encoded_bytes()).to_string();
+    user_state(&Host::observe()).join("agency/trust").join(format!("{}.json", &name[..32]))
+}
+
+/// The files of a repository that only have a say when they are trusted, with their texts.
+fn governed(here: &Here) -> Result<BTreeMap<String, String>, Failure> {
+    let failed = |error: agency_protocols::store::tree::TreeError| Failure::new(INTERNAL, &error);
+    let mut names = vec![FILE.to_owned()];
+    for entry in here.tree().list(PROFILES).map_err(failed)? {
+        if entry.name.ends_with(".yml") || entry.name.ends_with(".yaml") {
+            names.push(format!("{PROFILES}/{}", entry.name));
+        }
+    }
+    let mut found = BTreeMap::new();
+    for name in names {
+        if let Some(text) = here.tree().read_text(&name).map_err(failed)? {
+            found.insert(name, text);
+        }
+    }
+    Ok(found)
+}
+
+#[derive(Debug, Serialize)]
+struct Document<'a> {
+    version: u32,
+    trusted: Vec<&'a String>,
+    /// Those that were not, before.
+    new: Vec<&'a String>,
+}
+
+pub(crate) fn run(command: &TrustCommand) -> Result<u8, Failure> {
+    use std::io::IsTerminal;
+    let here = Here::find()?;
+    let root = &here.folder.root;
+    let before = Trust::of(root)?;
+    let files = governed(&here)?;
+    let new: Vec<&String> =
+        files.iter().filter(|(name, text)| !before.covers(name, text)).map(|(name, _)| name).collect();
+    if !command.json {
+        let diff: String = new.iter().map(|name| difference(name, &before, &files[*name])).collect();
+        print(&crate::board::task::shown(&diff))?;
+    }
+    if new.is_empty() {
+        message::notice(if files.is_empty() {
+            "there is nothing here to trust"
+        } else {
+            "everything here is trusted"
+        });
+    } else if !command.yes {
+        if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+            return Err(Failure::usage("trusting a repository is for a person at a terminal")
+                .with_hint("`agency trust --yes` trusts what it shows without asking"));
+        }
+        if !confirmed(&format!("may these {} files say what is run here?", new.len()))? {
+            return Err(Failure::usage("nothing is trusted"));
+        }
+    }
+    let trusted = |(name, text): (&String, &String)| {
+        (name.clone(), Trusted { sha256: ETag::of(text.as_bytes()).to_string(), text: text.clone() })
+    };
+    Trust { version: VERSION, root: root.clone(), files: files.iter().map(trusted).collect() }.write(root)?;
+    if command.json {
+        print_json(&Document { version: 1, trusted: files.keys().collect(), new })?;
+    } else if !new.is_empty() {
+        message::notice(&format!(
+            "trusted: {}",
+            new.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ")
+        ));
+    }
+    Ok(0)
+}
+
+/// What changed in a file since somebody trusted it; all of it, if nobody ever did.
+fn difference(name: &str, before: &Trust, text: &str) -> String {
+    let old = before.files.get(name).map_or("", |known| known.text.as_str());
+    let from = if old.is_empty() { "/dev/null".to_owned() } else { format!("{name} (trusted)") };
+    TextDiff::from_lines(old, text).unified_diff().header(&from, name).to_string()
+}
