@@ -80,7 +80,7 @@ pub fn environments(sight: &Sight) -> Vec<Detected> {
     if !found.is_empty() {
         return found;
     }
-    let manifests = Manifests { sight, environment: Some("make") };
+    let manifests = Manifests::new(sight, Some("make"));
     let checks = Condition::Target(["check", "test"].map(str::to_owned).to_vec());
     match manifests.makefile() {
         Some(file) if manifests.fact(&checks) => {

@@ -13,7 +13,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::library::Found;
-use crate::manifests::Manifests;
+use crate::manifests::{Broken, Manifests};
 use crate::profile::{Name, Network, Origin, Platform, USUAL_MEMORY, USUAL_TIMEOUT};
 use crate::sight::Sight;
 
@@ -59,6 +59,8 @@ pub enum Manner {
 pub enum ResolveError {
     #[error("the profile `{name}` is for {}, and this is {}", wanted.as_str(), Platform::here())]
     OtherPlatform { name: Name, wanted: Platform },
+    #[error("what the profile `{name}` has to check can't be told: {file} can't be understood: {reason}")]
+    Broken { name: Name, file: String, reason: String },
     #[error("the profile `{name}` has no command for this repository; looked for: {}", looked_for.join("; "))]
     NothingApplies { name: String, looked_for: Vec<String> },
 }
@@ -84,7 +86,7 @@ pub fn resolve(found: &[Found], sight: &Sight, manner: Manner) -> Result<Resolve
         }
         resolved.notes.extend(one.notes.iter().cloned());
         let before = resolved.steps.len();
-        let missing = resolved.add(one, sight);
+        let missing = resolved.add(one, sight)?;
         if resolved.steps.len() == before {
             let name = profile.name.to_string();
             if manner == Manner::NoneMayBeEmpty {
@@ -102,9 +104,9 @@ pub fn resolve(found: &[Found], sight: &Sight, manner: Manner) -> Result<Resolve
 
 impl Resolved {
     /// Adds the commands of a profile that apply, and says what the others would have needed.
-    fn add(&mut self, found: &Found, sight: &Sight) -> Vec<String> {
+    fn add(&mut self, found: &Found, sight: &Sight) -> Result<Vec<String>, ResolveError> {
         let profile = &found.profile;
-        let manifests = Manifests { sight, environment: profile.environment.as_deref() };
+        let manifests = Manifests::new(sight, profile.environment.as_deref());
         let mut missing = Vec::new();
         for command in &profile.commands {
             let (run, notes) = fill_in(&command.run, &manifests);
@@ -127,7 +129,13 @@ impl Resolved {
                 memory: profile.memory.unwrap_or(USUAL_MEMORY),
             });
         }
-        missing
+        match manifests.broken() {
+            // What it would have asked for is not known, and nobody may pass by breaking it.
+            Some(Broken { file, reason }) => {
+                Err(ResolveError::Broken { name: profile.name.clone(), file, reason })
+            }
+            None => Ok(missing),
+        }
     }
 
     pub fn name(&self) -> &str {

@@ -6,10 +6,10 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use agency_sandbox::harvest::Base;
+use agency_sandbox::harvest::{Base, Entry};
 use agency_sandbox::path::RelPath;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 
@@ -27,6 +27,10 @@ pub struct Sight {
     stack: Option<Base>,
 }
 
+/// Something is there, and it is not a file that can be read; this is why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unreadable(pub(crate) &'static str);
+
 impl Sight {
     /// A folder as it is.
     pub fn of(folder: &Path) -> io::Result<Self> {
@@ -41,16 +45,36 @@ impl Sight {
         Ok(Self { layers: open()?, stack })
     }
 
-    /// The text of a file; `None` where there is none, or something that is not a file, or too much of it.
-    pub(crate) fn read(&self, path: &str) -> Option<String> {
-        let file = match &self.stack {
-            Some(stack) => stack.open(&RelPath::parse(path.as_bytes()).ok()?).ok()?,
-            None => File::from(self.open(path, OFlags::RDONLY | OFlags::NONBLOCK)?),
+    /// The text of a file; `None` where there is nothing.
+    pub(crate) fn read(&self, path: &str) -> Result<Option<String>, Unreadable> {
+        let kind = match self.kind(path) {
+            None => return Ok(None),
+            Some(kind) => kind,
         };
+        match kind {
+            FileType::RegularFile => {}
+            FileType::Symlink => return Err(Unreadable("is a link, and links are not followed")),
+            _ => return Err(Unreadable("is not a file")),
+        }
+        let closed = Unreadable("can't be opened");
+        let file = match &self.stack {
+            Some(stack) => {
+                let path = RelPath::parse(path.as_bytes()).map_err(|_| closed)?;
+                stack.open(&path).map_err(|_| closed)?
+            }
+            None => {
+                let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+                File::from(beneath(&self.layers[0], path, flags).map_err(|_| closed)?)
+            }
+        };
+        if !file.metadata().is_ok_and(|meta| meta.is_file() && meta.len() <= LARGEST) {
+            return Err(Unreadable("is larger than 4 MiB"));
+        }
         let mut bytes = Vec::new();
-        let regular = file.metadata().is_ok_and(|meta| meta.is_file() && meta.len() <= LARGEST);
-        regular.then(|| file.take(LARGEST).read_to_end(&mut bytes)).and_then(Result::ok)?;
-        Some(String::from_utf8_lossy(&bytes).into_owned())
+        file.take(LARGEST).read_to_end(&mut bytes).map_err(|_| Unreadable("can't be read"))?;
+        let text = String::from_utf8_lossy(&bytes);
+        // Editors on Windows put a mark in front, which no format has a place for.
+        Ok(Some(text.trim_start_matches('\u{feff}').to_owned()))
     }
 
     /// The first path that a pattern stands for: a file or folder, with `*` in the last part of its name.
@@ -66,29 +90,29 @@ impl Sight {
         found.into_iter().map(full).find(|path| self.has(path))
     }
 
-    /// Whether there is a file or folder of this very name.
+    /// Whether there is anything of this very name. A link counts, and is not followed: what tells that there is
+    /// something to check must not go away by being replaced with one.
     fn has(&self, path: &str) -> bool {
-        let Ok(parsed) = RelPath::parse(path.as_bytes()) else { return false };
-        if let Some(stack) = &self.stack
-            && stack.lookup(&parsed).is_ok_and(|entry| entry.is_some())
-        {
-            return true;
-        }
-        // What one layer shows as something else than a folder hides the layers below it.
-        let kind = (0..self.layers.len()).find_map(|layer| self.kind(layer, path));
-        match kind {
-            Some(FileType::Directory) => true,
-            Some(FileType::RegularFile) => self.stack.is_none(),
-            _ => false,
-        }
+        self.kind(path).is_some()
     }
 
-    fn kind(&self, layer: usize, path: &str) -> Option<FileType> {
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    fn kind(&self, path: &str) -> Option<FileType> {
+        let parsed = RelPath::parse(path.as_bytes()).ok()?;
+        if let Some(stack) = &self.stack
+            && let Some(entry) = stack.lookup(&parsed).ok()?
+        {
+            return Some(match entry {
+                Entry::File { .. } => FileType::RegularFile,
+                Entry::Symlink { .. } => FileType::Symlink,
+            });
+        }
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let held =
-            rustix::fs::openat2(self.layers[layer].as_fd(), path, flags, Mode::empty(), resolve).ok()?;
-        Some(FileType::from_raw_mode(rustix::fs::fstat(held).ok()?.st_mode))
+        let kind = self.layers.iter().find_map(|layer| {
+            let held = beneath(layer, path, flags).ok()?;
+            Some(FileType::from_raw_mode(rustix::fs::fstat(held).ok()?.st_mode))
+        });
+        // Of a stack only folders are left here; anything else marks what one layer hides of another.
+        kind.filter(|kind| self.stack.is_none() || *kind == FileType::Directory)
     }
 
     fn names(&self, folder: &str) -> Vec<String> {
@@ -101,10 +125,6 @@ impl Sight {
             names.extend(entries.flatten().take(NAMES).filter_map(text));
         }
         names
-    }
-
-    fn open(&self, path: &str, flags: OFlags) -> Option<OwnedFd> {
-        beneath(self.layers.first()?, path, flags | OFlags::CLOEXEC).ok()
     }
 }
 
@@ -160,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn links_devices_and_giants_are_not_there() {
+    fn links_devices_and_giants_are_there_and_are_not_read() {
         let folder = tempfile::tempdir().expect("a folder");
         let outside = tempfile::tempdir().expect("another");
         fs::write(outside.path().join("package.json"), "{}").expect("a file");
@@ -168,22 +188,20 @@ mod tests {
         symlink(outside.path().join("package.json"), root.join("package.json")).expect("a link");
         symlink(outside.path(), root.join("tests")).expect("a link");
         fs::create_dir(root.join("Cargo.toml")).expect("a folder");
-        rustix::fs::mknodat(rustix::fs::CWD, root.join("go.mod"), FileType::Fifo, Mode::from(0o644), 0)
-            .expect("a pipe");
+        let pipe = root.join("go.mod");
+        rustix::fs::mknodat(rustix::fs::CWD, pipe, FileType::Fifo, Mode::from(0o644), 0).expect("a pipe");
         File::create(root.join("pom.xml")).and_then(|file| file.set_len(LARGEST + 1)).expect("a giant");
-        fs::write(root.join("mix.exs"), "x").expect("a file");
+        fs::write(root.join("mix.exs"), "\u{feff}x").expect("a file");
         let sight = Sight::of(root).expect("sight");
-        for name in
-            ["package.json", "tests/package.json", "Cargo.toml", "go.mod", "pom.xml", "../x", "/etc/passwd"]
-        {
-            assert_eq!(sight.read(name), None, "{name}");
+        for name in ["package.json", "Cargo.toml", "go.mod", "pom.xml"] {
+            assert!(sight.read(name).is_err(), "{name}");
+            assert_eq!(sight.find(name).as_deref(), Some(name));
         }
-        assert_eq!(sight.read("mix.exs").as_deref(), Some("x"));
-        for name in
-            ["package.json", "tests/package.json", "tests", "go.mod", "../x", "/etc/passwd", "tests/*.json"]
-        {
+        assert_eq!(sight.read("mix.exs"), Ok(Some("x".into())));
+        assert_eq!(sight.find("mix*").as_deref(), Some("mix.exs"));
+        for name in ["tests/package.json", "../x", "/etc/passwd", "tests/*.json", "none"] {
+            assert_eq!(sight.read(name), Ok(None), "{name}");
             assert_eq!(sight.find(name), None, "{name}");
         }
-        assert_eq!(sight.find("mix*").as_deref(), Some("mix.exs"));
     }
 }

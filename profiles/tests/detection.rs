@@ -80,12 +80,27 @@ fn several_environments_count_all_and_a_makefile_only_alone() {
 }
 
 #[test]
-fn a_link_is_no_evidence() {
-    let place = Place::new(&[("elsewhere/package.json", "{}")]);
-    symlink("elsewhere/package.json", place.path().join("package.json")).expect("a link");
-    symlink("/proc/self/mounts", place.path().join("go.mod")).expect("a link");
-    fs::create_dir(place.path().join("sub")).expect("a folder");
-    assert!(detect::auto(&seen(&place)).is_err());
+fn a_manifest_that_cannot_be_understood_is_an_error_and_not_one_that_asks_for_nothing() {
+    let rust = ("Cargo.toml", "[package]\n");
+    let resolve = |place: &Place| Library::default().resolve("auto", &seen(place));
+    // Beside another environment, whose checks would pass without it.
+    let link = Place::new(&[rust, ("elsewhere/package.json", "{}")]);
+    symlink("elsewhere/package.json", link.path().join("package.json")).expect("a link");
+    let folder = Place::new(&[rust, ("package.json/x", "")]);
+    let broken = Place::new(&[rust, ("package.json", "{\"scripts\": ")]);
+    let giant = Place::new(&[rust, ("package.json", &" ".repeat(5 << 20))]);
+    for (place, words) in
+        [(&link, "links are not followed"), (&folder, "is not a file"), (&broken, "EOF"), (&giant, "4 MiB")]
+    {
+        let error = resolve(place).expect_err(words).to_string();
+        let start =
+            "what the profile `node_strict` has to check can't be told: package.json can't be understood: ";
+        assert!(error.starts_with(start) && error.contains(words), "{error}");
+    }
+    let other = Place::new(&[("pyproject.toml", "not [ toml"), ("tests/test_a.py", "")]);
+    assert!(resolve(&other).expect_err("refused").to_string().contains("pyproject.toml can't be understood"));
+    // What no profile asks about is nobody's business.
+    assert!(resolve(&Place::new(&[rust, ("composer.lock", "{")])).is_ok());
 }
 
 #[test]

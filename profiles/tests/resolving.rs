@@ -174,7 +174,6 @@ fn every_other_builtin_profile_fits_its_repository() {
 fn nothing_to_check_is_never_a_list_of_nothing() {
     for (profile, file, text) in [
         ("node_strict", "package.json", r#"{"scripts": {"start": "x"}}"#),
-        ("node_strict", "package.json", "broken"),
         ("python_strict", "pyproject.toml", "[project]\n"),
         ("ruby_strict", "Gemfile", ""),
         ("make", "Makefile", "all:\n"),

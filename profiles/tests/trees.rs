@@ -46,10 +46,8 @@ fn in_a_clean_clone(place: &Place) -> String {
 #[test]
 fn a_clean_folder_has_the_tree_of_its_commit() {
     for format in ["sha1", "sha256"] {
-        let place = Place::new(
-            &[("a", "one\n"), ("a.b", ""), ("a-b/c", "x"), ("a/b/c/d", "deep")]
-                .map(|(name, text)| (if name == "a" { "a0" } else { name }, text)),
-        );
+        // Names that sort differently with a slash behind them.
+        let place = Place::new(&[("a0", "one\n"), ("a.b", ""), ("a-b/c", "x"), ("a/b/c/d", "deep")]);
         place.write("program", "#!/bin/sh\n");
         fs::set_permissions(place.path().join("program"), fs::Permissions::from_mode(0o755)).expect("a mode");
         symlink("a.b", place.path().join("link")).expect("a link");

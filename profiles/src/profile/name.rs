@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-/// A plain name: letters, digits, `_`, `-` and `.`, and not only so many of them. It becomes a file's name and
-/// comes from a task somebody wrote, so it can hold neither a slash nor `..`; `+` is left for several profiles
-/// at once.
+/// A plain name: letters, digits, `_`, `-` and `.`. It becomes a file's name and comes from a task somebody
+/// wrote, so it can hold neither a slash nor `..`; `+` is left for several profiles at once.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(String);
 

@@ -1,14 +1,18 @@
-//! What a repository says of itself: the scripts, dependencies and targets its manifests declare, and the tools
+//! What a repository says of itself: the scripts, dependencies and targets its manifests declare, and the `tools`
 //! it is worked on with.
 //!
 //! Every ecosystem has its own file. Those that are data (JSON, TOML, YAML) are read as such; a Gemfile, a
 //! mix.exs and a Makefile are programs, and are only searched for the few forms everybody writes.
 
+mod tools;
+
+use std::cell::RefCell;
+
 use serde_json::Value as Json;
 use toml::Table;
 
 use crate::profile::Condition;
-use crate::sight::Sight;
+use crate::sight::{Sight, Unreadable};
 
 /// Environments whose manifests are read.
 const READ: [&str; 8] = ["node", "deno", "php", "python", "flutter", "ruby", "elixir", "rust"];
@@ -17,14 +21,32 @@ const READ: [&str; 8] = ["node", "deno", "php", "python", "flutter", "ruby", "el
 const NO_TEST: &str = "no test specified";
 
 /// The files of one tree, as one environment sees them.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct Manifests<'a> {
-    pub(crate) sight: &'a Sight,
+    sight: &'a Sight,
     /// Whose manifests count; everybody's where it has none we know.
-    pub(crate) environment: Option<&'a str>,
+    environment: Option<&'a str>,
+    /// The first that is there and says nothing anybody could understand.
+    broken: RefCell<Option<Broken>>,
 }
 
-impl Manifests<'_> {
+/// A manifest that can't be understood, so that nobody knows what it asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Broken {
+    pub(crate) file: String,
+    pub(crate) reason: String,
+}
+
+impl<'a> Manifests<'a> {
+    pub(crate) fn new(sight: &'a Sight, environment: Option<&'a str>) -> Self {
+        Self { sight, environment, broken: RefCell::new(None) }
+    }
+
+    /// Whether an answer was given without a file that should have had a say.
+    pub(crate) fn broken(&self) -> Option<Broken> {
+        self.broken.borrow().clone()
+    }
+
     /// Whether one condition holds.
     pub(crate) fn fact(&self, condition: &Condition) -> bool {
         let any = |values: &[String], fact: &dyn Fn(&str) -> bool| values.iter().any(|value| fact(value));
@@ -47,27 +69,41 @@ impl Manifests<'_> {
         ours.is_none_or(|ours| ours == environment)
     }
 
+    fn text(&self, file: &str) -> Option<String> {
+        let text = self.sight.read(file).map_err(|Unreadable(reason)| reason);
+        self.understood(file, text).flatten()
+    }
+
     fn json(&self, file: &str) -> Option<Json> {
-        serde_json::from_str(&self.sight.read(file)?).ok()
+        let text = self.text(file)?;
+        let text = if file.starts_with("deno.") { without_comments(&text) } else { text };
+        self.understood(file, serde_json::from_str(&text))
     }
 
     fn toml(&self, file: &str) -> Option<Table> {
-        self.sight.read(file)?.parse().ok()
+        self.understood(file, self.text(file)?.parse::<Table>().map_err(|error| error.message().to_owned()))
+    }
+
+    fn understood<T, E: ToString>(&self, file: &str, read: Result<T, E>) -> Option<T> {
+        read.map_err(|error| {
+            let broken = Broken { file: file.to_owned(), reason: error.to_string() };
+            self.broken.borrow_mut().get_or_insert(broken);
+        })
+        .ok()
     }
 
     fn has_script(&self, name: &str) -> bool {
-        let declared = |environment: &str, file: &str, table: &str| {
-            let script =
-                self.is_for(environment).then(|| self.json(file)).flatten()?.get(table)?.get(name)?.clone();
-            Some(!script.as_str().is_some_and(|text| text.contains(NO_TEST)))
-        };
-        [
+        let manifests = [
             ("node", "package.json", "scripts"),
             ("php", "composer.json", "scripts"),
             ("deno", "deno.json", "tasks"),
-        ]
-        .into_iter()
-        .any(|(environment, file, table)| declared(environment, file, table) == Some(true))
+            ("deno", "deno.jsonc", "tasks"),
+        ];
+        manifests.into_iter().filter(|(environment, ..)| self.is_for(environment)).any(|(_, file, table)| {
+            let manifest = self.json(file).unwrap_or_default();
+            let script = manifest.get(table).and_then(|scripts| scripts.get(name));
+            script.is_some_and(|script| !script.as_str().is_some_and(|text| text.contains(NO_TEST)))
+        })
     }
 
     fn requires(&self, name: &str) -> bool {
@@ -84,7 +120,7 @@ impl Manifests<'_> {
             || any("flutter", &|| self.pubspec_requires(name))
             || any("ruby", &|| self.ruby_requires(name))
             || any("elixir", &|| {
-                self.sight.read("mix.exs").is_some_and(|text| text.contains(&format!("{{:{name},")))
+                self.text("mix.exs").is_some_and(|text| text.contains(&format!("{{:{name},")))
             })
             || any("rust", &|| self.cargo_requires(name))
     }
@@ -101,7 +137,7 @@ impl Manifests<'_> {
             "requirements/dev.txt",
             "requirements/test.txt",
         ];
-        if files.iter().filter_map(|file| self.sight.read(file)).any(|text| listed(&text)) {
+        if files.iter().filter_map(|file| self.text(file)).any(|text| listed(&text)) {
             return true;
         }
         let pipfile = self.toml("Pipfile").unwrap_or_default();
@@ -130,8 +166,9 @@ impl Manifests<'_> {
     }
 
     fn pubspec_requires(&self, name: &str) -> bool {
-        let text = self.sight.read("pubspec.yaml").unwrap_or_default();
-        let Ok(pubspec) = serde_yaml::from_str::<serde_yaml::Value>(&text) else { return false };
+        let text = self.text("pubspec.yaml").unwrap_or_default();
+        let pubspec = self.understood("pubspec.yaml", serde_yaml::from_str::<serde_yaml::Value>(&text));
+        let pubspec = pubspec.unwrap_or_default();
         ["dependencies", "dev_dependencies"]
             .iter()
             .any(|table| pubspec.get(table).and_then(|table| table.get(name)).is_some())
@@ -148,7 +185,7 @@ impl Manifests<'_> {
         };
         let gemspec = self.sight.find("*.gemspec");
         let files = ["Gemfile", "gems.rb"].into_iter().map(str::to_owned).chain(gemspec);
-        files.filter_map(|file| self.sight.read(&file)).any(|text| text.lines().any(declares))
+        files.filter_map(|file| self.text(&file)).any(|text| text.lines().any(declares))
     }
 
     fn cargo_requires(&self, name: &str) -> bool {
@@ -163,7 +200,7 @@ impl Manifests<'_> {
     }
 
     fn has_target(&self, name: &str) -> bool {
-        let text = self.makefile().and_then(|file| self.sight.read(file)).unwrap_or_default();
+        let text = self.makefile().and_then(|file| self.text(file)).unwrap_or_default();
         // A rule: names, a colon that is not an assignment's, not in a recipe.
         text.lines().filter(|line| !line.starts_with(['\t', '#'])).any(|line| {
             line.split_once(':').is_some_and(|(targets, rest)| {
@@ -172,71 +209,38 @@ impl Manifests<'_> {
             })
         })
     }
+}
 
-    /// What a placeholder stands for here, and what a person should know of the choice.
-    pub(crate) fn placeholder(&self, name: &str) -> Option<(&'static str, Option<String>)> {
-        let wrapper = |file: &str, path, other| if self.sight.find(file).is_some() { path } else { other };
-        match name {
-            "manager" => Some(self.node_manager()),
-            "python" => Some((self.python(), None)),
-            "maven" => Some((wrapper("mvnw", "./mvnw", "mvn"), None)),
-            "gradle" => Some((wrapper("gradlew", "./gradlew", "gradle"), None)),
-            _ => None,
-        }
+/// Deno's JSON may have comments, and commas behind the last of a list.
+fn without_comments(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(next) = rest.chars().next() {
+        let length = match next {
+            '"' => {
+                let escaped =
+                    |at: usize| rest[..at].bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1;
+                let end = rest.char_indices().skip(1).find(|(at, c)| *c == '"' && !escaped(*at));
+                let length = end.map_or(rest.len(), |(at, _)| at + 1);
+                out.push_str(&rest[..length]);
+                length
+            }
+            '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
+            '/' if rest.starts_with("/*") => rest[2..].find("*/").map_or(rest.len(), |end| end + 4),
+            ']' | '}' => {
+                let kept = out.trim_end().strip_suffix(',').map(str::len);
+                out.truncate(kept.unwrap_or(out.len()));
+                out.push(next);
+                1
+            }
+            other => {
+                out.push(other);
+                other.len_utf8()
+            }
+        };
+        rest = &rest[length..];
     }
-
-    fn node_manager(&self) -> (&'static str, Option<String>) {
-        const LOCKS: [(&str, &str); 6] = [
-            ("pnpm-lock.yaml", "pnpm"),
-            ("yarn.lock", "yarn"),
-            ("bun.lock", "bun"),
-            ("bun.lockb", "bun"),
-            ("package-lock.json", "npm"),
-            ("npm-shrinkwrap.json", "npm"),
-        ];
-        let package = self.json("package.json");
-        let named = package.as_ref().and_then(|package| package.get("packageManager")?.as_str());
-        let named = named.and_then(|text| {
-            let name = text.split('@').next()?;
-            ["pnpm", "yarn", "bun", "npm"].into_iter().find(|known| *known == name)
-        });
-        if let Some(named) = named {
-            return (named, None);
-        }
-        let locks: Vec<_> = LOCKS.iter().filter(|(file, _)| self.sight.find(file).is_some()).collect();
-        let manager = locks.first().map_or("npm", |(_, manager)| *manager);
-        let others = locks.iter().any(|(_, other)| *other != manager);
-        let files = || locks.iter().map(|(file, _)| *file).collect::<Vec<_>>().join(", ");
-        let note = others.then(|| {
-            format!("there are lock files of several package managers ({}); {manager} is used", files())
-        });
-        (manager, note)
-    }
-
-    /// `--no-sync`: the environment is taken as it is, since nothing could be fetched for it.
-    fn python(&self) -> &'static str {
-        const UV: &str = "uv run --offline --no-sync python";
-        const CHOICES: [(&str, &str); 5] = [
-            ("uv.lock", UV),
-            ("poetry.lock", "poetry run python"),
-            ("pdm.lock", "pdm run python"),
-            ("Pipfile.lock", "pipenv run python"),
-            ("Pipfile", "pipenv run python"),
-        ];
-        const TABLES: [(&str, &str); 3] =
-            [("tool.uv", UV), ("tool.poetry", "poetry run python"), ("tool.pdm", "pdm run python")];
-        let pyproject = self.toml("pyproject.toml").unwrap_or_default();
-        let by_file = CHOICES.iter().find(|(file, _)| self.sight.find(file).is_some());
-        let by_table = || TABLES.iter().find(|(table, _)| table_at(&pyproject, table).is_some());
-        if let Some((_, command)) = by_file.or_else(by_table) {
-            return command;
-        }
-        match () {
-            () if self.sight.find(".venv/bin").is_some() => ".venv/bin/python",
-            () if self.sight.find("venv/bin").is_some() => "venv/bin/python",
-            () => "python3",
-        }
-    }
+    out
 }
 
 fn value_at<'t>(table: &'t Table, path: &str) -> Option<&'t toml::Value> {
@@ -298,7 +302,7 @@ mod tests {
             fs::write(path, text).expect("a file");
         }
         let sight = Sight::of(folder.path()).expect("sight");
-        Manifests { sight: &sight, environment: Some(environment) }.fact(condition)
+        Manifests::new(&sight, Some(environment)).fact(condition)
     }
 
     fn requires(environment: &str, file: &str, text: &str, name: &str) -> bool {
@@ -353,6 +357,18 @@ mod tests {
         assert!(!script(r#"{"scripts": {"build": "x"}}"#));
         assert!(!script(r#"{"scripts": "test"}"#));
         assert!(!script("not json"));
+    }
+
+    #[test]
+    fn tasks_of_deno_are_found_between_comments() {
+        let text =
+            "{ // \"tasks\": {\n \"tasks\": { /* a, */ \"test\": \"x // \\\" */\", }, \"list\": [1, 2,\n], }";
+        for file in ["deno.json", "deno.jsonc"] {
+            assert!(holds("deno", &[(file, text)], &Condition::Script(vec!["test".into()])), "{file}");
+            assert!(!holds("deno", &[(file, text)], &Condition::Script(vec!["list".into()])), "{file}");
+        }
+        assert_eq!(without_comments("{\"a\": \"ü,]\"}"), "{\"a\": \"ü,]\"}");
+        assert_eq!(without_comments("\"open"), "\"open");
     }
 
     #[test]
