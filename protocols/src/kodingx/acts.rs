@@ -71,11 +71,17 @@ impl NewTask {
 pub(super) struct Act {
     row: Row,
     risks: Vec<String>,
+    /// The state it had before; a new task had none.
+    before: Option<Status>,
 }
 
 impl Act {
-    pub(super) fn of(task: &Task) -> Self {
-        Self { row: Row::of(task), risks: task.risks.clone() }
+    pub(super) fn made(task: &Task) -> Self {
+        Self { row: Row::of(task), risks: task.risks.clone(), before: None }
+    }
+
+    pub(super) fn changed(task: &Task, before: Status) -> Self {
+        Self { before: Some(before), ..Self::made(task) }
     }
 }
 
@@ -89,7 +95,7 @@ impl KodingX {
     ) -> Result<(Found<Task>, Effects), BoardError> {
         let (found, mut effects) = self.draft(tree, new, now)?;
         effects.create(&found.place.path, &found.text);
-        let views = self.show(tree, &[Act::of(&found.value)], &self.local(now), None)?;
+        let views = self.show(tree, &[Act::made(&found.value)], &self.local(now), None)?;
         Ok((found, effects.and(views)))
     }
 
@@ -285,7 +291,7 @@ impl KodingX {
             let to = layout::task_path(&task.assignee, &date, &found.place.stem);
             effects.rename(&found.place.path, &found.text, to, text);
         }
-        Ok(effects.and(self.show(tree, &[Act::of(task)], now, None)?))
+        Ok(effects.and(self.show(tree, &[Act::changed(task, found.value.status)], now, None)?))
     }
 
     /// Puts tasks into STATE.md, TASK_BOARD.md and the linked-tasks lines of RISKS.md.
@@ -305,23 +311,14 @@ impl KodingX {
         let before = old_state.clone().unwrap_or_else(|| self.new_state(now));
         let mut state = State::read(&before);
         let old_board = tree.read_text(layout::TASK_BOARD)?;
-        // A board that a person changed is made anew from all tasks; an old board that lacks one, too.
-        let known = old_board.as_deref().and_then(Board::read);
-        let mut board = match known {
-            Some(board) => board,
-            None => {
-                let rows: Vec<Row> = self.tasks(tree)?.tasks.iter().map(|(_, task)| Row::of(task)).collect();
-                Board::of(&rows, &Board::default())
-            }
-        };
         for act in acts {
             state.put(&act.row);
-            board.put(&act.row);
         }
         let state = state.write(&before, Moment::of(now), verify).map_err(refused)?;
         effects.put(layout::STATE, old_state.as_deref(), state);
         // A minimal installation has no board for people (§22.2).
         if let Some(old) = &old_board {
+            let board = self.board_with(tree, old, acts)?;
             effects.replace(layout::TASK_BOARD, old, board.write(old).map_err(refused)?);
         }
         if acts.iter().any(|act| !act.risks.is_empty())
@@ -333,6 +330,23 @@ impl KodingX {
             effects.replace(layout::RISKS, &old, acts.iter().fold(old.clone(), link));
         }
         Ok(effects)
+    }
+
+    /// The board for people, with what was done. One that a person changed, or that can't tell what comes next,
+    /// is made anew from all tasks.
+    fn board_with(&self, tree: &Tree, text: &str, acts: &[Act]) -> Result<Board, BoardError> {
+        let known = Board::read(text);
+        if let Some(mut board) = known.clone()
+            && acts.iter().all(|act| board.put(&act.row, act.before).is_ok())
+        {
+            return Ok(board);
+        }
+        let mut rows: Vec<Row> = self.tasks(tree)?.tasks.iter().map(|(_, task)| Row::of(task)).collect();
+        for act in acts {
+            rows.retain(|row| row.id != act.row.id);
+            rows.push(act.row.clone());
+        }
+        Ok(Board::of(&rows, &known.unwrap_or_default()))
     }
 
     /// Both views made from all tasks, as `lint --fix` does it.

@@ -65,23 +65,28 @@ impl KodingX {
         effects.rename(&place.path, &found.text, to, edited);
         let mut task = found.value;
         task.id = id;
-        let effects = effects.and(self.show(tree, &[Act::of(&task)], &now, None)?);
+        let effects = effects.and(self.show(tree, &[Act::made(&task)], &now, None)?);
         Ok((task, effects))
     }
 }
 
 /// The highest number any task has had, archived ones included.
 fn highest(tree: &Tree) -> Result<u64, TreeError> {
+    let greatest = |folder: &str| {
+        let names = tree.list(folder)?;
+        Ok::<_, TreeError>(
+            names.iter().filter(|entry| !entry.is_folder).filter_map(of_name).max().unwrap_or(0),
+        )
+    };
     let mut highest = 0;
     for top in Kind::Task.folders() {
-        for agent in tree.list(top)? {
+        for agent in tree.list(top)?.iter().filter(|entry| entry.is_folder) {
             let agent = format!("{top}/{}", agent.name);
-            for entry in tree.list(&agent)? {
-                let found = match entry.is_folder {
-                    true => tree.list(&format!("{agent}/{}", entry.name))?.iter().filter_map(of_name).max(),
-                    false => of_name(&entry),
-                };
-                highest = highest.max(found.unwrap_or(0));
+            // Older tools and people put tasks here.
+            highest = highest.max(greatest(&agent)?);
+            for day in tree.folders(&agent)? {
+                let folder = format!("{agent}/{}", day.name);
+                highest = highest.max(tree.memory.recall(&folder, day.stamp, || greatest(&folder))?);
             }
         }
     }

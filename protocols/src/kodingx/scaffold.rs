@@ -176,6 +176,9 @@ pub fn scaffold(
             }
             Component::Verify => site.folder(".kodingx/verify")?,
             Component::Profiles => {
+                if place.profiles.is_empty() {
+                    site.folder(layout::PROFILES)?;
+                }
                 for (name, text) in &place.profiles {
                     let text = format!("# {}\n{text}", setting.header());
                     site.generated(&format!("{}/{name}.yml", layout::PROFILES), &text, "")?;

@@ -164,7 +164,7 @@ impl KodingX {
         let old_risks = tree.read_text(layout::RISKS)?;
         let risks = old_risks.as_deref().unwrap_or("# Risks\n");
         let risk = Register::parse(risks).next_id();
-        let (followup, made) = self.followup(tree, found, request, &risk, now)?;
+        let (followup, made, was) = self.followup(tree, found, request, &risk, now)?;
         let followup_id = followup.id.to_string();
         let entry = Risk {
             id: risk.clone(),
@@ -203,10 +203,11 @@ impl KodingX {
         // RISKS.md is written above, follow-up included; the views need not link it again.
         let mut shown = followup;
         shown.risks.clear();
-        Ok((given, effects.and(made), vec![Act::of(&shown)]))
+        let act = was.map_or_else(|| Act::made(&shown), |was| Act::changed(&shown, was));
+        Ok((given, effects.and(made), vec![act]))
     }
 
-    /// The follow-up task: one that exists, linked to the new risk, or one that is made.
+    /// The follow-up task: one that exists, linked to the new risk, with its state; or one that is made.
     fn followup(
         &self,
         tree: &Tree,
@@ -214,7 +215,7 @@ impl KodingX {
         request: &OverrideRequest,
         risk: &str,
         now: &Zoned,
-    ) -> Result<(Task, Effects), BoardError> {
+    ) -> Result<(Task, Effects, Option<Status>), BoardError> {
         let wanted = request.followup.trim();
         if wanted.is_empty() {
             return Err(BoardError::refused("an override needs a follow-up task (§20.2)"));
@@ -239,7 +240,8 @@ impl KodingX {
                 .and_then(|matter| matter.set("risks", &written))
                 .map_err(|error| super::acts::unreadable(&followup.place.path, error))?;
             effects.replace(&followup.place.path, &followup.text, text);
-            return Ok((task, effects));
+            let was = task.status;
+            return Ok((task, effects, Some(was)));
         }
         let new = NewTask {
             assignee: Some(found.value.assignee.clone()),
@@ -259,7 +261,7 @@ impl KodingX {
         made.value.risks.push(risk.to_owned());
         let text = made.value.render(new.body.as_deref().unwrap_or_default());
         effects.create(&made.place.path, text);
-        Ok((made.value, effects))
+        Ok((made.value, effects, None))
     }
 }
 

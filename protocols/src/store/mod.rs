@@ -13,6 +13,7 @@ mod etag;
 mod journal;
 pub mod lock;
 pub mod log;
+pub mod memory;
 pub mod tree;
 
 use std::io;
@@ -20,6 +21,7 @@ use std::path::{Path, PathBuf};
 
 pub use etag::ETag;
 use lock::{Lock, LockError};
+use memory::Memory;
 use tree::{Tree, TreeError};
 
 /// What a verb wants done.
@@ -116,13 +118,18 @@ pub enum StoreError {
     OddJournal { path: PathBuf, reason: String },
 }
 
+/// What is remembered of folders between processes.
+const MEMORY: &str = "folders";
+
 /// How often a verb looks again when somebody changes files under it.
 const TRIES: usize = 5;
 
 impl Store {
     /// The board files below `root`. `state` is a folder of ours outside the work tree.
     pub fn open(root: &Path, state: &Path) -> Result<Self, StoreError> {
-        Ok(Self { tree: Tree::open(root)?, state: state.to_owned() })
+        let mut tree = Tree::open(root)?;
+        tree.memory = Memory::load(&state.join(MEMORY));
+        Ok(Self { tree, state: state.to_owned() })
     }
 
     /// To look without writing. A commit of somebody else may be half seen: each file is whole, but two
@@ -145,7 +152,10 @@ impl Store {
         loop {
             let (answer, effects) = verb(&self.tree)?;
             match self.commit(&effects) {
-                Ok(()) => return Ok(answer),
+                Ok(()) => {
+                    self.tree.memory.keep(&self.state.join(MEMORY));
+                    return Ok(answer);
+                }
                 Err(StoreError::Conflict { .. }) if tries < TRIES => tries += 1,
                 Err(error) => return Err(error.into()),
             }

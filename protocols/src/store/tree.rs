@@ -12,6 +12,7 @@ use std::io::{self, Read, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use super::memory::{Memory, Stamp};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 
@@ -25,6 +26,15 @@ const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLI
 pub struct Tree {
     root: OwnedFd,
     path: PathBuf,
+    /// Shortcuts past folders that have not changed.
+    pub memory: Memory,
+}
+
+/// A folder in a folder, and when it last changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stamped {
+    pub name: String,
+    pub stamp: Stamp,
 }
 
 /// One name in a folder.
@@ -57,7 +67,7 @@ impl Tree {
         let failed = |source: Errno| TreeError::Open { path: path.to_owned(), source: source.into() };
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
-        Ok(Self { root, path: path.to_owned() })
+        Ok(Self { root, path: path.to_owned(), memory: Memory::default() })
     }
 
     pub fn path(&self) -> &Path {
@@ -132,6 +142,24 @@ impl Tree {
         }
         entries.sort_unstable();
         Ok(entries)
+    }
+
+    /// The folders in a folder, with what tells whether they changed.
+    pub fn folders(&self, name: &str) -> Result<Vec<Stamped>, TreeError> {
+        let failed = |error: Errno| TreeError::Open { path: self.path.join(name), source: error.into() };
+        let entries = self.list(name)?;
+        if entries.is_empty() {
+            return Ok(Vec::new());
+        }
+        let folder = self.reach(name, OFlags::PATH | OFlags::DIRECTORY).map_err(failed)?;
+        let mut found = Vec::new();
+        for entry in entries.into_iter().filter(|entry| entry.is_folder) {
+            let stat = rustix::fs::statat(&folder, &entry.name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
+            let stamp =
+                Stamp { inode: stat.st_ino, seconds: stat.st_ctime, nanoseconds: stat.st_ctime_nsec as i64 };
+            found.push(Stamped { name: entry.name, stamp });
+        }
+        Ok(found)
     }
 
     /// Replaces a file, or makes it. Its mode stays what it was.
