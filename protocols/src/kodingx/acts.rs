@@ -309,12 +309,21 @@ impl KodingX {
         };
         let old_state = tree.read_text(layout::STATE)?;
         let before = old_state.clone().unwrap_or_else(|| self.new_state(now));
-        let mut state = State::read(&before);
+        let quick = match acts {
+            [Act { row, before: None, .. }] if verify.is_none() => {
+                State::with_new(&before, row, Moment::of(now))
+            }
+            _ => None,
+        };
+        let state = match quick {
+            Some(state) => state,
+            None => {
+                let mut state = State::read(&before);
+                acts.iter().for_each(|act| state.put(&act.row));
+                state.write(&before, Moment::of(now), verify).map_err(refused)?
+            }
+        };
         let old_board = tree.read_text(layout::TASK_BOARD)?;
-        for act in acts {
-            state.put(&act.row);
-        }
-        let state = state.write(&before, Moment::of(now), verify).map_err(refused)?;
         effects.put(layout::STATE, old_state.as_deref(), state);
         // A minimal installation has no board for people (§22.2).
         if let Some(old) = &old_board {

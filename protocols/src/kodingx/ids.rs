@@ -14,7 +14,7 @@ use super::task::Task;
 use crate::board::BoardError;
 use crate::names::TaskId;
 use crate::store::Effects;
-use crate::store::tree::{Tree, TreeError};
+use crate::store::tree::{Entry, Tree, TreeError};
 use crate::text::frontmatter::Frontmatter;
 use crate::text::yaml;
 
@@ -82,9 +82,10 @@ fn highest(tree: &Tree) -> Result<u64, TreeError> {
     for top in Kind::Task.folders() {
         for agent in tree.list(top)?.iter().filter(|entry| entry.is_folder) {
             let agent = format!("{top}/{}", agent.name);
+            let entries = tree.list(&agent)?;
             // Older tools and people put tasks here.
-            highest = highest.max(greatest(&agent)?);
-            for day in tree.folders(&agent)? {
+            highest = highest.max(entries.iter().filter_map(of_name).max().unwrap_or(0));
+            for day in tree.stamped(&agent, &entries)? {
                 let folder = format!("{agent}/{}", day.name);
                 highest = highest.max(tree.memory.recall(&folder, day.stamp, || greatest(&folder))?);
             }
@@ -93,7 +94,11 @@ fn highest(tree: &Tree) -> Result<u64, TreeError> {
     Ok(highest)
 }
 
-fn of_name(entry: &crate::store::tree::Entry) -> Option<u64> {
+/// The number a task's name begins with.
+fn of_name(entry: &Entry) -> Option<u64> {
+    if entry.is_folder {
+        return None;
+    }
     let end = entry.name.find(['-', '.']).unwrap_or(entry.name.len());
     number(&entry.name[..end])
 }

@@ -6,6 +6,7 @@ use jiff::tz::TimeZone;
 use serde_json::Value;
 
 use super::layout;
+use crate::moment;
 use crate::names::AgentName;
 use crate::store::tree::{Tree, TreeError};
 
@@ -139,7 +140,7 @@ impl Manifest {
         let defaults = json.get("defaults").unwrap_or(&Value::Null);
         let zone = match defaults.get("timezone").and_then(Value::as_str) {
             None => TimeZone::system(),
-            Some(name) => TimeZone::get(name).map_err(|_| {
+            Some(name) => moment::zone(name).ok_or_else(|| {
                 fields
                     .wrong("timezone", format!("is `{name}`, which is no time zone; `Europe/Zurich` is one"))
             })?,

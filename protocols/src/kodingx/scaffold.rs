@@ -16,7 +16,7 @@ use super::manifest::{self, LicenseMode, Manifest};
 use super::texts::{self, RoleMode, Setting, Text};
 use super::views::{self, Board};
 use crate::board::BoardError;
-use crate::moment::Moment;
+use crate::moment::{self, Moment};
 use crate::names::AgentName;
 use crate::store::Effects;
 use crate::store::tree::{Tree, TreeError};
@@ -247,7 +247,7 @@ fn manifest_text(
         None => {
             let zone = place.timezone.clone().unwrap_or_else(|| "UTC".to_owned());
             let local =
-                jiff::tz::TimeZone::get(&zone).map_or_else(|_| now.clone(), |zone| now.with_time_zone(zone));
+                moment::zone(&zone).map_or_else(|| now.clone(), |zone| now.with_time_zone(zone));
             let made = json!({
                 "protocol": manifest::CURRENT.to_string(),
                 "project": place.project,

@@ -117,6 +117,19 @@ impl State {
         state
     }
 
+    /// STATE.md with a new task, which is in none of its lists yet, without reading them. `None` where that can't
+    /// be told: somebody wrote the list another way, or has a higher id in it.
+    pub fn with_new(text: &str, row: &Row, now: Moment) -> Option<String> {
+        let matter = Frontmatter::parse(text).ok()?;
+        let list = matter.raw("active_tasks")?;
+        let last = list.rsplit('"').nth(1).unwrap_or_default();
+        if row.status.is_final() || row.status == Status::Blocked || !in_order(last, &row.id).is_lt() {
+            return None;
+        }
+        let active = yaml::grown_list(list, &row.id)?;
+        matter.set_all(&[("updated_at", now.to_string()), ("active_tasks", active)]).ok()
+    }
+
     /// STATE.md with these lists; everything else in it stays.
     pub fn write(&self, text: &str, now: Moment, verify: Option<&LastVerify>) -> Result<String, ViewError> {
         let mut fields = vec![
@@ -368,7 +381,11 @@ mod tests {
                 let before = tasks.iter().find(|task| task.id == act.id).map(|task| task.status);
                 tasks.retain(|task| task.id != act.id);
                 tasks.push(act.clone());
+                let new = before.is_none().then(|| State::with_new(&state_text, &act, now)).flatten();
                 state.put(&act);
+                if let Some(new) = new {
+                    prop_assert_eq!(&State::read(&new), &state);
+                }
                 let mut next = board.clone();
                 board = match next.put(&act, before) {
                     Ok(()) => next,

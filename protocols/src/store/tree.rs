@@ -31,9 +31,9 @@ pub struct Tree {
 }
 
 /// A folder in a folder, and when it last changed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stamped {
-    pub name: String,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamped<'e> {
+    pub name: &'e str,
     pub stamp: Stamp,
 }
 
@@ -144,22 +144,16 @@ impl Tree {
         Ok(entries)
     }
 
-    /// The folders in a folder, with what tells whether they changed.
-    pub fn folders(&self, name: &str) -> Result<Vec<Stamped>, TreeError> {
+    /// Those of a folder's entries that are folders, with what tells whether they changed.
+    pub fn stamped<'e>(&self, name: &str, entries: &'e [Entry]) -> Result<Vec<Stamped<'e>>, TreeError> {
         let failed = |error: Errno| TreeError::Open { path: self.path.join(name), source: error.into() };
-        let entries = self.list(name)?;
-        if entries.is_empty() {
-            return Ok(Vec::new());
-        }
         let folder = self.reach(name, OFlags::PATH | OFlags::DIRECTORY).map_err(failed)?;
-        let mut found = Vec::new();
-        for entry in entries.into_iter().filter(|entry| entry.is_folder) {
+        let stamp = |entry: &'e Entry| {
             let stat = rustix::fs::statat(&folder, &entry.name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
-            let stamp =
-                Stamp { inode: stat.st_ino, seconds: stat.st_ctime, nanoseconds: stat.st_ctime_nsec as i64 };
-            found.push(Stamped { name: entry.name, stamp });
-        }
-        Ok(found)
+            let (seconds, nanoseconds) = (stat.st_ctime, stat.st_ctime_nsec as i64);
+            Ok(Stamped { name: &entry.name, stamp: Stamp { inode: stat.st_ino, seconds, nanoseconds } })
+        };
+        entries.iter().filter(|entry| entry.is_folder).map(stamp).collect()
     }
 
     /// Replaces a file, or makes it. Its mode stays what it was.

@@ -117,6 +117,11 @@ impl<'t> Frontmatter<'t> {
         Ok(parsed.get(key).cloned())
     }
 
+    /// The text of a field's value, as it is written.
+    pub fn raw(&self, key: &str) -> Option<&'t str> {
+        self.entry(key).map(|entry| self.text[entry.value..entry.end].trim())
+    }
+
     /// The whole file with a field set to a value that is written on one line. A field that is not there is
     /// added at the end of the header.
     pub fn set(&self, key: &str, written: &str) -> Result<String, Malformed> {
@@ -125,36 +130,38 @@ impl<'t> Frontmatter<'t> {
 
     /// The same, for several fields.
     pub fn set_all(&self, fields: &[(&str, String)]) -> Result<String, Malformed> {
-        let mut edited = self.text.to_owned();
-        for (key, written) in fields {
-            let header = Frontmatter::parse(&edited)?;
-            edited = match header.entry(key) {
-                Some(entry) => header.splice(entry, written),
-                None => {
-                    let line = format!("{key}: {written}{}", self.newline);
-                    [&edited[..header.close], &line, &edited[header.close..]].concat()
-                }
-            };
+        let mut edited = String::with_capacity(self.text.len() + 256);
+        let mut done = 0;
+        for entry in &self.entries {
+            if let Some((_, written)) = fields.iter().find(|(key, _)| *key == entry.key) {
+                edited.push_str(&self.text[done..entry.value]);
+                self.splice(entry, written, &mut edited);
+                done = entry.end;
+            }
         }
+        edited.push_str(&self.text[done..self.close]);
+        for (key, written) in fields.iter().filter(|(key, _)| self.entry(key).is_none()) {
+            edited.push_str(&format!("{key}: {written}{}", self.newline));
+        }
+        edited.push_str(&self.text[self.close..]);
         self.check(fields, &edited)?;
         Ok(edited)
     }
 
-    /// Puts `written` where the value of an entry is, and keeps the rest of the line.
-    fn splice(&self, entry: &Entry<'_>, written: &str) -> String {
+    /// What stands after the colon of an entry, with `written` where its value was; the rest of the line stays.
+    fn splice(&self, entry: &Entry<'_>, written: &str, out: &mut String) {
         let value = &self.text[entry.value..entry.end];
         let first = value.split(['\r', '\n']).next().unwrap_or_default();
         let spaces = first.len() - first.trim_start().len();
         let inline = &first[spaces..];
-        let (before, after) = (&self.text[..entry.value], &self.text[entry.end..]);
         if inline.is_empty() || inline.starts_with('#') {
             // The value, if any, stands on the lines below; a comment beside the key stays.
             let (comment, below) = value.split_at(first.len());
-            let kept = trailing(below);
-            return [before, " ", written, comment, &below[kept..], after].concat();
+            out.extend([" ", written, comment, &below[trailing(below)..]]);
+        } else {
+            let end = spaces + inline_end(&value[spaces..]);
+            out.extend([&value[..spaces], written, &value[end..]]);
         }
-        let end = spaces + inline_end(&value[spaces..]);
-        [before, &value[..spaces.max(1).min(value.len())], written, &value[end..], after].concat()
     }
 
     /// Holds an edit against the parser: the fields that were set mean what they should, every byte of the
@@ -162,7 +169,14 @@ impl<'t> Frontmatter<'t> {
     fn check(&self, fields: &[(&str, String)], edited: &str) -> Result<(), Malformed> {
         let after = Frontmatter::parse(edited)?;
         for (key, written) in fields {
-            self.value(key)?;
+            let plain = self.raw(key).is_some_and(yaml::is_plain_list);
+            if !plain {
+                self.value(key)?;
+            }
+            // The same text alone on its line means the same; anything else is compared by what it means.
+            if after.raw(key) == Some(written.as_str()) {
+                continue;
+            }
             let wanted = yaml::simple(written).or_else(|| serde_yaml::from_str(written).ok());
             if after.value(key)? != wanted.filter(|value| !value.is_null()) {
                 return Err(self.refused(key));

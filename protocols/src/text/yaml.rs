@@ -146,6 +146,25 @@ pub fn flow_list<S: AsRef<str>>(items: &[S]) -> String {
     format!("[{}]", items.join(", "))
 }
 
+/// Whether text is a list just as [`flow_list`] writes one of plain names: it can be grown without being read.
+pub(super) fn is_plain_list(text: &str) -> bool {
+    let Some(inside) = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) else { return false };
+    let is_name = |item: &str| {
+        let name = item.strip_prefix('"').and_then(|item| item.strip_suffix('"'));
+        name.is_some_and(|name| {
+            name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+        })
+    };
+    inside.is_empty() || inside.split(", ").all(is_name)
+}
+
+/// A plain list with one more name at its end.
+pub fn grown_list(list: &str, name: &str) -> Option<String> {
+    let list = list.trim();
+    let open = list.strip_suffix(']').filter(|_| is_plain_list(list))?;
+    Some(format!("{open}{}{}]", if open == "[" { "" } else { ", " }, quoted(name)))
+}
+
 /// A list below its key, one item a line.
 pub fn block_list<S: AsRef<str>>(indent: usize, items: &[S]) -> String {
     if items.is_empty() {

@@ -25,7 +25,8 @@ use agency_protocols::store::{Effects, Store};
 use agency_sandbox::host::Host;
 use agency_sandbox::workspace::folder::Folder;
 use clap::Args;
-use jiff::Zoned;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
 use serde::Serialize;
 
 use crate::message::{self, Failure, INTERNAL, NO_SUCH, UNDONE, USAGE};
@@ -72,7 +73,7 @@ impl Here {
             folder.state(&user_state(&Host::observe())).map_err(|error| Failure::new(INTERNAL, &error))?;
         let store =
             Store::open(&folder.root, state.path()).map_err(|error| Failure::new(INTERNAL, &error))?;
-        Ok(Self { folder, store, now: Zoned::now() })
+        Ok(Self { folder, store, now: Timestamp::now().to_zoned(TimeZone::UTC) })
     }
 
     pub(crate) fn tree(&self) -> &Tree {

@@ -201,7 +201,7 @@ fn surroundings(here: &Here, wishes: &Wishes) -> Result<Surroundings, Failure> {
         project: root
             .file_name()
             .map_or_else(|| "project".to_owned(), |name| name.to_string_lossy().into_owned()),
-        timezone: here.now.time_zone().iana_name().map(str::to_owned),
+        timezone: jiff::tz::TimeZone::system().iana_name().map(str::to_owned),
         environment: wishes
             .environment
             .clone()

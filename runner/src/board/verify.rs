@@ -22,6 +22,7 @@ use agency_sandbox::host::Host;
 use agency_sandbox::path::RelPath;
 use clap::Args;
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -87,7 +88,7 @@ pub(crate) fn run(command: &Verify, who: &Who) -> Result<u8, Failure> {
             .map_err(|error| Failure::usage(format!("can't write {}: {error}", file.display())))?;
     }
     let evidence = evidence(&proof, &here.folder.root);
-    let now = jiff::Zoned::now();
+    let now = Timestamp::now().to_zoned(TimeZone::UTC);
     let verified = here.act(|tree| board.verified(tree, &command.task, &evidence, request.as_ref(), &now))?;
     if command.check_risks {
         tell_risks(&here, &board, &found)?;
