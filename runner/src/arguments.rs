@@ -35,6 +35,7 @@ pub(crate) enum Command {
     Trust(configuration::trust::TrustCommand),
     Archive(board::archive::Archive),
     Migrate(board::migrate::Migrate),
+    Import(board::import::Import),
     Lint(board::lint::Lint),
     Sandbox(Box<Sandbox>),
     Doctor(Doctor),

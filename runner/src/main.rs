@@ -7,6 +7,7 @@ mod arguments;
 mod board;
 mod configuration;
 mod doctor;
+mod import;
 mod message;
 mod sandbox;
 mod units;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
             Command::Trust(command) => configuration::trust::run(&command),
             Command::Archive(command) => board::archive::run(&command, &who),
             Command::Migrate(command) => board::migrate::run(&command, &who),
+            Command::Import(command) => board::import::run(&command, &who),
             Command::Lint(command) => board::lint::run(&command, &who),
             Command::Sandbox(command) => sandbox::run(&command),
             Command::Doctor(command) => doctor::run(&command),

@@ -93,20 +93,53 @@ impl KodingX {
         new: &NewTask,
         now: &Zoned,
     ) -> Result<(Found<Task>, Effects), BoardError> {
-        let (found, mut effects) = self.draft(tree, new, now)?;
+        let now = self.local(now);
+        let id = self.next_id(tree, &now)?;
+        let found = self.draft(tree, new, id, &now)?;
+        let mut effects = Effects::none();
         effects.create(&found.place.path, &found.text);
-        let views = self.show(tree, &[Act::made(&found.value)], &self.local(now), None)?;
+        let views = self.show(tree, &[Act::made(&found.value)], &now, None)?;
         Ok((found, effects.and(views)))
     }
 
-    /// The same, without the views: for acts that make a task among other things.
+    /// New tasks for what a tracker knows and the board does not, in one commit. What is there already, open or
+    /// archived, is known by its reference, and by its address where both have one.
+    pub fn import(
+        &self,
+        tree: &Tree,
+        incoming: &[NewTask],
+        now: &Zoned,
+    ) -> Result<(Vec<Found<Task>>, Effects), BoardError> {
+        let now = self.local(now);
+        let (open, archived) = (self.tasks(tree)?, self.archived_tasks(tree)?);
+        let known: Vec<&[(String, String)]> =
+            open.tasks.iter().chain(&archived.tasks).map(|(_, task)| task.external_refs.as_slice()).collect();
+        let mut ids = self.next_ids(tree, &now)?;
+        let (mut made, mut effects) = (Vec::new(), Effects::none());
+        for new in incoming {
+            if known.iter().any(|refs| is_same(refs, &new.external_refs)) {
+                continue;
+            }
+            let found = self.draft(tree, new, ids()?, &now)?;
+            effects.create(&found.place.path, &found.text);
+            made.push(found);
+        }
+        if made.is_empty() {
+            return Ok((made, Effects::none()));
+        }
+        let acts: Vec<Act> = made.iter().map(|found| Act::made(&found.value)).collect();
+        let effects = effects.and(self.show(tree, &acts, &now, None)?);
+        Ok((made, effects))
+    }
+
+    /// What a new task is and where, nothing of it written.
     pub(super) fn draft(
         &self,
         tree: &Tree,
         new: &NewTask,
+        id: TaskId,
         now: &Zoned,
-    ) -> Result<(Found<Task>, Effects), BoardError> {
-        let now = self.local(now);
+    ) -> Result<Found<Task>, BoardError> {
         if new.title.trim().is_empty() {
             return Err(BoardError::refused("a task needs a title"));
         }
@@ -117,8 +150,7 @@ impl KodingX {
                 .with_hint("say --assignee AGENT, or name builders in .kodingx/agency.json"));
         };
         self.check_links(tree, new)?;
-        let id = self.next_id(tree, &now)?;
-        let created_at = Moment::of(&now);
+        let created_at = Moment::of(now);
         let task = Task {
             id: id.clone(),
             title: new.title.trim().to_owned(),
@@ -146,7 +178,7 @@ impl KodingX {
             stem,
             archived: false,
         };
-        Ok((Found { place, text, value: task }, Effects::none()))
+        Ok(Found { place, text, value: task })
     }
 
     /// What a new task points at must be there.
@@ -383,6 +415,17 @@ impl KodingX {
     pub(super) fn new_state(&self, now: &Zoned) -> String {
         views::new_state(self.manifest.version, Moment::of(now))
     }
+}
+
+/// Whether two lists of references are about the same thing elsewhere.
+fn is_same(one: &[(String, String)], other: &[(String, String)]) -> bool {
+    let find = |refs: &[(String, String)], key: &str| {
+        refs.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone())
+    };
+    if let (Some(one), Some(other)) = (find(one, "url"), find(other, "url")) {
+        return one == other;
+    }
+    other.iter().filter(|(key, _)| key != "url").any(|reference| one.contains(reference))
 }
 
 /// What is written down about a move: those that carry a reason.

@@ -32,19 +32,30 @@ pub fn is_id(id: &str) -> bool {
 }
 
 impl KodingX {
-    /// The next id. `taken` are ids given out in the same commit.
     pub(super) fn next_id(&self, tree: &Tree, now: &Zoned) -> Result<TaskId, BoardError> {
-        let text = match self.manifest.strategy {
-            IdStrategy::Sequential => format!("T{:04}", highest(tree)? + 1),
-            IdStrategy::Ulid => {
-                let mut random = [0; 16];
-                rustix::rand::getrandom(&mut random[..10], rustix::rand::GetRandomFlags::empty())
-                    .map_err(|error| BoardError::refused(format!("no random numbers: {error}")))?;
-                let milliseconds = now.timestamp().as_millisecond().unsigned_abs();
-                format!("T{}", ulid::Ulid::from_parts(milliseconds, u128::from_le_bytes(random)))
-            }
+        self.next_ids(tree, now)?()
+    }
+
+    /// Ids nobody has, one after the other, for one commit.
+    pub(super) fn next_ids(
+        &self,
+        tree: &Tree,
+        now: &Zoned,
+    ) -> Result<impl FnMut() -> Result<TaskId, BoardError>, BoardError> {
+        let strategy = self.manifest.strategy;
+        let mut last = match strategy {
+            IdStrategy::Sequential => highest(tree)?,
+            IdStrategy::Ulid => 0,
         };
-        TaskId::parse(&text).map_err(|error| BoardError::refused(error.to_string()))
+        let milliseconds = now.timestamp().as_millisecond().unsigned_abs();
+        Ok(move || {
+            last += 1;
+            let text = match strategy {
+                IdStrategy::Sequential => format!("T{last:04}"),
+                IdStrategy::Ulid => format!("T{}", ulid::Ulid::from_parts(milliseconds, random()?)),
+            };
+            TaskId::parse(&text).map_err(|error| BoardError::refused(error.to_string()))
+        })
     }
 
     /// Gives the task in `file` a new id, where two have the same. What names the old id elsewhere still
@@ -68,6 +79,13 @@ impl KodingX {
         let effects = effects.and(self.show(tree, &[Act::made(&task)], &now, None)?);
         Ok((task, effects))
     }
+}
+
+fn random() -> Result<u128, BoardError> {
+    let mut bytes = [0; 16];
+    rustix::rand::getrandom(&mut bytes[..10], rustix::rand::GetRandomFlags::empty())
+        .map_err(|error| BoardError::refused(format!("there are no random numbers: {error}")))?;
+    Ok(u128::from_le_bytes(bytes))
 }
 
 /// The highest number any task has had, archived ones included.

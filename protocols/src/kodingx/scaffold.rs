@@ -246,8 +246,7 @@ fn manifest_text(
         }
         None => {
             let zone = place.timezone.clone().unwrap_or_else(|| "UTC".to_owned());
-            let local =
-                moment::zone(&zone).map_or_else(|| now.clone(), |zone| now.with_time_zone(zone));
+            let local = moment::zone(&zone).map_or_else(|| now.clone(), |zone| now.with_time_zone(zone));
             let made = json!({
                 "protocol": manifest::CURRENT.to_string(),
                 "project": place.project,

@@ -257,7 +257,8 @@ impl KodingX {
             body: Some(format!("\n## Problem\n\n{}\n", one_line(&request.reason))),
             ..NewTask::titled(wanted)
         };
-        let (mut made, _) = self.draft(tree, &new, now)?;
+        let id = self.next_id(tree, now)?;
+        let mut made = self.draft(tree, &new, id, now)?;
         made.value.risks.push(risk.to_owned());
         let text = made.value.render(new.body.as_deref().unwrap_or_default());
         effects.create(&made.place.path, text);

@@ -4,6 +4,7 @@
 //! and tells what came of it, for people or as JSON.
 
 pub(crate) mod archive;
+pub(crate) mod import;
 pub(crate) mod lint;
 pub(crate) mod migrate;
 pub(crate) mod report;
