@@ -350,8 +350,11 @@ impl KodingX {
         let state = match quick {
             Some(state) => state,
             None => {
-                let mut state = State::read(&before);
-                acts.iter().for_each(|act| state.put(&act.row));
+                let known = State::read(&before);
+                let mut state = known.clone();
+                if !acts.iter().all(|act| state.put(&act.row).is_ok()) {
+                    state = State::of(&self.rows_with(tree, acts)?, &known);
+                }
                 state.write(&before, Moment::of(now), verify).map_err(refused)?
             }
         };
@@ -382,12 +385,17 @@ impl KodingX {
         {
             return Ok(board);
         }
+        Ok(Board::of(&self.rows_with(tree, acts)?, &known.unwrap_or_default()))
+    }
+
+    /// Every task as it is when the acts are done.
+    fn rows_with(&self, tree: &Tree, acts: &[Act]) -> Result<Vec<Row>, BoardError> {
         let mut rows: Vec<Row> = self.tasks(tree)?.tasks.iter().map(|(_, task)| Row::of(task)).collect();
         for act in acts {
             rows.retain(|row| row.id != act.row.id);
             rows.push(act.row.clone());
         }
-        Ok(Board::of(&rows, &known.unwrap_or_default()))
+        Ok(rows)
     }
 
     /// Both views made from all tasks, as `lint --fix` does it.
