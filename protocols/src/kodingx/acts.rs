@@ -400,20 +400,24 @@ impl KodingX {
 
     /// Both views made from all tasks, as `lint --fix` does it.
     pub fn show_all(&self, tree: &Tree, now: &Zoned) -> Result<Effects, BoardError> {
-        let now = self.local(now);
         let rows: Vec<Row> = self.tasks(tree)?.tasks.iter().map(|(_, task)| Row::of(task)).collect();
+        self.show_rows(tree, &rows, &self.local(now))
+    }
+
+    /// Both views made from these tasks, which are all there are or will be.
+    pub(super) fn show_rows(&self, tree: &Tree, rows: &[Row], now: &Zoned) -> Result<Effects, BoardError> {
         let mut effects = Effects::none();
         let refused = |error: ViewError| BoardError::refused(error.to_string());
         let old_state = tree.read_text(layout::STATE)?;
-        let before = old_state.clone().unwrap_or_else(|| self.new_state(&now));
+        let before = old_state.clone().unwrap_or_else(|| self.new_state(now));
         let known = State::read(&before);
-        let state = State::of(&rows, &known);
+        let state = State::of(rows, &known);
         if state != known || old_state.is_none() {
-            let written = state.write(&before, Moment::of(&now), None).map_err(refused)?;
+            let written = state.write(&before, Moment::of(now), None).map_err(refused)?;
             effects.put(layout::STATE, old_state.as_deref(), written);
         }
         if let Some(old) = tree.read_text(layout::TASK_BOARD)? {
-            let board = Board::of(&rows, &Board::read(&old).unwrap_or_default());
+            let board = Board::of(rows, &Board::read(&old).unwrap_or_default());
             effects.replace(layout::TASK_BOARD, &old, board.write(&old).map_err(refused)?);
         }
         Ok(effects)
