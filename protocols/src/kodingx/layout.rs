@@ -77,7 +77,12 @@ impl Place {
 
     /// Whether its name is about this task: `T1` is not `T10`.
     pub fn is_about(&self, id: &TaskId) -> bool {
-        self.stem.strip_prefix(id.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        self.names(id.as_str())
+    }
+
+    /// The same, for an id that a file claims.
+    pub(super) fn names(&self, id: &str) -> bool {
+        self.stem.strip_prefix(id).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     }
 
     /// Where it goes when it is put aside.

@@ -36,12 +36,12 @@ pub fn lint(board: &KodingX, tree: &Tree, profiles: &[String]) -> Result<Vec<Fin
     findings.extend(site.tasks(profiles)?);
     findings.extend(cycles(&open.tasks));
     findings.extend(site.reports()?);
-    findings.extend(site.state(&open.tasks)?);
+    findings.extend(site.state(&open.tasks));
     findings.extend(site.profiles()?);
     findings.extend(site.artifacts()?);
     findings.extend(site.done()?);
-    findings.extend(site.risks()?);
-    findings.extend(site.adapter()?);
+    findings.extend(site.risks());
+    findings.extend(site.adapter());
     findings.sort();
     findings.dedup();
     Ok(findings)
@@ -55,6 +55,14 @@ struct Site<'a> {
 }
 
 impl Site<'_> {
+    /// The text of a file. One that can't be read is a finding, and hides nothing of the others.
+    fn text(&self, path: &str, section: &'static str, found: &mut Vec<Finding>) -> Option<String> {
+        super::text(self.tree, path, section).unwrap_or_else(|finding| {
+            found.push(finding);
+            None
+        })
+    }
+
     /// §4: what must be there, and how it is called.
     fn structure(&self) -> Result<Vec<Finding>, BoardError> {
         let mut found = Vec::new();
@@ -186,13 +194,7 @@ impl Site<'_> {
         let mut found = Vec::new();
         for archived in [false, true] {
             for place in layout::places(self.tree, Kind::Report, archived)? {
-                let text = match super::text(self.tree, &place.path, "7.2") {
-                    Ok(text) => text.unwrap_or_default(),
-                    Err(finding) => {
-                        found.push(finding);
-                        continue;
-                    }
-                };
+                let Some(text) = self.text(&place.path, "7.2", &mut found) else { continue };
                 let agent = place.agent.as_deref();
                 let Reading { value, findings } = Report::read(&place.path, &text, agent, self.board.zone());
                 found.extend(findings);
@@ -228,13 +230,32 @@ impl Site<'_> {
     }
 
     /// §8, and whether both views say what the tasks say.
-    fn state(&self, open: &[(Place, Task)]) -> Result<Vec<Finding>, BoardError> {
+    fn state(&self, open: &[(Place, Task)]) -> Vec<Finding> {
+        let rows: Vec<views::Row> = open.iter().map(|(_, task)| views::Row::of(task)).collect();
         let mut found = Vec::new();
-        let Some(text) = self.tree.read_text(layout::STATE)? else { return Ok(found) };
-        let matter = match Frontmatter::parse(&text) {
+        if let Some(text) = self.text(layout::STATE, "8.1", &mut found) {
+            found.extend(self.state_of(&text, &rows));
+        }
+        if let Some(text) = self.text(layout::TASK_BOARD, "4", &mut found) {
+            let board = views::Board::of(&rows, &views::Board::read(&text).unwrap_or_default());
+            match board.write(&text) {
+                Ok(written) if written == text => {}
+                Ok(_) => {
+                    let message = "it is not what the tasks say; `agency lint --fix` puts it right";
+                    found.push(Finding::error(layout::TASK_BOARD, None, "4", message));
+                }
+                Err(error) => found.push(Finding::error(layout::TASK_BOARD, None, "15.2", error.to_string())),
+            }
+        }
+        found
+    }
+
+    fn state_of(&self, text: &str, rows: &[views::Row]) -> Vec<Finding> {
+        let mut found = Vec::new();
+        let matter = match Frontmatter::parse(text) {
             Ok(matter) => matter,
             Err(error) => {
-                return Ok(vec![Finding::error(layout::STATE, Some(error.line), "8.1", error.reason)]);
+                return vec![Finding::error(layout::STATE, Some(error.line), "8.1", error.reason)];
             }
         };
         for field in
@@ -262,9 +283,8 @@ impl Site<'_> {
                 Finding::error(layout::STATE, matter.line("protocol"), "17", message).of_field("protocol"),
             );
         }
-        let rows: Vec<views::Row> = open.iter().map(|(_, task)| views::Row::of(task)).collect();
-        let before = State::read(&text);
-        let after = State::of(&rows, &before);
+        let before = State::read(text);
+        let after = State::of(rows, &before);
         for (field, before, after) in [
             ("active_tasks", &before.active, &after.active),
             ("blocked_tasks", &before.blocked, &after.blocked),
@@ -276,18 +296,7 @@ impl Site<'_> {
                 found.push(Finding::error(layout::STATE, matter.line(field), "8.1", message).of_field(field));
             }
         }
-        if let Some(text) = self.tree.read_text(layout::TASK_BOARD)? {
-            let board = views::Board::of(&rows, &views::Board::read(&text).unwrap_or_default());
-            match board.write(&text) {
-                Ok(written) if written == text => {}
-                Ok(_) => {
-                    let message = "it is not what the tasks say; `agency lint --fix` puts it right";
-                    found.push(Finding::error(layout::TASK_BOARD, None, "4", message));
-                }
-                Err(error) => found.push(Finding::error(layout::TASK_BOARD, None, "15.2", error.to_string())),
-            }
-        }
-        Ok(found)
+        found
     }
 
     /// §10.1
@@ -298,7 +307,7 @@ impl Site<'_> {
             if !entry.name.ends_with(".yml") && !entry.name.ends_with(".yaml") {
                 continue;
             }
-            let text = self.tree.read_text(&path)?.unwrap_or_default();
+            let Some(text) = self.text(&path, "10.1", &mut found) else { continue };
             let profile: serde_yaml::Value = match serde_yaml::from_str(&text) {
                 Ok(profile) => profile,
                 Err(error) => {
@@ -321,11 +330,11 @@ impl Site<'_> {
     /// §11, §20: artifacts that can be read, and overrides that are recorded.
     fn artifacts(&self) -> Result<Vec<Finding>, BoardError> {
         let mut found = Vec::new();
-        let recorded = self.tree.read_text(layout::DECISIONS)?.unwrap_or_default();
+        let recorded = self.text(layout::DECISIONS, "20.4", &mut found).unwrap_or_default();
         let numbers = decisions::numbers(&recorded);
         for archived in [false, true] {
             for place in layout::places(self.tree, Kind::Artifact, archived)? {
-                let text = self.tree.read_text(&place.path)?.unwrap_or_default();
+                let Some(text) = self.text(&place.path, "11.1", &mut found) else { continue };
                 let artifact = match Artifact::parse(&text) {
                     Ok(artifact) => artifact,
                     Err(error) => {
@@ -337,8 +346,14 @@ impl Site<'_> {
                 let mut say = |section, message: String| {
                     found.push(Finding::error(&place.path, None, section, message));
                 };
-                if !self.known.contains(artifact.task_id.as_str()) {
-                    say("11.1", format!("there is no task {}", artifact.task_id));
+                let claimed = &artifact.task_id;
+                if !self.known.contains(claimed.as_str()) {
+                    say("11.1", format!("there is no task {claimed}"));
+                } else if !place.names(claimed) {
+                    say(
+                        "11.1",
+                        format!("its name begins with {}, and its `task_id` is {claimed}", place.id()),
+                    );
                 }
                 let Some(given) = artifact.overridden else { continue };
                 for (field, value) in [("approver", &given.approver), ("reason", &given.reason)] {
@@ -408,10 +423,11 @@ impl Site<'_> {
     }
 
     /// §21: the register, and links that go both ways.
-    fn risks(&self) -> Result<Vec<Finding>, BoardError> {
-        let Some(text) = self.tree.read_text(layout::RISKS)? else { return Ok(Vec::new()) };
+    fn risks(&self) -> Vec<Finding> {
+        let mut found = Vec::new();
+        let Some(text) = self.text(layout::RISKS, "21.3", &mut found) else { return found };
         let register = Register::parse(&text);
-        let mut found = register.findings.clone();
+        found.extend(register.findings.iter().cloned());
         for (place, task) in self.tasks {
             for risk in &task.risks {
                 let message = match register.get(risk) {
@@ -440,11 +456,11 @@ impl Site<'_> {
                 found.push(Finding::error(layout::RISKS, Some(risk.line), "21.3", message));
             }
         }
-        Ok(found)
+        found
     }
 
     /// §13: the adapter of the orchestrator, with everything it must contain.
-    fn adapter(&self) -> Result<Vec<Finding>, BoardError> {
+    fn adapter(&self) -> Vec<Finding> {
         let manifest = &self.board.manifest;
         let tool =
             manifest.orchestrator.as_deref().and_then(Orchestrator::parse).unwrap_or(Orchestrator::Other);
@@ -462,22 +478,26 @@ impl Site<'_> {
         candidates.retain(|adapter| !matches!(adapter.content, Content::NamedInRead { .. }));
         let paths: Vec<&str> =
             candidates.iter().map(|Adapter { path, .. }| *path).chain(others(tool).iter().copied()).collect();
-        let mut texts = Vec::new();
+        let (mut texts, mut found) = (Vec::new(), Vec::new());
         for path in &paths {
-            texts.extend(self.tree.read_text(path)?.map(|text| (*path, text)));
+            texts.extend(self.text(path, "13", &mut found).map(|text| (*path, text)));
         }
         let Some((path, text)) = texts.into_iter().min_by_key(|(_, text)| missing_parts(text).len()) else {
+            if !found.is_empty() {
+                return found;
+            }
             let message = format!(
                 "the adapter of `{}` is missing; `agency upgrade --add adapter` makes it",
                 tool.as_str()
             );
-            return Ok(vec![Finding::error(paths[0], None, "13", message)]);
+            return vec![Finding::error(paths[0], None, "13", message)];
         };
         let finding = |part: &Part| {
             let message = format!("{part} is missing ({})", part.section());
             Finding::error(path, None, "13", message)
         };
-        Ok(missing_parts(&text).iter().map(finding).collect())
+        found.extend(missing_parts(&text).iter().map(finding));
+        found
     }
 }
 

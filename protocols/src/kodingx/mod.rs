@@ -191,7 +191,11 @@ impl KodingX {
             .map_err(|finding| BoardError::Unreadable(vec![finding]))?
             .unwrap_or_default();
         match Artifact::parse(&text) {
-            Ok(value) => Ok(Some(Found { place, text, value })),
+            Ok(value) if value.task_id == id.as_str() => Ok(Some(Found { place, text, value })),
+            Ok(value) => {
+                let message = format!("its name says {id}, and its `task_id` is {}", value.task_id);
+                Err(BoardError::Unreadable(vec![Finding::error(&place.path, None, "11.1", message)]))
+            }
             Err(error) => {
                 let message = format!("it is no verify artifact: {error}");
                 let finding = Finding::error(&place.path, Some(error.line()), "11.1", message);
@@ -208,10 +212,12 @@ fn text(tree: &Tree, path: &str, section: &'static str) -> Result<Option<String>
             TreeError::NotText { line, .. } => Some(*line),
             _ => None,
         };
-        let mut message = error.to_string();
-        if let TreeError::Open { source, .. } = &error {
-            message = format!("it can't be read: {source}");
-        }
+        // A finding names its file by itself, and not by where the repository lies on this machine.
+        let named = tree.path().join(path).display().to_string();
+        let message = match &error {
+            TreeError::Open { source, .. } => format!("it can't be read: {source}"),
+            error => error.to_string().replacen(&named, "it", 1),
+        };
         Finding::error(path, line, section, message)
     })
 }
