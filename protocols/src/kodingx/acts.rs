@@ -425,7 +425,7 @@ impl KodingX {
 
     /// A STATE.md with nothing in it yet.
     pub(super) fn new_state(&self, now: &Zoned) -> String {
-        views::new_state(self.manifest.version, Moment::of(now))
+        views::new_state(self.manifest.version, Moment::of(now), None)
     }
 }
 

@@ -170,7 +170,10 @@ pub fn scaffold(
             Component::Core => {
                 let was = old.as_ref().map(|manifest| manifest.text.as_str());
                 site.settled(path, was, &text);
-                site.made_once(layout::STATE, || views::new_state(board.manifest.version, Moment::of(&now)))?;
+                let header = setting.quoted_header();
+                site.made_once(layout::STATE, || {
+                    views::new_state(board.manifest.version, Moment::of(&now), Some(&header))
+                })?;
                 site.folder(".kodingx/inbox")?;
                 site.folder(".kodingx/outbox")?;
             }
@@ -204,6 +207,9 @@ pub fn scaffold(
                 let orchestrator = orchestrator.unwrap_or(Orchestrator::Other);
                 let steps = adapters::beside(&existing(tree)?, orchestrator, false, &setting);
                 site.adapters(steps, &setting)?;
+                for path in SHARED.into_iter().filter(|path| is_link(tree, path)) {
+                    site.note(path, What::Kept, "it is a link, and what it leads to is left alone");
+                }
             }
             Component::Workflow => site.texts(vec![texts::workflow(&setting)])?,
         }
@@ -361,7 +367,7 @@ impl Site<'_> {
             Content::Region { inside, comment } => region::put(text, REGION, &inside, comment)
                 .map_err(|error| BoardError::refused(format!("{path}: {error}")))?,
             Content::NamedInRead { file } => {
-                match adapters::aider::name_in_read(text, file, &format!("# {}", setting.header())) {
+                match adapters::aider::name_in_read(text, file, &setting.header()) {
                     adapters::aider::Named::Already => text.to_owned(),
                     adapters::aider::Named::Appended(new) => new,
                     adapters::aider::Named::ByHand(reason) => {
@@ -385,9 +391,20 @@ impl Site<'_> {
 /// The region our rules stand in, in files of others.
 pub const REGION: &str = "rules";
 
-/// What of §22.3 is there. A file that holds nothing but our region is not.
+/// Files of several tools that our rules may be appended to.
+const SHARED: [&str; 3] = [".cursorrules", "CLAUDE.md", "AGENTS.md"];
+
+/// Many repositories have one of these files, and links to it for the other tools.
+fn is_link(tree: &Tree, path: &str) -> bool {
+    matches!(tree.read(path), Err(TreeError::Link { .. }))
+}
+
+/// What of §22.3 is there. A file that holds nothing but our region is not, and neither is a link.
 fn existing(tree: &Tree) -> Result<Existing, TreeError> {
     let theirs = |path: &str| -> Result<bool, TreeError> {
+        if is_link(tree, path) {
+            return Ok(false);
+        }
         let Some(text) = tree.read_text(path)? else { return Ok(false) };
         let ours = region::find(&text, REGION, Comment::Html).ok().flatten();
         Ok(ours.is_none_or(|range| {

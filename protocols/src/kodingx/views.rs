@@ -171,11 +171,12 @@ impl LastVerify {
     }
 }
 
-/// A STATE.md with nothing in it yet.
-pub fn new_state(version: super::manifest::Version, now: Moment) -> String {
+/// A STATE.md with nothing in it yet. `header` is the line of §16.
+pub fn new_state(version: super::manifest::Version, now: Moment, header: Option<&str>) -> String {
+    let header = header.map_or_else(|| "\n".to_owned(), |header| format!("{header}\n\n"));
     format!(
         "---\nprotocol: {}\nupdated_at: {now}\nactive_tasks: []\nblocked_tasks: []\ndone_tasks_recent: []\n\
-         last_verify: {{task_id: null, timestamp: null, result: null, artifact_path: null}}\n---\n\n\
+         last_verify: {{task_id: null, timestamp: null, result: null, artifact_path: null}}\n---\n{header}\
          ## Current Focus\n\n## Notes\n",
         yaml::quoted(&version.to_string())
     )
