@@ -15,6 +15,7 @@ use crate::message::{self, Failure};
 
 /// Make, list, show and move tasks
 #[derive(Debug, Subcommand)]
+#[command(after_help = "Example:\n  agency task list --status NEW")]
 pub(crate) enum TaskCommand {
     New(Box<New>),
     List(List),
