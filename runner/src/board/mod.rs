@@ -21,8 +21,8 @@ use agency_protocols::detect::{self, Protocol};
 use agency_protocols::finding::Finding;
 use agency_protocols::kodingx::KodingX;
 use agency_protocols::names::{Actor, TaskId};
-use agency_protocols::store::tree::Tree;
-use agency_protocols::store::{Effects, Store};
+use agency_protocols::store::tree::{Tree, TreeError};
+use agency_protocols::store::{Effects, Store, StoreError};
 use agency_sandbox::host::Host;
 use agency_sandbox::workspace::folder::Folder;
 use clap::Args;
@@ -87,6 +87,10 @@ impl Here {
         let protocol = match (who.protocol, found.as_slice()) {
             (Some(protocol), _) => protocol,
             (None, []) => {
+                // A manifest that is a link, or a board behind one, marks nothing; but it should be said.
+                if let Err(error @ BoardError::Tree(_)) = KodingX::open(self.tree()) {
+                    return Err(refused(error));
+                }
                 let root = self.folder.root.display();
                 return Err(Failure::new_message(NO_SUCH, format!("there is no board in {root}"))
                     .with_hint("`agency init` makes one"));
@@ -104,7 +108,10 @@ impl Here {
         if protocol != Protocol::Kodingx {
             return Err(Failure::usage(format!("the protocol `{protocol}` is not supported yet")));
         }
-        KodingX::open(self.tree()).map_err(|error| refused(error).or_hint("`agency init` makes a board"))
+        KodingX::open(self.tree()).map_err(|error| match error {
+            BoardError::NoBoard => refused(error).or_hint("`agency init` makes a board"),
+            error => refused(error),
+        })
     }
 
     /// Lets the board say what it wants under the lock, and does it.
@@ -120,6 +127,7 @@ impl Here {
 pub(crate) fn refused(error: BoardError) -> Failure {
     let code = match &error {
         BoardError::NoBoard | BoardError::NoSuchTask { .. } => NO_SUCH,
+        BoardError::Store(StoreError::Tree(error)) | BoardError::Tree(error) if is_odd(error) => USAGE,
         BoardError::Store(_) | BoardError::Tree(_) => INTERNAL,
         BoardError::Marker(_)
         | BoardError::Ambiguous { .. }
@@ -135,6 +143,17 @@ pub(crate) fn refused(error: BoardError) -> Failure {
         }
         BoardError::NoSuchTask { .. } => failure.with_hint("`agency task list` shows what there is"),
         _ => failure,
+    }
+}
+
+/// Whether it is the file that is at fault, and neither this program nor the machine.
+fn is_odd(error: &TreeError) -> bool {
+    match error {
+        TreeError::Link { .. }
+        | TreeError::Irregular { .. }
+        | TreeError::Large { .. }
+        | TreeError::NotText { .. } => true,
+        TreeError::Open { .. } | TreeError::Write { .. } | TreeError::Exists { .. } => false,
     }
 }
 
