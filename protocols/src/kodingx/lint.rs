@@ -483,6 +483,7 @@ impl Site<'_> {
             texts.extend(self.text(path, "13", &mut found).map(|text| (*path, text)));
         }
         let Some((path, text)) = texts.into_iter().min_by_key(|(_, text)| missing_parts(text).len()) else {
+            // What can't be read matters where nothing else is there.
             if !found.is_empty() {
                 return found;
             }
@@ -496,8 +497,7 @@ impl Site<'_> {
             let message = format!("{part} is missing ({})", part.section());
             Finding::error(path, None, "13", message)
         };
-        found.extend(missing_parts(&text).iter().map(finding));
-        found
+        missing_parts(&text).iter().map(finding).collect()
     }
 }
 
