@@ -128,3 +128,52 @@ fn every_claim_of_the_threat_model_has_its_test() {
         assert!(line.contains("::"), "a claim without a test: {line}");
     }
 }
+
+/// Every requirement of the protocol has its test, and every test of a section its requirement.
+#[test]
+fn every_requirement_of_the_protocol_has_its_test() {
+    let page = fs::read_to_string(root().join("docs/conformance/kodingx.md")).expect("text");
+    let names = |folder: &str| -> BTreeSet<String> {
+        let texts = sources(folder);
+        let tests = texts.iter().flat_map(|(_, text)| text.split("#[test]").skip(1));
+        let named = tests.filter_map(|test| test.split_once("fn ")?.1.split_once("()"));
+        named.map(|(name, _)| name.to_owned()).collect()
+    };
+    let suite = names("tests/tests/kodingx");
+    let tests: BTreeSet<String> =
+        [suite.clone(), names("protocols/src"), names("profiles")].into_iter().flatten().collect();
+    let (rows, later) = page.split_once("\n## Later\n").expect("what comes later");
+    let mut listed = BTreeSet::new();
+    for row in rows.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| § | ")) {
+        if row.starts_with("| ---") {
+            continue;
+        }
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").collect();
+        let named: Vec<&str> = cells.last().unwrap_or(&"").split('`').skip(1).step_by(2).collect();
+        assert!(cells.len() == 4 && !named.is_empty(), "a requirement without a test: {row}");
+        for name in named {
+            assert!(
+                tests.contains(name),
+                "docs/conformance/kodingx.md names {name}, and there is no such test"
+            );
+            listed.insert(name);
+        }
+    }
+    assert!(listed.len() > 120, "only {} tests are named", listed.len());
+    let is_of_a_section = |name: &str| {
+        let mut parts = name.split('_');
+        parts
+            .next()
+            .and_then(|first| first.strip_prefix('s'))
+            .is_some_and(|number| number.parse::<u8>().is_ok())
+    };
+    for name in suite.iter().filter(|name| is_of_a_section(name)) {
+        assert!(
+            listed.contains(name.as_str()),
+            "{name} is a test of no requirement in docs/conformance/kodingx.md"
+        );
+    }
+    for row in later.lines().filter(|line| line.starts_with("| ") && !line.contains("---")) {
+        assert!(row.contains("later: `agency ") || row.starts_with("| § "), "not said when: {row}");
+    }
+}
