@@ -103,10 +103,9 @@ fn highest(tree: &Tree) -> Result<u64, TreeError> {
             let entries = tree.list(&agent)?;
             // Older tools and people put tasks here.
             highest = highest.max(entries.iter().filter_map(of_name).max().unwrap_or(0));
-            for day in tree.stamped(&agent, &entries)? {
-                let folder = format!("{agent}/{}", day.name);
-                highest = highest.max(tree.memory.recall(&folder, day.stamp, || greatest(&folder))?);
-            }
+            let days = tree.stamped(&agent, &entries)?;
+            let of_day = |day: &str| greatest(&format!("{agent}/{day}"));
+            highest = highest.max(tree.memory.greatest(&agent, &days, of_day)?);
         }
     }
     Ok(highest)

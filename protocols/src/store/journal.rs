@@ -1,40 +1,117 @@
 //! What was decided and is not done yet.
+//!
+//! A replaced file is written down as what differs: the list of ten thousand tasks that gets one more name is a
+//! few bytes here.
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::tree::Tree;
-use super::{Change, StoreError};
+use super::{Change, ETag, StoreError};
 
 const NAME: &str = "board-journal.json";
 const VERSION: u32 = 1;
 
 /// A commit that did not come to its end.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Journal {
+struct Journal {
     version: u32,
     /// The work tree it belongs to: several may share one state folder.
-    pub(super) root: String,
-    pub(super) changes: Vec<Change>,
+    root: String,
+    entries: Vec<Entry>,
 }
 
-pub(super) fn write(state: &Path, root: &Path, changes: &[Change]) -> Result<(), StoreError> {
-    let journal =
-        Journal { version: VERSION, root: root.to_string_lossy().into_owned(), changes: changes.to_vec() };
-    let text = serde_json::to_vec(&journal)
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Entry {
+    Create {
+        path: String,
+        content: String,
+    },
+    /// Between the first `start` and the last `end` bytes of a file stands `middle` now.
+    Replace {
+        path: String,
+        expected: String,
+        start: usize,
+        end: usize,
+        middle: String,
+        result: String,
+    },
+    Move {
+        path: String,
+        expected: String,
+        to: String,
+        content: String,
+    },
+}
+
+pub(super) fn write(state: &Path, tree: &Tree, changes: &[Change]) -> Result<(), StoreError> {
+    let root = tree.path().to_string_lossy().into_owned();
+    let entries = changes.iter().map(|change| entry(tree, change)).collect::<Result<_, _>>()?;
+    let text = serde_json::to_vec(&Journal { version: VERSION, root, entries })
         .map_err(|error| StoreError::Journal { path: state.join(NAME), source: error.into() })?;
     Ok(Tree::open(state)?.replace(NAME, &text)?)
 }
 
-pub(super) fn left(state: &Path) -> Result<Option<Journal>, StoreError> {
+fn entry(tree: &Tree, change: &Change) -> Result<Entry, StoreError> {
+    Ok(match change.clone() {
+        Change::Create { path, content } => Entry::Create { path, content },
+        Change::Move { path, expected, to, content } => Entry::Move { path, expected, to, content },
+        Change::Replace { path, expected, content } => {
+            let old = tree.read(&path)?.unwrap_or_default();
+            let same = |(a, b): &(&u8, &u8)| a == b;
+            let start = old.iter().zip(content.as_bytes()).take_while(same).count();
+            let start = (0..=start).rev().find(|at| content.is_char_boundary(*at)).unwrap_or(0);
+            let rest = old.len().min(content.len()) - start;
+            let end =
+                old.iter().rev().zip(content.as_bytes().iter().rev()).take(rest).take_while(same).count();
+            let end = (0..=end).rev().find(|at| content.is_char_boundary(content.len() - at)).unwrap_or(0);
+            let middle = content[start..content.len() - end].to_owned();
+            let result = ETag::of(content.as_bytes()).to_string();
+            Entry::Replace { path, expected, start, end, middle, result }
+        }
+    })
+}
+
+/// What a crash left to be done: the work tree, and the changes as they were decided. What somebody else
+/// changed since is no longer among them.
+pub(super) fn left(state: &Path) -> Result<Option<(Tree, Vec<Change>)>, StoreError> {
     let Some(bytes) = Tree::open(state)?.read(NAME)? else { return Ok(None) };
     let odd = |reason: String| StoreError::OddJournal { path: state.join(NAME), reason };
     let journal: Journal = serde_json::from_slice(&bytes).map_err(|error| odd(error.to_string()))?;
     if journal.version != VERSION {
         return Err(odd(format!("it is of version {}, and this is {VERSION}", journal.version)));
     }
-    Ok(Some(journal))
+    // A linked work tree that is gone took its board with it.
+    if !Path::new(&journal.root).is_dir() {
+        remove(state)?;
+        return Ok(None);
+    }
+    let tree = Tree::open(Path::new(&journal.root))?;
+    let mut changes = Vec::new();
+    for entry in journal.entries {
+        changes.extend(change(&tree, entry)?);
+    }
+    Ok(Some((tree, changes)))
+}
+
+fn change(tree: &Tree, entry: Entry) -> Result<Option<Change>, StoreError> {
+    Ok(match entry {
+        Entry::Create { path, content } => Some(Change::Create { path, content }),
+        Entry::Move { path, expected, to, content } => Some(Change::Move { path, expected, to, content }),
+        Entry::Replace { path, expected, start, end, middle, result } => {
+            let now = tree.read_text(&path)?.unwrap_or_default();
+            if ETag::of(now.as_bytes()).to_string() != expected {
+                return Ok(None);
+            }
+            let kept = now.get(..start).zip(now.len().checked_sub(end).and_then(|from| now.get(from..)));
+            let content = kept.map(|(start, end)| [start, &middle, end].concat());
+            content
+                .filter(|content| ETag::of(content.as_bytes()).to_string() == result)
+                .map(|content| Change::Replace { path, expected, content })
+        }
+    })
 }
 
 pub(super) fn remove(state: &Path) -> Result<(), StoreError> {

@@ -31,8 +31,7 @@ pub struct Effects {
 }
 
 /// One file, as it should be.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// A file that must not exist yet.
     Create { path: String, content: String },
@@ -167,13 +166,8 @@ impl Store {
         std::fs::create_dir_all(&self.state)
             .map_err(|source| StoreError::Journal { path: self.state.clone(), source })?;
         let lock = Lock::take(&self.state.join("board.lock"))?;
-        if let Some(left) = journal::left(&self.state)? {
-            let root = Path::new(&left.root);
-            // A linked work tree that is gone took its board with it.
-            if root.is_dir() {
-                let there = Tree::open(root)?;
-                left.changes.iter().try_for_each(|change| finish(&there, change))?;
-            }
+        if let Some((tree, changes)) = journal::left(&self.state)? {
+            changes.iter().try_for_each(|change| finish(&tree, change))?;
             journal::remove(&self.state)?;
         }
         Ok(lock)
@@ -188,7 +182,7 @@ impl Store {
                 return Err(StoreError::Conflict { path: change.path().to_owned() });
             }
         }
-        journal::write(&self.state, self.tree.path(), &effects.changes)?;
+        journal::write(&self.state, &self.tree, &effects.changes)?;
         for change in &effects.changes {
             perform(&self.tree, change)?;
         }
@@ -300,7 +294,7 @@ mod tests {
             let (_folder, store) = ready();
             std::fs::create_dir_all(store.state()).expect("state");
             let changes = three().changes;
-            journal::write(store.state(), store.tree().path(), &changes).expect("journal");
+            journal::write(store.state(), store.tree(), &changes).expect("journal");
             changes
                 .iter()
                 .take(performed.min(2))
@@ -329,7 +323,7 @@ mod tests {
     fn what_somebody_wrote_after_a_crash_stays() {
         let (_folder, store) = ready();
         std::fs::create_dir_all(store.state()).expect("state");
-        journal::write(store.state(), store.tree().path(), &three().changes).expect("journal");
+        journal::write(store.state(), store.tree(), &three().changes).expect("journal");
         store.tree().replace("old.md", b"a person's").expect("written");
         store.update(|_| Ok::<_, StoreError>(((), Effects::none()))).expect("recovered");
         assert_eq!(text(&store, "old.md").as_deref(), Some("a person's"));

@@ -12,7 +12,7 @@ use std::io::{self, Read, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use super::memory::{Memory, Stamp};
+use super::memory::{Memory, Stamped};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 
@@ -28,13 +28,6 @@ pub struct Tree {
     path: PathBuf,
     /// Shortcuts past folders that have not changed.
     pub memory: Memory,
-}
-
-/// A folder in a folder, and when it last changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stamped<'e> {
-    pub name: &'e str,
-    pub stamp: Stamp,
 }
 
 /// One name in a folder.
@@ -151,7 +144,7 @@ impl Tree {
         let stamp = |entry: &'e Entry| {
             let stat = rustix::fs::statat(&folder, &entry.name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
             let (seconds, nanoseconds) = (stat.st_ctime, stat.st_ctime_nsec as i64);
-            Ok(Stamped { name: &entry.name, stamp: Stamp { inode: stat.st_ino, seconds, nanoseconds } })
+            Ok(Stamped { name: &entry.name, inode: stat.st_ino, seconds, nanoseconds })
         };
         entries.iter().filter(|entry| entry.is_folder).map(stamp).collect()
     }

@@ -149,13 +149,25 @@ pub fn flow_list<S: AsRef<str>>(items: &[S]) -> String {
 /// Whether text is a list just as [`flow_list`] writes one of plain names: it can be grown without being read.
 pub(super) fn is_plain_list(text: &str) -> bool {
     let Some(inside) = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) else { return false };
-    let is_name = |item: &str| {
-        let name = item.strip_prefix('"').and_then(|item| item.strip_suffix('"'));
-        name.is_some_and(|name| {
-            name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
-        })
-    };
-    inside.is_empty() || inside.split(", ").all(is_name)
+    if inside.is_empty() {
+        return true;
+    }
+    // Names are at the odd places between quotes, what is between two of them at the even ones.
+    let mut parts = inside.split('"').peekable();
+    let (mut first, mut is_name) = (true, false);
+    while let Some(part) = parts.next() {
+        let ends = first || parts.peek().is_none();
+        let fine = match is_name {
+            true => part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'),
+            false if ends => part.is_empty(),
+            false => part == ", ",
+        };
+        if !fine || (is_name && parts.peek().is_none()) {
+            return false;
+        }
+        (first, is_name) = (false, !is_name);
+    }
+    true
 }
 
 /// A plain list with one more name at its end.
@@ -199,6 +211,21 @@ mod tests {
         ) {
             if let Some(fast) = simple(&value) {
                 prop_assert_eq!(Some(fast), parsed(&value), "{:?}", value);
+            }
+        }
+
+        #[test]
+        fn a_list_that_is_grown_without_being_read_is_the_same_list(
+            names in prop::collection::vec("[A-Za-z0-9_-]{0,6}", 0..4), odd in r##"\[[a-z", \]]{0,14}\]"##
+        ) {
+            let list = flow_list(&names);
+            prop_assert!(is_plain_list(&list));
+            let grown = grown_list(&list, "T1").expect("grown");
+            prop_assert_eq!(grown, flow_list(&[names, vec!["T1".to_owned()]].concat()));
+            if let Some(grown) = grown_list(&odd, "T1") {
+                let Some(Value::Sequence(mut before)) = parsed(&odd) else { panic!("{odd} is no list") };
+                before.push("T1".into());
+                prop_assert_eq!(parsed(&grown), Some(Value::Sequence(before)));
             }
         }
 

@@ -14,7 +14,7 @@ pub(crate) mod task;
 pub(crate) mod verify;
 
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use agency_protocols::board::BoardError;
 use agency_protocols::detect::{self, Protocol};
@@ -66,10 +66,15 @@ pub(crate) struct Here {
 }
 
 impl Here {
-    /// The repository around the current folder; the folder itself where there is none.
+    /// The repository around the current folder; where there is none, the folder a board is in, or this one.
     pub(crate) fn find() -> Result<Self, Failure> {
         let current = std::env::current_dir().map_err(|error| Failure::new(USAGE, &error))?;
-        let folder = Folder::around(&current).map_err(|error| Failure::new(USAGE, &error))?;
+        let mut folder = Folder::around(&current).map_err(|error| Failure::new(USAGE, &error))?;
+        if folder.repository.is_none()
+            && let Some(above) = current.ancestors().find(|folder| marked(folder))
+        {
+            folder = Folder::around(above).map_err(|error| Failure::new(USAGE, &error))?;
+        }
         let state =
             folder.state(&user_state(&Host::observe())).map_err(|error| Failure::new(INTERNAL, &error))?;
         let store =
@@ -121,6 +126,11 @@ impl Here {
     ) -> Result<T, Failure> {
         self.store.update(|tree| verb(tree)).map_err(refused)
     }
+}
+
+/// Whether a board is in a folder: outside repositories that says where it begins.
+fn marked(folder: &Path) -> bool {
+    Protocol::ALL.iter().flat_map(|protocol| protocol.markers()).any(|marker| folder.join(marker).exists())
 }
 
 /// Which exit code a board's refusal is.

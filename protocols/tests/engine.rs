@@ -1,0 +1,207 @@
+//! A KodingX board as the engine sees it: what may start, and what becomes of a start.
+
+use std::fs;
+use std::path::Path;
+
+use agency_protocols::board::{Board, BoardError, Event, Outcome, Role};
+use agency_protocols::kodingx::KodingX;
+use agency_protocols::kodingx::acts::NewTask;
+use agency_protocols::kodingx::scaffold::{Component, Overwrite, Surroundings, Wishes, scaffold};
+use agency_protocols::kodingx::status::Status;
+use agency_protocols::kodingx::task::{Priority, Scope};
+use agency_protocols::names::{AgentName, TaskId};
+use agency_protocols::store::{Effects, Store};
+use jiff::Zoned;
+use tempfile::TempDir;
+
+struct Site {
+    folder: TempDir,
+    store: Store,
+    now: Zoned,
+}
+
+impl Site {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path().join("repository");
+        fs::create_dir(&root).expect("a repository");
+        let store = Store::open(&root, &folder.path().join("state")).expect("a store");
+        let now: Zoned = "2026-01-31T16:10:00+01:00[Europe/Zurich]".parse().expect("a time");
+        let site = Self { folder, store, now };
+        let place = Surroundings {
+            project: "sample".into(),
+            timezone: Some("Europe/Zurich".into()),
+            environment: None,
+            generator: "0.0.0".into(),
+            profiles: Vec::new(),
+        };
+        let wishes = Wishes { builders: Some(vec![agent()]), ..Wishes::default() };
+        site.act(|tree| scaffold(tree, &Component::FULL, Overwrite::Never, &wishes, &place, &site.now));
+        site
+    }
+
+    fn act<T>(
+        &self,
+        mut verb: impl FnMut(&agency_protocols::store::tree::Tree) -> Result<(T, Effects), BoardError>,
+    ) -> T {
+        self.store.update(|tree| verb(tree)).expect("done")
+    }
+
+    fn board(&self) -> KodingX {
+        KodingX::open(self.store.tree()).expect("a board")
+    }
+
+    fn task(&self, title: &str, priority: Priority, depends_on: &[&str]) -> TaskId {
+        let new = NewTask {
+            priority,
+            depends_on: depends_on.iter().map(ToString::to_string).collect(),
+            scope: Scope {
+                must_touch: vec!["src/**".into()],
+                may_touch: vec!["tests/**".into()],
+                must_not_touch: vec!["src/secret/**".into()],
+            },
+            ..NewTask::titled(title)
+        };
+        self.act(|tree| self.board().new_task(tree, &new, &self.now)).value.id
+    }
+
+    fn claim(&self, id: &TaskId) {
+        self.act(|tree| Ok(((), self.board().claim(tree, id, &agent(), &self.now)?)));
+    }
+
+    fn settle(&self, id: &TaskId, outcome: &Outcome) -> Result<(), BoardError> {
+        self.store.update(|tree| Ok(((), self.board().settle(tree, id, outcome, &self.now)?)))
+    }
+
+    fn status(&self, id: &TaskId) -> Status {
+        self.board().find(self.store.tree(), id).expect("a task").value.status
+    }
+
+    fn edit(&self, id: &TaskId, from: &str, to: &str) {
+        let path = self.board().find(self.store.tree(), id).expect("a task").place.path;
+        let path = self.root().join(path);
+        let text = fs::read_to_string(&path).expect("readable");
+        assert!(text.contains(from), "{text}");
+        fs::write(&path, text.replace(from, to)).expect("written");
+    }
+
+    fn root(&self) -> std::path::PathBuf {
+        self.folder.path().join("repository")
+    }
+
+    fn verified(&self, id: &TaskId) {
+        let evidence = agency_protocols::kodingx::verified::Evidence {
+            profile: "auto".into(),
+            passed: true,
+            commands: Vec::new(),
+            notes: Vec::new(),
+            bound_to: serde_json::Map::new(),
+        };
+        self.act(|tree| self.board().verified(tree, id, &evidence, None, &self.now));
+    }
+}
+
+fn agent() -> AgentName {
+    AgentName::parse("codex").expect("a name")
+}
+
+const REPORT: &str = "---\ntask_id: T0001\nagent: codex\nstatus: READY_FOR_REVIEW\nstarted_at: 2026-01-31T16:12:00+01:00\nfinished_at: 2026-01-31T16:45:00+01:00\nchanges: {files_modified: []}\ncommands_run: []\nverification: {dod_passed: true}\nrisks: []\n---\n";
+
+#[test]
+fn the_most_urgent_comes_first_and_what_waits_says_for_what() {
+    let site = Site::new();
+    let later = site.task("Later", Priority::P3, &[]);
+    let first = site.task("First", Priority::P0, &[]);
+    let waits = site.task("Waits", Priority::P0, &[first.as_str()]);
+    let unscoped = site.task("Without a scope", Priority::P1, &[]);
+    site.edit(&unscoped, "scope:\n", "scoped:\n");
+
+    let agenda = site.board().next(site.store.tree()).expect("an agenda");
+    let ready: Vec<&TaskId> = agenda.ready.iter().map(|start| &start.task).collect();
+    assert_eq!(ready, [&first, &later]);
+    assert_eq!(agenda.ready[0].scope.touch, ["src/**", "tests/**"]);
+    assert_eq!((agenda.ready[0].scope.must.len(), agenda.ready[0].scope.keep.len()), (1, 1));
+    let why = |id: &TaskId| {
+        agenda.waiting.iter().find(|waiting| waiting.task == *id).map(|waiting| waiting.why.as_str())
+    };
+    assert_eq!(why(&waits), Some("it depends on T0002, which is NEW"));
+    assert!(why(&unscoped).is_some_and(|why| why.contains("scope is missing")));
+}
+
+#[test]
+fn tasks_that_wait_for_each_other_are_named_as_a_circle() {
+    let site = Site::new();
+    let one = site.task("One", Priority::P1, &[]);
+    let two = site.task("Two", Priority::P1, &[one.as_str()]);
+    site.edit(&one, "scope:", &format!("depends_on: [{two}]\nscope:"));
+    let agenda = site.board().next(site.store.tree()).expect("an agenda");
+    assert!(agenda.ready.is_empty());
+    let circles: Vec<&str> = agenda.findings.iter().map(|finding| finding.message.as_str()).collect();
+    assert_eq!(circles, ["tasks wait for each other: T0001 → T0002 → T0001"]);
+}
+
+#[test]
+fn one_broken_task_hides_no_other() {
+    let site = Site::new();
+    let broken = site.task("Broken", Priority::P0, &[]);
+    let fine = site.task("Fine", Priority::P1, &[]);
+    site.edit(&broken, "status: NEW", "status: PERHAPS");
+    let agenda = site.board().next(site.store.tree()).expect("an agenda");
+    assert_eq!(agenda.ready.iter().map(|start| &start.task).collect::<Vec<_>>(), [&fine]);
+    assert_eq!(agenda.findings.len(), 1);
+    assert_eq!(agenda.findings[0].field.as_deref(), Some("status"));
+}
+
+#[test]
+fn a_task_goes_from_its_claim_to_done_and_leaves_a_report() {
+    let site = Site::new();
+    let id = site.task("Work", Priority::P1, &[]);
+    site.claim(&id);
+    assert_eq!(site.status(&id), Status::InProgress);
+    site.claim(&id);
+    assert_eq!(site.status(&id), Status::InProgress, "an interrupted attempt goes on");
+    let heartbeat =
+        site.board().record(site.store.tree(), &id, &Event::Heartbeat, &site.now).expect("recorded");
+    assert!(heartbeat.is_empty());
+
+    site.settle(&id, &Outcome::Reported { report: REPORT.into() }).expect("settled");
+    assert_eq!(site.status(&id), Status::ReadyForReview);
+    let report = site.root().join(".kodingx/outbox/codex/2026-01-31/T0001-1610-work-report.md");
+    assert_eq!(fs::read_to_string(report).expect("a report"), REPORT);
+    let agenda = site.board().next(site.store.tree()).expect("an agenda");
+    assert_eq!(agenda.ready[0].role, Role::Reviewer);
+
+    let refused = site.settle(&id, &Outcome::Landed).expect_err("nothing proves it").to_string();
+    assert!(refused.contains("never verified"), "{refused}");
+    site.verified(&id);
+    site.settle(&id, &Outcome::Landed).expect("settled");
+    assert_eq!(site.status(&id), Status::Done);
+    assert!(site.board().next(site.store.tree()).expect("an agenda").ready.is_empty());
+}
+
+#[test]
+fn work_that_is_returned_or_blocked_keeps_the_reason_with_the_task() {
+    let site = Site::new();
+    let id = site.task("Work", Priority::P1, &[]);
+    site.claim(&id);
+    site.settle(&id, &Outcome::Reported { report: REPORT.into() }).expect("settled");
+    site.settle(&id, &Outcome::Returned { reason: "fixture 7\nfails".into() }).expect("settled");
+    assert_eq!(site.status(&id), Status::InProgress);
+    site.settle(&id, &Outcome::Blocked { report: None, reason: "no access".into() }).expect("settled");
+    assert_eq!(site.status(&id), Status::Blocked);
+    let text = site.board().find(site.store.tree(), &id).expect("a task").text;
+    assert!(text.contains("READY_FOR_REVIEW → IN_PROGRESS by orchestrator: fixture 7 fails"), "{text}");
+    assert!(text.contains("IN_PROGRESS → BLOCKED by agent:codex: no access"), "{text}");
+    let state = fs::read_to_string(site.root().join(".kodingx/STATE.md")).expect("a state");
+    assert!(state.contains("blocked_tasks: [\"T0001\"]"), "{state}");
+}
+
+#[test]
+fn another_agents_task_can_not_be_claimed() {
+    let site = Site::new();
+    let id = site.task("Work", Priority::P1, &[]);
+    let other = AgentName::parse("aider").expect("a name");
+    let refused = site.board().claim(site.store.tree(), &id, &other, &site.now).expect_err("refused");
+    assert_eq!(refused.to_string(), "T0001 is assigned to codex, not to aider");
+    assert!(Path::new(&site.root()).join(".kodingx").is_dir());
+}
