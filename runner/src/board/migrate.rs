@@ -2,8 +2,9 @@
 
 use agency_protocols::kodingx::manifest::Version;
 use clap::Args;
+use serde::Serialize;
 
-use super::{Here, Who};
+use super::{Here, Who, print_json};
 use crate::message::{self, Failure};
 
 /// Bring a board to another version of its protocol
@@ -12,6 +13,17 @@ use crate::message::{self, Failure};
 pub(crate) struct Migrate {
     #[arg(long, value_name = "VERSION", value_parser = version)]
     to: Version,
+    /// As JSON, on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Document {
+    version: u32,
+    from: String,
+    to: String,
+    changed: bool,
 }
 
 fn version(text: &str) -> Result<Version, String> {
@@ -25,6 +37,11 @@ pub(crate) fn run(command: &Migrate, who: &Who) -> Result<u8, Failure> {
         let effects = board.migrate(tree, command.to)?;
         Ok((!effects.is_empty(), effects))
     })?;
+    if command.json {
+        let (from, to) = (board.manifest.version.to_string(), command.to.to_string());
+        print_json(&Document { version: 1, from, to, changed })?;
+        return Ok(0);
+    }
     message::notice(&if changed {
         format!("from {} to {}", board.manifest.version, command.to)
     } else {
