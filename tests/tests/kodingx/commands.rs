@@ -251,7 +251,11 @@ fn s17_migrate_goes_from_version_to_version_and_back() {
     ground.task("One", &[]);
     let before: Vec<(String, String)> =
         ground.files("").into_iter().map(|file| (file.clone(), ground.read(&file))).collect();
-    ground.ok(&["migrate", "--to", "agency/1.1"]);
+    let said = ground.ok(&["migrate", "--to", "agency/1.1", "--json"]).json();
+    assert_eq!(
+        (&said["from"], &said["to"], &said["changed"]),
+        (&"agency/1.0".into(), &"agency/1.1".into(), &true.into())
+    );
     assert_eq!(ground.json(".kodingx/agency.json")["protocol"], "agency/1.1");
     assert_eq!(ground.header(".kodingx/STATE.md")["protocol"].as_str(), Some("agency/1.1"));
     ground.assert_compliant();

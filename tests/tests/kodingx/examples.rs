@@ -34,6 +34,20 @@ fn help(ground: &Ground, command: &[&str]) -> String {
     said.out
 }
 
+/// Every command there is, those that only hold others included.
+fn commands(ground: &Ground) -> Vec<Vec<String>> {
+    let mut commands: Vec<Vec<String>> = Vec::new();
+    for command in listed(&help(ground, &[])) {
+        let text = help(ground, &[&command]);
+        if text.contains("\nCommands:\n") {
+            commands.extend(listed(&text).into_iter().map(|inner| vec![command.clone(), inner]));
+        }
+        commands.push(vec![command]);
+    }
+    assert!(commands.len() > 15, "{commands:?}");
+    commands
+}
+
 /// A board as the examples have it: T0007 with a report, T0008, and a Makefile that checks.
 fn board() -> Ground {
     let ground = Ground::without_board(&[("Makefile", "test:\n\ttrue\n")]);
@@ -58,15 +72,7 @@ fn board() -> Ground {
 #[test]
 fn every_command_shows_an_example_and_every_example_works() {
     let ground = Ground::without_board(&[]);
-    let mut commands: Vec<Vec<String>> = Vec::new();
-    for command in listed(&help(&ground, &[])) {
-        let text = help(&ground, &[&command]);
-        if text.contains("\nCommands:\n") {
-            commands.extend(listed(&text).into_iter().map(|inner| vec![command.clone(), inner]));
-        }
-        commands.push(vec![command]);
-    }
-    assert!(commands.len() > 15, "{commands:?}");
+    let commands = commands(&ground);
     let mut tried = BTreeSet::new();
     for command in &commands {
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
@@ -101,5 +107,15 @@ fn a_wrong_flag_before_help_is_still_wrong() {
     let ground = Ground::without_board(&[]);
     for line in ["sandbox --writ x --help", "sandbox --isolation none --help", "status --nope --help"] {
         assert_eq!(ground.typed(line).code, 2, "{line}");
+    }
+}
+
+#[test]
+fn every_command_can_speak_to_programs() {
+    let ground = Ground::without_board(&[]);
+    for command in commands(&ground) {
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        let text = help(&ground, &words);
+        assert!(text.contains("\nCommands:\n") || text.contains("--json"), "{words:?} has no --json");
     }
 }
