@@ -205,3 +205,41 @@ fn another_agents_task_can_not_be_claimed() {
     assert_eq!(refused.to_string(), "T0001 is assigned to codex, not to aider");
     assert!(Path::new(&site.root()).join(".kodingx").is_dir());
 }
+
+#[test]
+fn ids_stay_apart_over_midnight_and_beside_tasks_that_come_by_git() {
+    let mut site = Site::new();
+    fs::create_dir(site.root().join(".git")).expect("a repository");
+    fs::write(site.root().join(".git/index"), "1").expect("written");
+    site.now = "2026-01-31T23:59:58+01:00[Europe/Zurich]".parse().expect("a time");
+    let ids: Vec<TaskId> = (0..3).map(|_| site.task("Before", Priority::P1, &[])).collect();
+    site.now = "2026-02-01T00:00:01+01:00[Europe/Zurich]".parse().expect("a time");
+    let after = site.task("After", Priority::P1, &[]);
+    assert_eq!(
+        [ids, vec![after]].concat().iter().map(TaskId::as_str).collect::<Vec<_>>(),
+        ["T0001", "T0002", "T0003", "T0004"]
+    );
+
+    // A merge brings a task into an old folder.
+    let pulled = site.root().join(".kodingx/inbox/codex/2026-01-31/T0041-0900-pulled.md");
+    let text = fs::read_to_string(
+        site.root().join(
+            site.board()
+                .find(site.store.tree(), &TaskId::parse("T0001").expect("an id"))
+                .expect("a task")
+                .place
+                .path,
+        ),
+    )
+    .expect("read");
+    fs::write(pulled, text.replace("id: T0001", "id: T0041")).expect("written");
+    fs::remove_file(site.root().join(".git/index")).expect("removed");
+    fs::write(site.root().join(".git/index"), "2").expect("written");
+    assert_eq!(site.task("Next", Priority::P1, &[]).as_str(), "T0042");
+
+    // A task that gets another id in its old folder takes one that nobody else gets.
+    let file = ".kodingx/inbox/codex/2026-01-31/T0041-0900-pulled.md";
+    let renumbered = site.act(|tree| site.board().renumber(tree, file, &site.now));
+    assert_eq!(renumbered.id.as_str(), "T0043");
+    assert_eq!(site.task("Last", Priority::P1, &[]).as_str(), "T0044");
+}

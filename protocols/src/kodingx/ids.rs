@@ -12,6 +12,7 @@ use super::layout::{self, Kind};
 use super::manifest::IdStrategy;
 use super::task::Task;
 use crate::board::BoardError;
+use crate::moment::Moment;
 use crate::names::TaskId;
 use crate::store::Effects;
 use crate::store::tree::{Entry, Tree, TreeError};
@@ -44,7 +45,7 @@ impl KodingX {
     ) -> Result<impl FnMut() -> Result<TaskId, BoardError>, BoardError> {
         let strategy = self.manifest.strategy;
         let mut last = match strategy {
-            IdStrategy::Sequential => highest(tree)?,
+            IdStrategy::Sequential => highest(tree, &Moment::of(now).date())?,
             IdStrategy::Ulid => 0,
         };
         let milliseconds = now.timestamp().as_millisecond().unsigned_abs();
@@ -67,6 +68,8 @@ impl KodingX {
         let Some(place) = places.pop() else { return Err(BoardError::NoSuchTask { id: file.to_owned() }) };
         let found = self.read(tree, &place)?;
         let id = self.next_id(tree, &now)?;
+        // It goes to the folder the task was made in, which may be any.
+        tree.memory.forget();
         let edited = Frontmatter::parse(&found.text)
             .and_then(|matter| matter.set("id", &yaml::scalar(id.as_str())))
             .map_err(|error| super::acts::unreadable(&place.path, error))?;
@@ -88,24 +91,32 @@ fn random() -> Result<u128, BoardError> {
     Ok(u128::from_le_bytes(bytes))
 }
 
-/// The highest number any task has had, archived ones included.
-fn highest(tree: &Tree) -> Result<u64, TreeError> {
+/// The highest number any task has had, archived ones included. `today` is the folder that new ones go to.
+fn highest(tree: &Tree, today: &str) -> Result<u64, TreeError> {
     let greatest = |folder: &str| {
         let names = tree.list(folder)?;
-        Ok::<_, TreeError>(
-            names.iter().filter(|entry| !entry.is_folder).filter_map(of_name).max().unwrap_or(0),
-        )
+        Ok::<_, TreeError>(names.iter().filter_map(of_name).max().unwrap_or(0))
     };
     let mut highest = 0;
     for top in Kind::Task.folders() {
         for agent in tree.list(top)?.iter().filter(|entry| entry.is_folder) {
             let agent = format!("{top}/{}", agent.name);
-            let entries = tree.list(&agent)?;
-            // Older tools and people put tasks here.
-            highest = highest.max(entries.iter().filter_map(of_name).max().unwrap_or(0));
-            let days = tree.stamped(&agent, &entries)?;
-            let of_day = |day: &str| greatest(&format!("{agent}/{day}"));
-            highest = highest.max(tree.memory.greatest(&agent, &days, of_day)?);
+            // Of the days before, nothing is known that was made since; and in a linked work tree git keeps its
+            // files elsewhere, where nobody would notice.
+            let evidence = tree.evidence(today, &[&agent, ".git/index", ".git/HEAD"]);
+            let fresh = tree.memory.fresh(&agent, evidence).filter(|_| !tree.is_file(".git"));
+            let found = match fresh {
+                Some(known) => known.max(greatest(&format!("{agent}/{today}"))?),
+                None => {
+                    let entries = tree.list(&agent)?;
+                    let days = tree.stamped(&agent, &entries)?;
+                    let of_day = |day: &str| greatest(&format!("{agent}/{day}"));
+                    // Older tools and people put tasks beside the folders.
+                    let beside = entries.iter().filter_map(of_name).max().unwrap_or(0);
+                    tree.memory.greatest(&agent, evidence, &days, of_day)?.max(beside)
+                }
+            };
+            highest = highest.max(found);
         }
     }
     Ok(highest)

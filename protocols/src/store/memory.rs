@@ -1,15 +1,16 @@
-//! A number worked out from the names in many folders, good for as long as the folders stay the same.
+//! The greatest number in many folders, without looking into all of them every time.
 //!
 //! A board of ten thousand tasks has a thousand folders, and a new task must know the highest id in any of
-//! them. Listing them all costs more than everything else; asking each when it last changed does not. So the
-//! number is kept with a fingerprint of the folders it came from: of those that had not changed since some
-//! moment. The few that changed later are looked at. It is only ever a shortcut: what is not remembered, or
-//! not the same, is looked at again.
+//! them. New ones come from us, into the folder of today, which is always looked at. They also come by git, and
+//! from people who write them by hand. So what was found is kept for a minute, and only for as long as nothing
+//! git touches has changed; then every folder is asked again when it last changed, and the few that did are
+//! looked at. What slips through, a task written by hand into an old folder within that minute, is what two
+//! clones do to each other every day: the same id twice, which is a finding with its remedy.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A folder, and when it last changed: nobody can set this, as they can a time of modification.
@@ -27,10 +28,14 @@ struct Known {
     since: i64,
     fingerprint: u64,
     number: u64,
+    /// When all of them were last asked, and what git had touched by then.
+    asked: i64,
+    evidence: u64,
 }
 
 #[derive(Debug, Default)]
 pub struct Memory {
+    file: Option<PathBuf>,
     known: RefCell<BTreeMap<String, Known>>,
     changed: Cell<bool>,
 }
@@ -40,29 +45,32 @@ pub struct Memory {
 const SETTLED: i64 = 3;
 /// With more folders than this that changed since, the moment is moved.
 const MANY: usize = 8;
+/// For how long folders are not asked again, in seconds.
+const FRESH: i64 = 60;
 
 impl Memory {
     /// What was remembered before; nothing, if that can't be read.
     pub(super) fn load(file: &Path) -> Self {
         let text = std::fs::read_to_string(file).unwrap_or_default();
         let line = |line: &str| {
-            let mut parts = line.rsplitn(4, '\t');
+            let mut parts = line.rsplitn(6, '\t');
+            let evidence = parts.next()?.parse().ok()?;
+            let asked = parts.next()?.parse().ok()?;
             let number = parts.next()?.parse().ok()?;
             let fingerprint = parts.next()?.parse().ok()?;
             let since = parts.next()?.parse().ok()?;
-            Some((parts.next()?.to_owned(), Known { since, fingerprint, number }))
+            Some((parts.next()?.to_owned(), Known { since, fingerprint, number, asked, evidence }))
         };
-        Self { known: RefCell::new(text.lines().filter_map(line).collect()), changed: Cell::new(false) }
+        let known = RefCell::new(text.lines().filter_map(line).collect());
+        Self { file: Some(file.to_owned()), known, changed: Cell::new(false) }
     }
 
     /// Keeps it for the next process. It need not survive a crash, and nothing depends on it.
-    pub(super) fn keep(&self, file: &Path) {
-        if !self.changed.get() {
-            return;
-        }
+    pub(super) fn keep(&self) {
+        let (Some(file), true) = (&self.file, self.changed.get()) else { return };
         let known = self.known.borrow();
-        let lines = known.iter().map(|(folder, Known { since, fingerprint, number })| {
-            format!("{folder}\t{since}\t{fingerprint}\t{number}\n")
+        let lines = known.iter().map(|(folder, Known { since, fingerprint, number, asked, evidence })| {
+            format!("{folder}\t{since}\t{fingerprint}\t{number}\t{asked}\t{evidence}\n")
         });
         let text: String = lines.collect();
         let beside = file.with_extension("new");
@@ -71,10 +79,19 @@ impl Memory {
         }
     }
 
-    /// The greatest number of any of these folders, which are those in `top`.
+    /// What was found within the last minute, if nothing has changed that git touches.
+    pub fn fresh(&self, top: &str, evidence: u64) -> Option<u64> {
+        let known = self.known.borrow().get(top).copied()?;
+        let age = seconds() - known.asked;
+        (known.evidence == evidence && (0..FRESH).contains(&age)).then_some(known.number)
+    }
+
+    /// The greatest number of any of these folders, which are those in `top`. Only those that changed since the
+    /// last time are looked at.
     pub fn greatest<E>(
         &self,
         top: &str,
+        evidence: u64,
         folders: &[Stamped<'_>],
         work_out: impl Fn(&str) -> Result<u64, E>,
     ) -> Result<u64, E> {
@@ -84,22 +101,39 @@ impl Memory {
         let before = |moment: i64| -> (Vec<&Stamped<'_>>, Vec<&Stamped<'_>>) {
             folders.iter().partition(|folder| folder.seconds <= moment)
         };
+        let asked = seconds();
         let known = self.known.borrow().get(top).copied();
-        if let Some(known) = known {
+        let still = known.filter(|known| {
             let (old, new) = before(known.since);
-            if fingerprint(&old) == known.fingerprint && new.len() <= MANY {
-                return Ok(known.number.max(all(&new)?));
+            fingerprint(&old) == known.fingerprint && new.len() <= MANY
+        });
+        let known = match still {
+            Some(known) => Known { asked, evidence, ..known },
+            None => {
+                let since = asked - SETTLED;
+                let (old, _) = before(since);
+                Known { since, fingerprint: fingerprint(&old), number: all(&old)?, asked, evidence }
             }
-        }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
-        let since = i64::try_from(now).unwrap_or(i64::MAX) - SETTLED;
-        let (old, new) = before(since);
-        let number = all(&old)?;
-        let known = Known { since, fingerprint: fingerprint(&old), number };
-        self.known.borrow_mut().insert(top.to_owned(), known);
+        };
+        let number = known.number.max(all(&before(known.since).1)?);
+        self.known.borrow_mut().insert(top.to_owned(), Known { number, ..known });
         self.changed.set(true);
-        Ok(number.max(all(&new)?))
+        Ok(number)
     }
+
+    /// Nothing is known any more, also for other processes: a number is given out where nobody looks.
+    pub fn forget(&self) {
+        self.known.borrow_mut().clear();
+        self.changed.set(false);
+        if let Some(file) = &self.file {
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}
+
+fn seconds() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
+    i64::try_from(now).unwrap_or(i64::MAX)
 }
 
 fn fingerprint(folders: &[&Stamped<'_>]) -> u64 {
@@ -120,7 +154,7 @@ mod tests {
     /// The greatest number, and which folders were looked at for it.
     fn asked(memory: &Memory, folders: &[Stamped<'_>]) -> (u64, Vec<String>) {
         let looked = RefCell::new(Vec::new());
-        let number = memory.greatest("top", folders, |name| {
+        let number = memory.greatest("top", 0, folders, |name| {
             looked.borrow_mut().push(name.to_owned());
             Ok::<_, ()>(name.len() as u64)
         });
@@ -134,7 +168,7 @@ mod tests {
         let memory = Memory::load(&file);
         let mut folders = vec![folder("a", 1000), folder("bbb", 1001)];
         assert_eq!(asked(&memory, &folders), (3, vec!["a".to_owned(), "bbb".to_owned()]));
-        memory.keep(&file);
+        memory.keep();
 
         let memory = Memory::load(&file);
         assert_eq!(asked(&memory, &folders), (3, vec![]));
@@ -152,6 +186,22 @@ mod tests {
         let swapped = [folder("a", 1000), Stamped { inode: 2, ..folder("bb", 1002) }];
         assert_eq!(asked(&memory, &swapped).1, ["a", "bb"]);
         assert_eq!(asked(&memory, &swapped[..1]).1, ["a"], "one is gone");
+    }
+
+    #[test]
+    fn what_was_found_is_fresh_until_git_touches_something_or_it_is_forgotten() {
+        let place = tempfile::tempdir().expect("a folder");
+        let file = place.path().join("memory");
+        let memory = Memory::load(&file);
+        assert_eq!(memory.fresh("top", 0), None);
+        asked(&memory, &[folder("a", 1000)]);
+        memory.keep();
+        let memory = Memory::load(&file);
+        assert_eq!((memory.fresh("top", 0), memory.fresh("top", 1)), (Some(1), None));
+        memory.known.borrow_mut().entry("top".into()).and_modify(|known| known.asked -= FRESH);
+        assert_eq!(memory.fresh("top", 0), None, "a minute later");
+        memory.forget();
+        assert_eq!(Memory::load(&file).fresh("top", 0), None);
     }
 
     #[test]

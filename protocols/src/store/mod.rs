@@ -152,7 +152,7 @@ impl Store {
             let (answer, effects) = verb(&self.tree)?;
             match self.commit(&effects) {
                 Ok(()) => {
-                    self.tree.memory.keep(&self.state.join(MEMORY));
+                    self.tree.memory.keep();
                     return Ok(answer);
                 }
                 Err(StoreError::Conflict { .. }) if tries < TRIES => tries += 1,

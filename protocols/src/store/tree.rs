@@ -8,6 +8,7 @@
 //! crash leaves the old bytes or the new ones, and perhaps a file beside them that the next writer removes.
 
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -108,6 +109,11 @@ impl Tree {
         self.reach(name, OFlags::PATH).is_ok()
     }
 
+    pub fn is_file(&self, name: &str) -> bool {
+        let stat = self.reach(name, OFlags::PATH | OFlags::NOFOLLOW).and_then(rustix::fs::fstat);
+        stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+    }
+
     /// What is in a folder, in the order of names; nothing where there is no such folder. Names that are not
     /// text, and what is neither a file nor a folder, are no part of any protocol.
     pub fn list(&self, name: &str) -> Result<Vec<Entry>, TreeError> {
@@ -135,6 +141,18 @@ impl Tree {
         }
         entries.sort_unstable();
         Ok(entries)
+    }
+
+    /// What of these paths there is, and when it last changed, as one number, with a word of the caller's: as long
+    /// as it stays the same, they do. A path that is not there counts, too.
+    pub fn evidence(&self, word: &str, names: &[&str]) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.path, word).hash(&mut hasher);
+        for name in names {
+            let stat = self.reach(name, OFlags::PATH | OFlags::NOFOLLOW).and_then(rustix::fs::fstat);
+            stat.map(|stat| (stat.st_ino, stat.st_ctime, stat.st_ctime_nsec)).ok().hash(&mut hasher);
+        }
+        hasher.finish()
     }
 
     /// Those of a folder's entries that are folders, with what tells whether they changed.

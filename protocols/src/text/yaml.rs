@@ -152,22 +152,21 @@ pub(super) fn is_plain_list(text: &str) -> bool {
     if inside.is_empty() {
         return true;
     }
-    // Names are at the odd places between quotes, what is between two of them at the even ones.
-    let mut parts = inside.split('"').peekable();
-    let (mut first, mut is_name) = (true, false);
-    while let Some(part) = parts.next() {
-        let ends = first || parts.peek().is_none();
-        let fine = match is_name {
-            true => part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_'),
-            false if ends => part.is_empty(),
-            false => part == ", ",
-        };
-        if !fine || (is_name && parts.peek().is_none()) {
+    let bytes = inside.as_bytes();
+    let mut at = 0;
+    loop {
+        // One name in quotes, and what comes after it: nothing, or a comma, a space and another.
+        if bytes.get(at) != Some(&b'"') {
             return false;
         }
-        (first, is_name) = (false, !is_name);
+        let is_name = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'-' || **byte == b'_';
+        at += 1 + bytes[at + 1..].iter().take_while(is_name).count();
+        match &bytes[at..] {
+            [b'"'] => return true,
+            [b'"', b',', b' ', ..] => at += 3,
+            _ => return false,
+        }
     }
-    true
 }
 
 /// A plain list with one more name at its end.
