@@ -275,6 +275,7 @@ impl KodingX {
                     layout::Kind::Report.folders()[0]
                 )));
         }
+        self.no_open_p0(tree, &self.find(tree, id)?.value)?;
         let Some(artifact) = self.artifact(tree, id)? else {
             return Err(BoardError::refused(format!("{id} can't be DONE: it was never verified (§9.2)"))
                 .with_hint(format!("agency verify --task {id}")));

@@ -117,6 +117,18 @@ impl KodingX {
         Ok((verdict, Some(check)))
     }
 
+    /// §21.4: while a linked risk of priority P0 is OPEN, a task can't be DONE; no override changes that.
+    pub fn no_open_p0(&self, tree: &Tree, task: &Task) -> Result<(), BoardError> {
+        match self.linked_risks(tree, task)? {
+            (Verdict::Fail, Some(check)) => Err(BoardError::refused(format!(
+                "{} can't be DONE, with or without an override: {} (§21.4)",
+                task.id, check.blocking_reason
+            ))
+            .with_hint("mitigate or close the risk first")),
+            _ => Ok(()),
+        }
+    }
+
     /// The artifact in its place. One of the same day that is there already is kept beside it.
     fn place_artifact(
         &self,
@@ -155,6 +167,7 @@ impl KodingX {
         now: &Zoned,
     ) -> Result<(Override, Effects, Vec<Act>), BoardError> {
         let id = found.value.id.to_string();
+        self.no_open_p0(tree, &found.value)?;
         for (what, text) in [("reason", &request.reason), ("approver", &request.approver)] {
             if text.trim().is_empty() {
                 return Err(BoardError::refused(format!("an override needs its {what} (§20.2)")));

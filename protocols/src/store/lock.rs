@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 
+use super::tree::give;
+
 /// The right to write, held until dropped. The kernel gives it back when its holder dies, however it dies.
 #[derive(Debug)]
 pub struct Lock {
@@ -28,6 +30,10 @@ impl Lock {
         loop {
             let file =
                 OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(failed)?;
+            if let Some(folder) = path.parent() {
+                let folder = File::open(folder).map_err(failed)?;
+                give(&file, &folder).map_err(|error| failed(error.into()))?;
+            }
             loop {
                 match rustix::fs::flock(&file, FlockOperation::LockExclusive) {
                     Ok(()) => break,

@@ -115,13 +115,13 @@ impl Tree {
     }
 
     /// What is in a folder, in the order of names; nothing where there is no such folder. Names that are not
-    /// text, and what is neither a file nor a folder, are no part of any protocol.
-    pub fn list(&self, name: &str) -> Result<Vec<Entry>, TreeError> {
-        let failed = |error: Errno| TreeError::Open { path: self.path.join(name), source: error.into() };
-        let folder = match self.reach(name, OFlags::RDONLY | OFlags::DIRECTORY) {
+    /// text are no part of any protocol.
+    pub fn list(&self, top: &str) -> Result<Vec<Entry>, TreeError> {
+        let failed = |error: Errno| TreeError::Open { path: self.path.join(top), source: error.into() };
+        let folder = match self.reach(top, OFlags::RDONLY | OFlags::DIRECTORY) {
             Ok(folder) => folder,
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(Vec::new()),
-            Err(Errno::LOOP | Errno::XDEV) => return Err(TreeError::Link { path: self.path.join(name) }),
+            Err(Errno::LOOP | Errno::XDEV) => return Err(TreeError::Link { path: self.path.join(top) }),
             Err(error) => return Err(failed(error)),
         };
         let mut entries = Vec::new();
@@ -130,10 +130,12 @@ impl Tree {
             let Ok(name) = entry.file_name().to_str() else { continue };
             let is_folder = match entry.file_type() {
                 FileType::Directory => true,
-                FileType::RegularFile => false,
                 // Some file systems don't say.
-                FileType::Unknown => self.reach(name, OFlags::PATH | OFlags::DIRECTORY).is_ok(),
-                _ => continue,
+                FileType::Unknown => {
+                    self.reach(&format!("{top}/{name}"), OFlags::PATH | OFlags::DIRECTORY).is_ok()
+                }
+                // Links and pipes are told when somebody reads them.
+                _ => false,
             };
             if name != "." && name != ".." {
                 entries.push(Entry { name: name.to_owned(), is_folder });
@@ -286,7 +288,7 @@ impl Tree {
 }
 
 /// What root writes into somebody's repository is theirs, not root's.
-fn give(made: impl AsFd, folder: impl AsFd) -> Result<(), Errno> {
+pub(super) fn give(made: impl AsFd, folder: impl AsFd) -> Result<(), Errno> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
     }

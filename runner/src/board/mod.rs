@@ -30,6 +30,7 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use serde::Serialize;
 
+use crate::configuration::{Configuration, Operator};
 use crate::message::{self, Failure, INTERNAL, NO_SUCH, UNDONE, USAGE};
 use crate::sandbox::user_state;
 
@@ -89,7 +90,7 @@ impl Here {
     /// The board, opened anew: a manifest may change while a process lives.
     pub(crate) fn board(&self, who: &Who) -> Result<KodingX, Failure> {
         let found = detect::detect(self.tree());
-        let protocol = match (who.protocol, found.as_slice()) {
+        let protocol = match (self.named_protocol(who)?, found.as_slice()) {
             (Some(protocol), _) => protocol,
             (None, []) => {
                 // A manifest that is a link, or a board behind one, marks nothing; but it should be said.
@@ -117,6 +118,16 @@ impl Here {
             BoardError::NoBoard => refused(error).or_hint("`agency init` makes a board"),
             error => refused(error),
         })
+    }
+
+    /// The protocol somebody named: on the command line, in the environment, or in the configuration.
+    fn named_protocol(&self, who: &Who) -> Result<Option<Protocol>, Failure> {
+        if who.protocol.is_some() {
+            return Ok(who.protocol);
+        }
+        let configuration = Configuration::load(&self.folder.root, &Operator::default())?;
+        let named = configuration.text("run.protocol").map(protocol).transpose();
+        named.map_err(|reason| Failure::usage(format!("run.protocol: {reason}")))
     }
 
     /// Lets the board say what it wants under the lock, and does it.

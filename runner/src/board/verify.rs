@@ -80,7 +80,11 @@ pub(crate) fn run(command: &Verify, who: &Who) -> Result<u8, Failure> {
     let board = here.board(who)?;
     let found = board.find(here.tree(), &command.task).map_err(super::refused)?;
     let request = overriding(command, who, &here)?;
+    if request.is_some() {
+        board.no_open_p0(here.tree(), &found.value).map_err(super::refused)?;
+    }
     let configuration = Configuration::load(&here.folder.root, &command.operator)?;
+    configuration.mention_withheld();
     let profile = profile(&here, &found.value, &command.operator)?;
     let proof = tried(command, &here, &configuration, &profile)?;
     if let Some(file) = &command.junit {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use agency_sandbox::host::Host;
 use clap::Args;
+use clap::builder::BoolishValueParser;
 use toml::{Table, Value};
 
 use crate::message::{self, Failure};
@@ -20,7 +21,7 @@ pub(crate) struct Operator {
     #[arg(long, value_name = "FILE", help_heading = "Configuration")]
     pub(crate) config: Option<PathBuf>,
     /// Trust the repository's own configuration and profiles this once
-    #[arg(long, env = "AGENCY_TRUST", hide_env = true, help_heading = "Configuration")]
+    #[arg(long, env = "AGENCY_TRUST", hide_env = true, value_parser = BoolishValueParser::new(), help_heading = "Configuration")]
     pub(crate) trust: bool,
 }
 
@@ -28,6 +29,8 @@ pub(crate) struct Operator {
 #[derive(Debug, Default)]
 pub(crate) struct Configuration {
     layers: Vec<Layer>,
+    /// Keys of a repository that nobody trusts.
+    withheld: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -38,9 +41,9 @@ struct Layer {
 pub(crate) const FILE: &str = "agency.toml";
 
 impl Configuration {
-    /// Reads what there is. What a repository may not say without trust is left out, and told.
+    /// Reads what there is. What a repository may not say without trust is left out.
     pub(crate) fn load(root: &Path, operator: &Operator) -> Result<Self, Failure> {
-        let mut layers = Vec::new();
+        let (mut layers, mut withheld) = (Vec::new(), Vec::new());
         match &operator.config {
             Some(file) => {
                 let text =
@@ -52,13 +55,7 @@ impl Configuration {
                 if let Some(text) = read(&file)? {
                     let mut values = parse(&text, FILE)?;
                     if !operator.trust && !trust::Trust::of(root)?.covers(FILE, &text) {
-                        let withheld = narrow(&mut values);
-                        if !withheld.is_empty() {
-                            message::notice(&format!(
-                                "{FILE} is not trusted, so it has no say in {}; `agency trust` shows it to you",
-                                withheld.join(", ")
-                            ));
-                        }
+                        withheld = narrow(&mut values);
                     }
                     layers.push(Layer { values });
                 }
@@ -68,7 +65,17 @@ impl Configuration {
         if let Some(text) = read(&user)? {
             layers.push(Layer { values: parse(&text, &user.display().to_string())? });
         }
-        Ok(Self { layers })
+        Ok(Self { layers, withheld })
+    }
+
+    /// Says what the repository's configuration has no say in.
+    pub(crate) fn mention_withheld(&self) {
+        if !self.withheld.is_empty() {
+            message::notice(&format!(
+                "{FILE} is not trusted, so it has no say in {}; `agency trust` shows it to you",
+                self.withheld.join(", ")
+            ));
+        }
     }
 
     /// A text, from the first place that says it.
@@ -196,7 +203,7 @@ image = "localhost/toolbox:1"
     #[test]
     fn a_whole_configuration_reads() {
         let values = parse(WHOLE, FILE).expect("read");
-        let configuration = Configuration { layers: vec![Layer { values }] };
+        let configuration = Configuration { layers: vec![Layer { values }], withheld: Vec::new() };
         assert_eq!(configuration.text("run.isolation"), Some("process"));
         assert_eq!(configuration.text("agents.claude-code.timeout"), Some("45m"));
         assert_eq!(configuration.text("agents.codex.timeout"), None);

@@ -73,7 +73,18 @@ fn s21_4_an_open_critical_risk_fails_the_verification() {
     said.assert_names(&["R-001 is P0 OPEN", "T0001: fail"]);
     let artifact = artifact(&ground);
     assert_eq!((&artifact["result"], &artifact["commands"][0]["exit_code"]), (&"fail".into(), &0.into()));
-    ground.refused(2, &["task", "move", &id, "DONE"]).assert_names(&["came to `fail`"]);
+    ground.refused(2, &["task", "move", &id, "DONE"]).assert_names(&["R-001 is P0 OPEN"]);
+    // No person can decide otherwise; what they can do is settle the risk.
+    let verify = ["verify", "--task", &id, "--override", "--reason", "accepted", "--followup", "Watch it"];
+    let said = ground.unchanged(2, &[&verify[..], &["--as", "human:Ada"]].concat());
+    said.assert_names(&["with or without an override", "R-001 is P0 OPEN"]);
+    // An override that was given before the risk became one does not help either.
+    set(&ground, "P1", "OPEN");
+    ground.ok(&[&verify[..], &["--as", "human:Ada"]].concat());
+    set(&ground, "P0", "OPEN");
+    ground.refused(2, &["task", "move", &id, "DONE"]).assert_names(&["R-001 is P0 OPEN"]);
+    set(&ground, "P0", "MITIGATED");
+    ground.ok(&["task", "move", &id, "DONE"]);
 }
 
 #[test]
