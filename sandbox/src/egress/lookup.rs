@@ -5,14 +5,15 @@
 //! statically and can't (decision 008). What is looked up is always the name on the list, never the agent's
 //! spelling of it.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::event::PollFlags;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 
 use super::destination::Name;
 use super::wait::{Cut, Stop};
@@ -59,7 +60,8 @@ impl Lookups {
             return Ok(known.addresses.clone());
         }
         stop.check()?;
-        let looked_up = look_up(&self.program, name, stop, now + DEADLINE);
+        let wait = |output: &ChildStdout| stop.wait_for(output, PollFlags::IN, Some(now + DEADLINE));
+        let looked_up = ask(&self.program, name.as_str(), wait);
         let addresses = match looked_up {
             Ok(addresses) => addresses,
             // Not asked again at once, and not waited for again by those who wait already.
@@ -75,9 +77,29 @@ impl Lookups {
     }
 }
 
-fn look_up(program: &Path, name: &Name, stop: &Stop, deadline: Instant) -> Result<Vec<IpAddr>, Cut> {
+/// The addresses of a name, for who is in no sandbox; none if it has none.
+pub fn look_up(name: &str, deadline: Instant) -> io::Result<Vec<IpAddr>> {
+    let program = find_getent()
+        .ok_or_else(|| io::Error::other("names can't be looked up: there is no `getent` here"))?;
+    ask(&program, name, |output| {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let within = Timespec::try_from(left).map_err(io::Error::other)?;
+        let ready = || poll(&mut [PollFd::new(output, PollFlags::IN)], Some(&within));
+        if left.is_zero() || retry_on_intr(ready)? == 0 {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, format!("looking up {name} took too long")));
+        }
+        Ok(())
+    })
+}
+
+/// Runs the program, and reads what it says whenever `ready` comes back.
+fn ask<E: From<io::Error>>(
+    program: &Path,
+    name: &str,
+    ready: impl Fn(&ChildStdout) -> Result<(), E>,
+) -> Result<Vec<IpAddr>, E> {
     let child = Command::new(program)
-        .args(["ahosts", "--", name.as_str()])
+        .args(["ahosts", "--", name])
         .env_clear()
         .current_dir("/")
         .stdin(Stdio::null())
@@ -88,7 +110,7 @@ fn look_up(program: &Path, name: &Name, stop: &Stop, deadline: Instant) -> Resul
     let Some(mut output) = running.0.stdout.take() else { return Ok(Vec::new()) };
     let mut answer = Vec::new();
     loop {
-        stop.wait_for(&output, PollFlags::IN, Some(deadline))?;
+        ready(&output)?;
         let mut piece = [0; 4096];
         match output.read(&mut piece)? {
             0 => return Ok(parse(&answer)),
@@ -134,5 +156,17 @@ mod tests {
         let expected: [IpAddr; 2] = ["2606:2800::1", "93.184.215.14"].map(|text| text.parse().expect("one"));
         assert_eq!(parse(answer), expected);
         assert!(parse(b"\xff\xfe").is_empty());
+    }
+
+    #[test]
+    fn the_hosts_own_program_is_asked() {
+        let addresses = look_up("localhost", Instant::now() + DEADLINE).expect("an answer");
+        assert!(!addresses.is_empty() && addresses.iter().all(IpAddr::is_loopback), "{addresses:?}");
+    }
+
+    #[test]
+    fn a_deadline_that_is_over_ends_the_look_up() {
+        let error = look_up("localhost", Instant::now()).expect_err("too late");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 }

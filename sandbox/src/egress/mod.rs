@@ -33,6 +33,7 @@ pub use destination::{Destination, Host, Name, NotADestination};
 pub use event::{Event, How, Reason, Traffic};
 pub(crate) use inside::{Listener, listen};
 pub(crate) use lookup::find_getent;
+pub use lookup::look_up;
 pub(crate) use proxy::Proxy;
 
 /// The proxy's port, below those the kernel hands out by itself.

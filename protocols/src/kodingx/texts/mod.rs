@@ -5,6 +5,7 @@
 
 pub(crate) mod setting;
 
+use super::layout;
 pub use setting::{RoleMode, Setting};
 
 /// One file, and the whole of it.
@@ -15,9 +16,6 @@ pub struct Text {
     pub content: String,
 }
 
-pub const PROTOCOL: &str = ".kodingx/PROTOCOL.md";
-pub const RISKS: &str = ".kodingx/RISKS.md";
-pub const DECISIONS: &str = ".kodingx/DECISIONS.md";
 pub const TASK_TEMPLATE: &str = ".kodingx/templates/task.md";
 pub const REPORT_TEMPLATE: &str = ".kodingx/templates/report.md";
 pub const WORKFLOW: &str = ".github/workflows/agency.yml";
@@ -33,7 +31,7 @@ pub fn protocol(setting: &Setting) -> Text {
         ("builder", setting.first_builder().to_owned()),
         ("auditor", setting.auditor().unwrap_or("nobody; verify decides alone").to_owned()),
     ];
-    text(PROTOCOL, include_str!("protocol.md"), &slots, setting)
+    text(layout::PROTOCOL, include_str!("protocol.md"), &slots, setting)
 }
 
 /// What a builder and an auditor must know, a file for each of them (§3.2, §6.3, §7). Who is both gets both in
@@ -74,12 +72,12 @@ pub fn templates(setting: &Setting) -> Vec<Text> {
 
 /// The register of risks, empty (§21.3).
 pub fn risks(setting: &Setting) -> Text {
-    text(RISKS, include_str!("risks.md"), &[], setting)
+    text(layout::RISKS, include_str!("risks.md"), &[], setting)
 }
 
 /// The record of decisions, empty (§20.4).
 pub fn decisions(setting: &Setting) -> Text {
-    text(DECISIONS, include_str!("decisions.md"), &[], setting)
+    text(layout::DECISIONS, include_str!("decisions.md"), &[], setting)
 }
 
 /// `agency lint` on pull requests. Nobody needs it, so it is not part of [`all`].
