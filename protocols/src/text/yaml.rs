@@ -1,7 +1,7 @@
 //! YAML values: read fast where they are simple, and written so that they read back the same.
 //!
 //! Boards have thousands of small headers whose values are nearly all words, quoted words and lists of them.
-//! [`simple`] understands just those, and gives up on anything else, which then goes to the full parser; a
+//! `simple` understands just those, and gives up on anything else, which then goes to the full parser; a
 //! property test holds the two together.
 
 use serde_yaml::Value;

@@ -11,6 +11,7 @@ use crate::message::{self, Failure};
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  agency migrate --to agency/1.1")]
 pub(crate) struct Migrate {
+    /// The version, e.g. agency/1.1
     #[arg(long, value_name = "VERSION", value_parser = version)]
     to: Version,
     /// As JSON, on standard output

@@ -38,10 +38,12 @@ use crate::sandbox::user_state;
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Who {
     /// Which protocol, where a repository speaks several
-    #[arg(long, global = true, value_name = "NAME", value_parser = protocol, env = "AGENCY_PROTOCOL", hide_env = true)]
+    #[arg(long, global = true, value_name = "NAME", value_parser = protocol, env = "AGENCY_PROTOCOL", hide_env = true,
+        help_heading = "Board"
+    )]
     pub(crate) protocol: Option<Protocol>,
     /// Who acts: `orchestrator` (the default), `human[:NAME]` or `agent:NAME`
-    #[arg(long = "as", global = true, value_name = "WHO", value_parser = Actor::parse)]
+    #[arg(long = "as", global = true, value_name = "WHO", value_parser = Actor::parse, help_heading = "Board")]
     pub(crate) actor: Option<Actor>,
 }
 

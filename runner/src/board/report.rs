@@ -13,6 +13,7 @@ use crate::message::{self, Failure, NO_SUCH};
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  agency report T0007")]
 pub(crate) struct ReportCommand {
+    /// The task
     #[arg(value_name = "ID", value_parser = task_id)]
     id: TaskId,
     /// As JSON, on standard output

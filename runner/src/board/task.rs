@@ -73,6 +73,7 @@ pub(crate) struct Wanted {
     /// A file to read first
     #[arg(long, value_name = "PATH")]
     context_file: Vec<String>,
+    /// A word to find it by
     #[arg(long, value_name = "LABEL", value_delimiter = ',')]
     label: Vec<String>,
     /// A risk it is linked to, by its id in RISKS.md
@@ -105,6 +106,7 @@ pub(crate) struct List {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  agency task show T0007")]
 pub(crate) struct Show {
+    /// The task
     #[arg(value_name = "ID", value_parser = task_id)]
     id: TaskId,
     /// As JSON, on standard output
@@ -116,8 +118,10 @@ pub(crate) struct Show {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  agency task move T0007 CANCELED --reason 'not needed any more'")]
 pub(crate) struct Move {
+    /// The task
     #[arg(value_name = "ID", value_parser = task_id)]
     id: TaskId,
+    /// NEW, ASSIGNED, IN_PROGRESS, BLOCKED, READY_FOR_REVIEW, DONE or CANCELED
     #[arg(value_name = "STATE", value_parser = status)]
     to: Status,
     /// Why; it is kept with the task

@@ -42,6 +42,7 @@ use crate::sandbox::{copies, level, user_state};
     after_help = "Examples:\n  agency verify --task T0007\n  agency verify --task T0007 --override --reason 'Hotfix INC-1234' --followup T0008 --as human"
 )]
 pub(crate) struct Verify {
+    /// The task
     #[arg(long, value_name = "ID", value_parser = task_id)]
     task: TaskId,
     /// Print what the risks say that the task is linked to. They are checked either way
