@@ -64,7 +64,8 @@ impl Who {
 #[derive(Debug)]
 pub(crate) struct Here {
     pub(crate) folder: Folder,
-    pub(crate) store: Store,
+    /// To look without writing.
+    tree: Tree,
     pub(crate) now: Zoned,
 }
 
@@ -78,15 +79,21 @@ impl Here {
         {
             folder = Folder::around(above).map_err(|error| Failure::new(USAGE, &error))?;
         }
-        let state =
-            folder.state(&user_state(&Host::observe())).map_err(|error| Failure::new(INTERNAL, &error))?;
-        let store =
-            Store::open(&folder.root, state.path()).map_err(|error| Failure::new(INTERNAL, &error))?;
-        Ok(Self { folder, store, now: Timestamp::now().to_zoned(TimeZone::UTC) })
+        let tree = Tree::open(&folder.root).map_err(|error| Failure::new(INTERNAL, &error))?;
+        Ok(Self { folder, tree, now: Timestamp::now().to_zoned(TimeZone::UTC) })
     }
 
     pub(crate) fn tree(&self) -> &Tree {
-        self.store.tree()
+        &self.tree
+    }
+
+    /// Where what is written goes through. Who only looks needs none, and may look at what they can't write.
+    fn store(&self) -> Result<Store, Failure> {
+        let state = self
+            .folder
+            .state(&user_state(&Host::observe()))
+            .map_err(|error| Failure::new(INTERNAL, &error))?;
+        Store::open(&self.folder.root, state.path()).map_err(|error| Failure::new(INTERNAL, &error))
     }
 
     /// The board, opened anew: a manifest may change while a process lives.
@@ -137,7 +144,7 @@ impl Here {
         &self,
         mut verb: impl FnMut(&Tree) -> Result<(T, Effects), BoardError>,
     ) -> Result<T, Failure> {
-        self.store.update(|tree| verb(tree)).map_err(refused)
+        self.store()?.update(|tree| verb(tree)).map_err(refused)
     }
 }
 

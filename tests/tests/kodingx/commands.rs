@@ -315,3 +315,30 @@ fn what_root_writes_into_somebodys_repository_is_theirs() {
     ground.task("One", &[]);
     ground.assert_compliant();
 }
+
+/// A checkout that is read-only, as CI servers have them, or somebody else's.
+#[test]
+fn a_board_that_cannot_be_written_is_still_read() {
+    if actors().len() < 2 {
+        return;
+    }
+    let theirs = Ground::of(agency_tests::repository::Actor::Root, &[]);
+    theirs.ok(&["init", "--builders", "codex"]);
+    let id = theirs.task("One", &[]);
+    std::fs::remove_dir_all(theirs.path().join(".git/agency")).expect("removed");
+    open_to_everybody(theirs.path());
+    let reader = Ground::of(agency_tests::repository::Actor::User, &[]);
+    for arguments in [&["status"][..], &["lint"], &["task", "list"], &["task", "show", &id]] {
+        let output = reader.command(arguments).current_dir(theirs.path()).output().expect("agency starts");
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+    }
+    let written = reader.command(&["task", "new", "--title", "x"]).current_dir(theirs.path()).output();
+    assert_eq!(written.expect("agency starts").status.code(), Some(1));
+    assert!(!theirs.exists(".git/agency"));
+}
+
+/// Lets everybody read a folder; nobody else may write it.
+fn open_to_everybody(folder: &std::path::Path) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).expect("opened");
+}
