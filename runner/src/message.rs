@@ -63,17 +63,21 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 pub(crate) fn complain(message: &str, hint: Option<&str>) {
-    let mut out = std::io::stderr().lock();
-    // Nobody to tell is no reason to fail differently.
-    let _ = writeln!(out, "agency: {message}");
+    notice(message);
     if let Some(hint) = hint {
-        let _ = writeln!(out, "  hint: {hint}");
+        let _ = writeln!(std::io::stderr().lock(), "  hint: {}", harmless(hint));
     }
 }
 
 /// Something a person should know although all went well.
 pub(crate) fn notice(message: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "agency: {message}");
+    // Nobody to tell is no reason to fail differently.
+    let _ = writeln!(std::io::stderr().lock(), "agency: {}", harmless(message));
+}
+
+/// Text that may quote a repository, so that it can be shown: nothing in it moves a cursor or hides a line.
+pub(crate) fn harmless(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
 }
 
 /// Help and version go to standard output and are no failure; anything else is one clear line.

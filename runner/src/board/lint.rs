@@ -5,6 +5,7 @@ use agency_protocols::kodingx::lint::lint;
 use clap::Args;
 use serde::Serialize;
 
+use super::task::shown;
 use super::{Here, Who, code, print, print_json};
 use crate::message::{self, Failure};
 
@@ -47,7 +48,7 @@ pub(crate) fn run(command: &Lint, who: &Who) -> Result<u8, Failure> {
             format!("{kind}{finding}\n")
         })
         .collect();
-    print(&text)?;
+    print(&shown(&text))?;
     let errors = findings.iter().filter(|finding| finding.is_error()).count();
     message::notice(&match (errors, findings.len()) {
         (0, 0) => "compliant".to_owned(),

@@ -353,11 +353,8 @@ fn show(command: &Show, who: &Who) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Text of a repository, harmless at a terminal.
+/// Text of a repository, as it is for programs and harmless at a terminal.
 pub(crate) fn shown(text: &str) -> String {
     use std::io::IsTerminal;
-    if !std::io::stdout().is_terminal() {
-        return text.to_owned();
-    }
-    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
+    if std::io::stdout().is_terminal() { message::harmless(text) } else { text.to_owned() }
 }

@@ -221,8 +221,6 @@ fn tail(log: &Path) {
     let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(16 << 10)..]).into_owned();
     let lines: Vec<&str> = text.lines().collect();
     for line in &lines[lines.len().saturating_sub(LINES)..] {
-        let line: String =
-            line.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect();
         message::notice(&format!("  | {line}"));
     }
     message::notice(&format!("  all of it: {}", log.display()));

@@ -405,3 +405,15 @@ fn an_unknown_key_of_the_configuration_is_named_with_the_nearest_known_one() {
     }
     assert!(!ground.exists(".git/agency/verify"), "something ran");
 }
+
+/// What a file says is told, and can't speak to the terminal.
+#[test]
+fn a_file_that_holds_escapes_is_told_without_them() {
+    let ground = Ground::new();
+    let id = ground.task("One", &[]);
+    ground.edit(&ground.file(&id), "status: NEW", "status: \"\\e[2JPERHAPS\"");
+    let said = ground.agency(&["status"]);
+    assert_eq!(said.code, 10, "{said:?}");
+    said.assert_names(&["[2JPERHAPS", "must be one of"]);
+    assert!(!said.err.contains('\u{1b}') && !said.out.contains('\u{1b}'), "{said:?}");
+}
