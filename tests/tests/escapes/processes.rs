@@ -118,18 +118,21 @@ fn who_holds_the_output_open_does_not_hold_the_run_open(actor: Actor) {
     assert!(started.elapsed() < Duration::from_secs(30), "somebody waited");
 }
 
+/// In milliseconds: later than any end, also on an emulated machine.
+const LATE: &str = "3000";
+
 /// "Done", and then a write.
 fn nothing_is_written_after_the_end(actor: Actor) {
     let (ground, marker) = (Ground::new(actor), Marker::new());
     let late = ground.outside_folder().join("late");
     let loose = marked(&ground, &marker).without(&actor.off(LOOSE)).prefix(AWAY);
-    loose.attack("late-write", [late.as_os_str(), "50".as_ref()]).assert_succeeded();
+    loose.attack("late-write", [late.as_os_str(), LATE.as_ref()]).assert_succeeded();
     let written = actor.is_bare() || wait_until(DEADLINE, || late.exists());
     end_all(&marker);
     assert!(written, "the late write did not come although nothing stops it");
 
     let (marker, before) = (Marker::new(), ground.fingerprint());
-    let ended = marked(&ground, &marker).apply().attack("late-write", ["src/late", "50"]);
+    let ended = marked(&ground, &marker).apply().attack("late-write", ["src/late", LATE]);
     marker.gone_within(AFTERLIFE).expect("the late writer is dead");
     ended.assert_applied();
     assert_eq!(ended.json()["harvest"]["changes"], json!([]));
