@@ -7,6 +7,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
@@ -20,7 +21,10 @@ pub const OLDEST_GIT: (u32, u32) = (2, 38);
 pub struct OwnGit {
     program: PathBuf,
     directory: PathBuf,
+    /// Where new objects go, when not into the directory itself.
+    objects: Option<PathBuf>,
     alternates: Vec<PathBuf>,
+    user: Option<(u32, u32)>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +62,27 @@ impl OwnGit {
 
     /// A repository that [`OwnGit::create`] made before.
     pub fn open(program: &Path, directory: &Path) -> Self {
-        Self { program: program.to_owned(), directory: directory.to_owned(), alternates: Vec::new() }
+        Self {
+            program: program.to_owned(),
+            directory: directory.to_owned(),
+            objects: None,
+            alternates: Vec::new(),
+            user: None,
+        }
+    }
+
+    /// Reads and writes objects here instead of in its own directory, so that what it makes is part of that
+    /// repository at once. Only objects: the references and the configuration stay our own.
+    pub fn keeping_objects_in(mut self, objects: &Path) -> Self {
+        self.objects = Some(objects.to_owned());
+        self
+    }
+
+    /// Runs as this user and group, without any other: what it makes belongs to them, and what they can't
+    /// read, git can't. Only root may ask for it.
+    pub fn as_user(mut self, uid: u32, gid: u32) -> Self {
+        self.user = Some((uid, gid));
+        self
     }
 
     /// Also reads objects from here. Objects are data: their hashes are checked, and nothing in them is
@@ -89,6 +113,30 @@ impl OwnGit {
         Ok(output)
     }
 
+    /// Runs a command of [`OwnGit::command`] that reads what `feed` writes, and returns what it wrote. It must
+    /// read all of it before it writes more than a pipe holds. When git ends early, its own message is the
+    /// error, and not the closed pipe that `feed` saw.
+    pub fn run_with<E: From<GitError> + From<io::Error>>(
+        mut command: Command,
+        name: &str,
+        feed: impl FnOnce(&mut dyn Write) -> Result<(), E>,
+    ) -> Result<Vec<u8>, E> {
+        command.stdin(Stdio::piped());
+        let mut closed = false;
+        let (running, fed) = Running::start(command, name)?.feed(|input| {
+            let mut input = Noting { input, closed: &mut closed };
+            feed(&mut input)?;
+            Ok(input.flush()?)
+        });
+        let mut output = Vec::new();
+        match (fed, running.read_into(&mut output)?.finish()) {
+            (Ok(()), finished) => finished?,
+            (Err(_), Err(error)) if closed => return Err(error.into()),
+            (Err(error), _) => return Err(error),
+        }
+        Ok(output)
+    }
+
     fn bare_command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.env_clear();
@@ -100,7 +148,7 @@ impl OwnGit {
             .env("XDG_CONFIG_HOME", "/nonexistent")
             .env("LC_ALL", "C")
             .env("GIT_DIR", &self.directory)
-            .env("GIT_OBJECT_DIRECTORY", self.directory.join("objects"))
+            .env("GIT_OBJECT_DIRECTORY", self.objects.clone().unwrap_or(self.directory.join("objects")))
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
             .env("GIT_ATTR_NOSYSTEM", "1")
@@ -114,6 +162,9 @@ impl OwnGit {
             .stderr(Stdio::piped());
         if !self.alternates.is_empty() {
             command.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates(&self.alternates));
+        }
+        if let Some((uid, gid)) = self.user {
+            command.uid(uid).gid(gid);
         }
         command
     }
@@ -147,7 +198,7 @@ fn alternates(paths: &[PathBuf]) -> OsString {
 }
 
 /// Bytes as git's C-style quoted string, in ASCII.
-pub(crate) fn quote(bytes: &[u8]) -> String {
+pub fn quote(bytes: &[u8]) -> String {
     let mut quoted = String::with_capacity(bytes.len() + 2);
     quoted.push('"');
     for &byte in bytes {
@@ -159,6 +210,22 @@ pub(crate) fn quote(bytes: &[u8]) -> String {
     }
     quoted.push('"');
     quoted
+}
+
+/// Remembers that git stopped reading.
+struct Noting<'a> {
+    input: &'a mut dyn Write,
+    closed: &'a mut bool,
+}
+
+impl Write for Noting<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.input.write(bytes).inspect_err(|error| *self.closed |= error.kind() == io::ErrorKind::BrokenPipe)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.input.flush().inspect_err(|error| *self.closed |= error.kind() == io::ErrorKind::BrokenPipe)
+    }
 }
 
 /// A started git. When it fails, its own message says why, also if all we saw was a closed pipe.

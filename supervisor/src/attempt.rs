@@ -1,0 +1,205 @@
+//! One attempt at a task: what is recorded of it, and how it may end.
+//!
+//! ```text
+//! Claimed   it has a lease
+//! Started   its agent may run
+//! Ended     what the agent did is known, and kept
+//! Merged    it is on the branch, as a commit nobody sees yet
+//! Proved    the Definition of Done was tried on exactly that commit
+//! Landed    the branch has it
+//! Over      the board knows, the lease is given back
+//! ```
+//!
+//! A phase is what is certain. What was done after it and not recorded is seen from the outside when the attempt
+//! is taken up again (`life`), so a crash between any two costs nothing but a second look.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A task, whatever protocol it is written in.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TaskKey {
+    pub protocol: String,
+    pub id: String,
+}
+
+impl fmt::Display for TaskKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.protocol, self.id)
+    }
+}
+
+/// Counts the attempts at a task, from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Epoch(pub u64);
+
+/// Counts the supervisors that ever took charge in a repository. Every one gets a term of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Term(pub u64);
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The right to work on a task. Every write names it, and one that lost it changes nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Lease {
+    pub task: TaskKey,
+    pub epoch: Epoch,
+    pub term: Term,
+}
+
+/// What is recorded of an attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    pub task: TaskKey,
+    pub epoch: Epoch,
+    pub title: String,
+    pub agent: String,
+    pub phase: Phase,
+    /// Who holds it, and until when; `None` once it is over.
+    pub held: Option<Held>,
+    /// Somebody asked for its end.
+    pub cancel: bool,
+    /// When it was claimed, and when something was last recorded of it: seconds since 1970, for people.
+    pub claimed_at: i64,
+    pub recorded_at: i64,
+}
+
+impl Attempt {
+    pub fn lease(&self) -> Option<Lease> {
+        let term = self.held.as_ref()?.term;
+        Some(Lease { task: self.task.clone(), epoch: self.epoch, term })
+    }
+}
+
+/// Who holds an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    pub term: Term,
+    /// By the store's clock.
+    pub until: crate::clock::Instant,
+}
+
+/// What is certain about an attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "phase", rename_all = "snake_case")]
+pub enum Phase {
+    Claimed,
+    Started,
+    Ended(Ended),
+    Merged(Merge),
+    Proved { merge: Merge, passed: bool },
+    Landed { commit: String },
+    Over(Ending),
+}
+
+impl Phase {
+    /// Its name, as it is shown.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Claimed => "claimed",
+            Self::Started => "started",
+            Self::Ended(_) => "ended",
+            Self::Merged(_) => "merged",
+            Self::Proved { .. } => "proved",
+            Self::Landed { .. } => "landed",
+            Self::Over(_) => "over",
+        }
+    }
+
+    pub const fn is_over(&self) -> bool {
+        matches!(self, Self::Over(_))
+    }
+}
+
+/// What an agent left, once every process of it is dead.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ended", rename_all = "snake_case")]
+pub enum Ended {
+    /// A commit, on the one it started from.
+    Work { base: String, candidate: String },
+    /// It says that it can't go on.
+    Blocked { reason: String },
+    /// It did not do what it should have; another attempt may.
+    Failed { failure: Failure },
+    /// Somebody asked for its end.
+    Canceled,
+}
+
+/// The work on a branch, as a commit that nothing names yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Merge {
+    /// Where the branch was; `None` where the task has a branch of its own that is not there yet.
+    pub onto: Option<String>,
+    /// `None` when the branch has all of it already.
+    pub commit: Option<String>,
+    /// The id of the proof, given out before it is made.
+    pub verify: String,
+}
+
+/// Why an attempt did not do what it should have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    pub kind: FailureKind,
+    /// A sentence a person understands.
+    pub reason: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureKind {
+    /// It ended with a code other than zero, or by a signal.
+    Exit,
+    /// It ran for too long, was silent for too long, or used too much memory.
+    Stopped,
+    /// It changed what it may not.
+    Scope,
+    /// It changed nothing of what it must.
+    Nothing,
+    /// The Definition of Done does not hold.
+    Verify,
+    /// People changed the same lines meanwhile.
+    Conflict,
+    /// It could not be started: a program or a control is missing.
+    Start,
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ending", rename_all = "snake_case")]
+pub enum Ending {
+    /// Landed, and the board knows.
+    Done { commit: String },
+    /// The work is verified and kept, and was not to be landed.
+    Kept { candidate: String },
+    Blocked { reason: String },
+    Failed { failure: Failure },
+    /// The machine's fault, not the agent's: it does not count.
+    Lost { reason: String },
+    Canceled,
+}
+
+impl Ending {
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Done { .. } => "done",
+            Self::Kept { .. } => "kept",
+            Self::Blocked { .. } => "blocked",
+            Self::Failed { .. } => "failed",
+            Self::Lost { .. } => "lost",
+            Self::Canceled => "canceled",
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The time by which leases are held.
+//!
+//! It goes on while the machine sleeps and is never set back (`CLOCK_BOOTTIME`), and it means nothing after the
+//! next boot; then nobody who held a lease is alive either.
+
+use std::ops::Add;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+/// Milliseconds of one clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Instant(pub u64);
+
+impl Instant {
+    /// How long it is from an earlier instant; nothing if that is later.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// Where the time comes from.
+pub trait Clock: Send + Sync + std::fmt::Debug {
+    fn now(&self) -> Instant;
+}
+
+/// The machine's.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct BootClock;
+
+impl Clock for BootClock {
+    fn now(&self) -> Instant {
+        let time = clock_gettime(ClockId::Boottime);
+        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+        Instant(seconds * 1000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000_000)
+    }
+}
+
+/// One that stands still until it is told to go on.
+#[derive(Debug, Default)]
+pub struct StoppedClock(AtomicU64);
+
+impl StoppedClock {
+    pub fn at(now: Instant) -> Self {
+        Self(AtomicU64::new(now.0))
+    }
+
+    pub fn pass(&self, duration: Duration) {
+        self.0.fetch_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX), Ordering::SeqCst);
+    }
+}
+
+impl Clock for StoppedClock {
+    fn now(&self) -> Instant {
+        Instant(self.0.load(Ordering::SeqCst))
+    }
+}

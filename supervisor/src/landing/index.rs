@@ -1,0 +1,303 @@
+//! A person's index: what it says about the paths that change, and how it is replaced.
+//!
+//! It is replaced as git does it. The new one is `index.lock`, which keeps every other git away, and then takes
+//! the place of `index` by a rename. It is complete before it becomes the lock, and its inode number is in our
+//! journal by then, so that after a crash our own lock is told from a person's.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use agency_sandbox::path::RelPath;
+use rustix::fs::{AtFlags, CWD, RenameFlags};
+use rustix::io::Errno;
+
+use super::bench::{self, Bench};
+use super::difference::{Changed, Entry, Kind};
+use super::error::{Error, files};
+use super::names::Oid;
+use super::repository::Repository;
+
+/// Where a path is on the way from one tree to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IndexAt {
+    From,
+    To,
+    /// Somebody put something else there.
+    Other,
+}
+
+/// What the index says of the paths that change, and of what is in their way.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    /// `None` in the middle of a conflict.
+    entries: HashMap<RelPath, Option<Entry>>,
+    /// Paths with something above or below them that is not part of the change.
+    blocked: HashSet<RelPath>,
+    /// Left out of a sparse checkout, or hidden by a person.
+    skipped: HashSet<RelPath>,
+}
+
+/// Tells one state of the file from every other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stamp {
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+/// Its name on our bench.
+const COPY: &str = "index";
+
+/// Copies the index to the bench. `None` when there is none, and so nothing checked out.
+pub(super) fn copy(repository: &Repository, bench: &Bench, git: &Path) -> Result<Option<Stamp>, Error> {
+    let (real, copy) = (git.join("index"), bench.path(COPY));
+    let before = stamp(&real)?;
+    if before.is_some() {
+        fs::copy(&real, &copy).map_err(files("copy", &real))?;
+        repository.give(&copy)?;
+    }
+    match stamp(&real)? == before {
+        true => Ok(before),
+        false => Err(Error::Busy { what: real.display().to_string() }),
+    }
+}
+
+/// The state of an index.
+pub(super) fn stamp(path: &Path) -> Result<Option<Stamp>, Error> {
+    match fs::symlink_metadata(path) {
+        Ok(stat) => Ok(Some(Stamp {
+            inode: stat.ino(),
+            size: stat.size(),
+            modified: (stat.mtime(), stat.mtime_nsec()),
+            changed: (stat.ctime(), stat.ctime_nsec()),
+        })),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(files("look at", path)(error)),
+    }
+}
+
+impl Listing {
+    /// Reads the copy. All of it, because what is in the way of a path may be above or below it.
+    pub(super) fn read(bench: &Bench, changed: &[Changed]) -> Result<Self, Error> {
+        let output = bench.run(COPY, "new", "ls-files", ["ls-files", "-s", "-v", "-z", "--full-name"])?;
+        Self::parse(&output, changed).ok_or(Error::Answer { doing: "list an index" })
+    }
+
+    /// `H 100644 <object> <stage> TAB path NUL …`
+    fn parse(output: &[u8], changed: &[Changed]) -> Option<Self> {
+        let exact: HashSet<&[u8]> = changed.iter().map(|one| one.path.as_bytes()).collect();
+        let gone: HashSet<&[u8]> =
+            changed.iter().filter(|one| one.new.is_none()).map(|one| one.path.as_bytes()).collect();
+        let mut above: HashMap<RelPath, Vec<&RelPath>> = HashMap::new();
+        for one in changed {
+            one.path.ancestors().for_each(|folder| above.entry(folder).or_default().push(&one.path));
+        }
+        let mut listing = Self::default();
+        for line in output.split(|byte| *byte == 0).filter(|line| !line.is_empty()) {
+            let tab = line.iter().position(|byte| *byte == b'\t')?;
+            let name = &line[tab + 1..];
+            if !gone.contains(name) {
+                let folders =
+                    name.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| &name[..end]);
+                for folder in folders.filter(|folder| exact.contains(folder)) {
+                    listing.blocked.insert(RelPath::parse(folder).ok()?);
+                }
+            }
+            let path = RelPath::parse(name).ok()?;
+            if let Some(below) = above.get(&path).filter(|_| !gone.contains(name)) {
+                listing.blocked.extend(below.iter().map(|path| (*path).clone()));
+            }
+            if !exact.contains(name) {
+                continue;
+            }
+            let text = std::str::from_utf8(&line[..tab]).ok()?;
+            let [tag, mode, object, stage] = text.split(' ').collect::<Vec<_>>()[..] else { return None };
+            let entry = Kind::parse(mode).zip(Oid::parse(object).ok()).filter(|_| stage == "0");
+            if tag.eq_ignore_ascii_case("s") {
+                listing.skipped.insert(path.clone());
+            }
+            listing.entries.insert(path, entry.map(|(kind, object)| Entry { kind, object }));
+        }
+        Some(listing)
+    }
+
+    /// Where a path is.
+    pub(super) fn at(&self, one: &Changed) -> IndexAt {
+        let entry = match self.entries.get(&one.path) {
+            Some(None) => return IndexAt::Other,
+            Some(Some(entry)) => Some(entry),
+            None => None,
+        };
+        match entry {
+            entry if entry == one.new.as_ref() => IndexAt::To,
+            // What goes is in nobody's way.
+            _ if one.new.is_some() && self.blocked.contains(&one.path) => IndexAt::Other,
+            entry if entry == one.old.as_ref() => IndexAt::From,
+            _ => IndexAt::Other,
+        }
+    }
+
+    pub(super) fn is_skipped(&self, path: &RelPath) -> bool {
+        self.skipped.contains(path)
+    }
+}
+
+/// Makes the copy say what it will say, and returns its bytes.
+pub(super) fn rewrite(
+    bench: &Bench,
+    changed: &[&Changed],
+    skipped: &HashSet<RelPath>,
+) -> Result<Vec<u8>, Error> {
+    bench.set(COPY, changed.iter().map(|one| (&one.path, one.new.as_ref())))?;
+    let marked: Vec<&RelPath> = changed
+        .iter()
+        .filter(|one| one.new.is_some() && skipped.contains(&one.path))
+        .map(|one| &one.path)
+        .collect();
+    if !marked.is_empty() {
+        let arguments = ["update-index", "--skip-worktree", "-z", "--stdin"];
+        Bench::run_with(bench.command(COPY, "new", arguments), "update-index", marked, bench::name)?;
+    }
+    let path = bench.path(COPY);
+    fs::read(&path).map_err(files("read", &path))
+}
+
+/// The next index, complete, beside the one there is.
+#[derive(Debug)]
+pub(super) struct Next {
+    git: PathBuf,
+    pub(super) inode: u64,
+}
+
+const NEXT: &str = "index.agency";
+const LOCK: &str = "index.lock";
+
+impl Next {
+    /// Writes it, with the owner and mode of the one it will replace.
+    pub(super) fn write(repository: &Repository, git: &Path, bytes: &[u8]) -> Result<Self, Error> {
+        let (path, real) = (git.join(NEXT), git.join("index"));
+        let failed = files("write", &path);
+        let _ = fs::remove_file(&path);
+        let mut file =
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(&failed)?;
+        file.write_all(bytes).map_err(&failed)?;
+        let mode = fs::metadata(&real).map_or(0o644, |stat| stat.permissions().mode() & 0o777);
+        file.set_permissions(fs::Permissions::from_mode(mode)).map_err(&failed)?;
+        repository.give(&path)?;
+        file.sync_all().map_err(&failed)?;
+        let inode = file.metadata().map_err(&failed)?.ino();
+        Ok(Self { git: git.to_owned(), inode })
+    }
+
+    /// Makes it the lock; `false` when somebody has one.
+    pub(super) fn lock(&self) -> Result<bool, Error> {
+        let (next, lock) = (self.git.join(NEXT), self.git.join(LOCK));
+        let locked = match rustix::fs::renameat_with(CWD, &next, CWD, &lock, RenameFlags::NOREPLACE) {
+            // Network file systems know no flags, but links.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                rustix::fs::linkat(CWD, &next, CWD, &lock, AtFlags::empty())
+            }
+            other => other,
+        };
+        match locked {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Ok(false),
+            Err(error) => Err(files("lock", &lock)(error)),
+        }
+    }
+
+    /// Puts it in place, which gives the lock back.
+    pub(super) fn place(&self) -> Result<(), Error> {
+        let (lock, real) = (self.git.join(LOCK), self.git.join("index"));
+        fs::rename(&lock, &real).map_err(files("replace", &real))?;
+        let _ = fs::remove_file(self.git.join(NEXT));
+        let folder = File::open(&self.git).map_err(files("open", &self.git))?;
+        folder.sync_all().map_err(files("sync", &self.git))
+    }
+}
+
+/// Removes what a landing left that did not get to the end, and nothing of anybody else.
+pub(super) fn unlock(git: &Path, inode: u64) -> Result<(), Error> {
+    for name in [LOCK, NEXT] {
+        let path = git.join(name);
+        let ours = name == NEXT || fs::symlink_metadata(&path).is_ok_and(|stat| stat.ino() == inode);
+        if !ours {
+            continue;
+        }
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(files("remove", &path)(error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether some git is at work in there.
+pub(super) fn is_locked(git: &Path) -> bool {
+    git.join(LOCK).symlink_metadata().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn oid(digit: char) -> Oid {
+        Oid::parse(&digit.to_string().repeat(40)).expect("a name")
+    }
+
+    fn changed(path: &str, old: Option<char>, new: Option<char>) -> Changed {
+        let entry = |digit: char| Entry { kind: Kind::File, object: oid(digit) };
+        let path = RelPath::parse(path.as_bytes()).expect("a path");
+        Changed { path, old: old.map(entry), new: new.map(entry), target: None }
+    }
+
+    fn at(listed: &[(&str, char, &str)], changed: &[Changed]) -> Vec<IndexAt> {
+        let text: String = listed
+            .iter()
+            .map(|(tag, digit, path)| format!("{tag} 100644 {} 0\t{path}\0", oid(*digit)))
+            .collect();
+        let listing = Listing::parse(text.as_bytes(), changed).expect("parses");
+        changed.iter().map(|one| listing.at(one)).collect()
+    }
+
+    #[test]
+    fn a_path_is_where_it_was_where_it_goes_or_somewhere_else() {
+        let paths = [changed("a", Some('1'), Some('2'))];
+        assert_eq!(at(&[("H", '1', "a"), ("H", '9', "b")], &paths), [IndexAt::From]);
+        assert_eq!(at(&[("H", '2', "a")], &paths), [IndexAt::To]);
+        assert_eq!(at(&[("H", '3', "a")], &paths), [IndexAt::Other]);
+        assert_eq!(at(&[], &paths), [IndexAt::Other]);
+        assert_eq!(at(&[], &[changed("a", None, Some('2'))]), [IndexAt::From]);
+        assert_eq!(at(&[], &[changed("a", Some('1'), None)]), [IndexAt::To]);
+    }
+
+    #[test]
+    fn a_conflict_is_somewhere_else() {
+        let text = format!("M 100644 {} 1\ta\0M 100644 {} 2\ta\0", oid('1'), oid('2'));
+        let paths = [changed("a", Some('1'), Some('2'))];
+        let listing = Listing::parse(text.as_bytes(), &paths).expect("parses");
+        assert_eq!(listing.at(&paths[0]), IndexAt::Other);
+    }
+
+    #[test]
+    fn a_file_a_person_staged_above_or_below_is_in_the_way() {
+        let below = [changed("a", None, Some('2'))];
+        assert_eq!(at(&[("H", '1', "a/b")], &below), [IndexAt::Other]);
+        let above = [changed("a/b", None, Some('2'))];
+        assert_eq!(at(&[("H", '1', "a")], &above), [IndexAt::Other]);
+        assert_eq!(at(&[("H", '1', "a.b"), ("H", '1', "ab")], &above), [IndexAt::From]);
+    }
+
+    #[test]
+    fn a_folder_that_gives_way_to_a_file_is_not() {
+        let paths = [changed("d", None, Some('2')), changed("d/one", Some('1'), None)];
+        assert_eq!(at(&[("H", '1', "d/one")], &paths), [IndexAt::From, IndexAt::From]);
+        assert_eq!(at(&[("H", '2', "d")], &paths), [IndexAt::To, IndexAt::To]);
+    }
+}

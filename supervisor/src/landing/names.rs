@@ -1,0 +1,246 @@
+//! What objects, references and tasks are called, in forms that can't be wrong.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use super::error::Error;
+
+/// How a repository names its objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    Sha1,
+    Sha256,
+}
+
+impl Format {
+    pub(super) fn digits(self) -> usize {
+        match self {
+            Self::Sha1 => 40,
+            Self::Sha256 => 64,
+        }
+    }
+
+    /// What git writes where there is no object.
+    pub(super) fn nothing(self) -> String {
+        "0".repeat(self.digits())
+    }
+}
+
+/// The full name of an object, in lower-case hexadecimal. The name of nothing is none.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Oid(String);
+
+impl Oid {
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let digits = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let known = [Format::Sha1, Format::Sha256].iter().any(|format| format.digits() == text.len());
+        if !known || !digits || text.bytes().all(|byte| byte == b'0') {
+            return Err(Error::Name { what: "an object", name: text.to_owned() });
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// One line of git's output.
+    pub(super) fn of_line(line: &[u8]) -> Result<Self, Error> {
+        Self::parse(String::from_utf8_lossy(line).trim_end())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Oid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Serialize for Oid {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+/// The full name of a reference, such as `refs/heads/main`: one line, one path below `refs`, and nothing git
+/// would refuse (`git-check-ref-format(1)`).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RefName(String);
+
+impl RefName {
+    pub fn parse(name: &str) -> Result<Self, Error> {
+        let odd = |byte: u8| byte <= b' ' || byte == 0x7f || b"~^:?*[\\".contains(&byte);
+        let wrong = !name.starts_with("refs/")
+            || name.bytes().any(odd)
+            || name.contains("..")
+            || name.contains("@{")
+            || name.ends_with('.')
+            || name
+                .split('/')
+                .any(|part| part.is_empty() || part.starts_with('.') || part.ends_with(".lock"));
+        match wrong {
+            true => Err(Error::Name { what: "a reference", name: name.to_owned() }),
+            false => Ok(Self(name.to_owned())),
+        }
+    }
+
+    /// `main` is `refs/heads/main`.
+    pub fn branch(name: &str) -> Result<Self, Error> {
+        Self::parse(&format!("refs/heads/{name}"))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The names that would have to be a file where this one needs a folder: `refs/heads/a` for
+    /// `refs/heads/a/b`.
+    pub(super) fn above(&self) -> impl Iterator<Item = Self> {
+        let slashes = self.0.match_indices('/').map(|(at, _)| at);
+        slashes.filter(|at| self.0[..*at].matches('/').count() >= 2).map(|at| Self(self.0[..at].to_owned()))
+    }
+}
+
+/// Shown to people without `refs/heads/`.
+impl fmt::Display for RefName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.strip_prefix("refs/heads/").unwrap_or(&self.0))
+    }
+}
+
+impl Serialize for RefName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+/// A task, by a name that is one component of a reference.
+///
+/// Ids come from files that people write, so any text is taken, and each gives another name: letters, digits,
+/// `-` and `_` stand for themselves, every other byte is written as `%2E`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Task {
+    id: String,
+    component: String,
+}
+
+/// Components that mean something else below `refs/agency`.
+const TAKEN: [&str; 2] = ["lease", "landed"];
+/// A component of a path has 255 bytes at most, and git appends `.lock`.
+const LONGEST: usize = 200;
+
+impl Task {
+    pub fn new(id: &str) -> Result<Self, Error> {
+        let taken = TAKEN.contains(&id);
+        let mut component = String::with_capacity(id.len());
+        for (at, byte) in id.bytes().enumerate() {
+            match byte {
+                _ if at == 0 && taken => component.push_str(&format!("%{byte:02X}")),
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => component.push(char::from(byte)),
+                _ => component.push_str(&format!("%{byte:02X}")),
+            }
+        }
+        if component.is_empty() || component.len() > LONGEST {
+            return Err(Error::Name { what: "a task that can be landed", name: id.to_owned() });
+        }
+        Ok(Self { id: id.to_owned(), component })
+    }
+
+    /// As it was given.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Who may land it: `refs/agency/lease/<task>`.
+    pub fn lease(&self) -> RefName {
+        RefName(format!("refs/agency/lease/{}", self.component))
+    }
+
+    /// That it landed, and as what: `refs/agency/landed/<task>`.
+    pub fn landed(&self) -> RefName {
+        RefName(format!("refs/agency/landed/{}", self.component))
+    }
+
+    /// What an attempt made: `refs/agency/<task>/<epoch>`.
+    pub fn candidate(&self, epoch: u64) -> RefName {
+        RefName(format!("refs/agency/{}/{epoch}", self.component))
+    }
+
+    /// Where it lands when no branch of a person is to move: `agency/<task>`.
+    pub fn branch(&self) -> RefName {
+        RefName(format!("refs/heads/agency/{}", self.component))
+    }
+}
+
+impl fmt::Display for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&agency_sandbox::path::escape(self.id.as_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_no_name_of_an_object_is_refused() {
+        for text in ["", "abc", &"0".repeat(40), &"A".repeat(40), &"a".repeat(41), "refs/heads/main"] {
+            assert!(Oid::parse(text).is_err(), "{text:?}");
+        }
+        assert!(Oid::parse(&"a".repeat(40)).is_ok() && Oid::parse(&"1".repeat(64)).is_ok());
+    }
+
+    #[test]
+    fn what_git_would_refuse_as_a_reference_is_refused_before() {
+        for name in [
+            "main",
+            "refs/heads/",
+            "refs/heads/a b",
+            "refs/heads/a..b",
+            "refs/heads/.a",
+            "refs/heads/a.lock",
+            "refs/heads/a/",
+            "refs/heads/a\nb",
+            "refs/heads/a@{1}",
+            "refs/heads/a.",
+            "refs/heads/a:b",
+            "refs//a",
+        ] {
+            assert!(RefName::parse(name).is_err(), "{name:?}");
+        }
+        assert!(RefName::branch("feature/ü-1.2").is_ok());
+    }
+
+    #[test]
+    fn a_name_knows_which_names_would_be_in_its_way() {
+        let above: Vec<String> =
+            RefName::branch("agency/a/b").expect("a name").above().map(|name| name.to_string()).collect();
+        assert_eq!(above, ["agency", "agency/a"]);
+        assert_eq!(RefName::branch("main").expect("a name").above().count(), 0);
+    }
+
+    #[test]
+    fn ids_that_would_collide_with_our_own_folders_are_told_apart() {
+        let [lease, one] = ["lease", "1"].map(|id| Task::new(id).expect("a task"));
+        assert_ne!(lease.candidate(1), one.lease());
+        assert_eq!(Task::new("T0001").expect("a task").candidate(2).as_str(), "refs/agency/T0001/2");
+        assert_eq!(
+            Task::new("kodingx:T.1").expect("a task").lease().as_str(),
+            "refs/agency/lease/kodingx%3AT%2E1"
+        );
+        assert!(Task::new("").is_err() && Task::new(&"x".repeat(300)).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn every_id_gives_a_reference_of_its_own(one in "\\PC{1,20}", other in "\\PC{1,20}") {
+            let (first, second) = (Task::new(&one).expect("a task"), Task::new(&other).expect("a task"));
+            prop_assert_eq!(first.lease() == second.lease(), one == other);
+            for name in [first.lease(), first.landed(), first.candidate(7), first.branch()] {
+                prop_assert!(RefName::parse(name.as_str()).is_ok(), "{:?}", name);
+            }
+        }
+    }
+}

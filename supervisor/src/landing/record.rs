@@ -1,0 +1,68 @@
+//! Facts that references name: a few lines of text in a blob.
+//!
+//! A blob, and not a commit: the same fact is the same object whoever writes it and when, nothing of it turns
+//! up in a person's `git log --all`, and it has no history to grow. Only references outside `refs/heads` may
+//! name one, which is where these are. They must have no reflog: `git gc` of git 2.39 stumbles over blobs
+//! there.
+//!
+//! ```text
+//! agency lease 1
+//! task T0001
+//! epoch 3
+//! term 7
+//! ```
+
+use std::fmt::Display;
+
+use agency_sandbox::git::OwnGit;
+
+use super::error::Error;
+use super::names::Oid;
+use super::objects::Objects;
+use super::repository::Repository;
+
+const VERSION: &str = "1";
+
+/// The text of a record: what it is, its version, and its fields, each on a line.
+pub(super) fn text(kind: &str, fields: &[(&str, &dyn Display)]) -> String {
+    let mut text = format!("agency {kind} {VERSION}\n");
+    for (key, value) in fields {
+        text.push_str(&format!("{key} {value}\n"));
+    }
+    text
+}
+
+/// The fields of a record, by their names.
+#[derive(Debug)]
+pub(super) struct Fields(Vec<(String, String)>);
+
+impl Fields {
+    pub(super) fn parse(kind: &str, text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        if lines.next()? != format!("agency {kind} {VERSION}") {
+            return None;
+        }
+        let field = |line: &str| line.split_once(' ').map(|(key, value)| (key.to_owned(), value.to_owned()));
+        lines.map(field).collect::<Option<_>>().map(Self)
+    }
+
+    pub(super) fn text(&self, key: &str) -> Option<&str> {
+        self.0.iter().find(|(found, _)| found == key).map(|(_, value)| value.as_str())
+    }
+
+    pub(super) fn number(&self, key: &str) -> Option<u64> {
+        self.text(key)?.parse().ok()
+    }
+}
+
+pub(super) fn write(repository: &Repository, text: &str) -> Result<Oid, Error> {
+    let command = repository.objects.command(["hash-object", "-t", "blob", "-w", "--no-filters", "--stdin"]);
+    let output = OwnGit::run_with(command, "hash-object", |input| {
+        input.write_all(text.as_bytes()).map_err(Error::Pipe)
+    })?;
+    Oid::of_line(&output)
+}
+
+pub(super) fn read(objects: &mut Objects, object: &Oid) -> Result<String, Error> {
+    Ok(String::from_utf8_lossy(&objects.contents(object, "blob")?).into_owned())
+}

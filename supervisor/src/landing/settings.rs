@@ -1,0 +1,209 @@
+//! How a person's git is configured, as far as it decides what their files look like.
+//!
+//! Our own git obeys no configuration but ours. A person's checkout follows theirs: lines may end in CRLF
+//! there, links may be plain files, some paths may not be there at all. These settings are read, one by one
+//! and by name, and repeated in a configuration of our own. None of them can name a program to run; those
+//! that do (filters, hooks, monitors) are at most noticed.
+//!
+//! `git config --list` is the one command that runs with the repository's configuration. It prints it, and
+//! does nothing else.
+
+use std::collections::BTreeSet;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::error::Error;
+use super::names::Format;
+
+/// Who is asked, and how.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reader<'a> {
+    pub(super) program: &'a Path,
+    pub(super) home: Option<&'a Path>,
+    pub(super) user: Option<(u32, u32)>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Settings {
+    entries: Vec<Entry>,
+    /// The person's own file of attributes. One that the repository names is not read: it could be a pipe.
+    attributes: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    /// From the person or the machine, and not from the repository.
+    own: bool,
+    /// Section and name in lower case, as git prints it.
+    key: String,
+    value: String,
+}
+
+/// What is repeated, when it is one word.
+const REPEATED: [&str; 7] = [
+    "core.autocrlf",
+    "core.eol",
+    "core.filemode",
+    "core.ignorecase",
+    "core.sharedrepository",
+    "core.sparsecheckout",
+    "core.symlinks",
+];
+
+impl Reader<'_> {
+    /// What holds in the work tree with this git directory.
+    pub(super) fn read(&self, git: &Path) -> Result<Settings, Error> {
+        let unreadable = |reason: String| Error::Unsupported { path: git.to_owned(), reason };
+        let mut command = Command::new(self.program);
+        command.env_clear().current_dir("/").stdin(Stdio::null());
+        command.envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+        command.env("HOME", self.home.unwrap_or(Path::new("/nonexistent")));
+        command.env("LC_ALL", "C").env("GIT_DIR", git);
+        command.args(["config", "--list", "-z", "--show-scope", "--includes"]);
+        if let Some((uid, gid)) = self.user {
+            command.uid(uid).gid(gid);
+        }
+        let output = command.output().map_err(|error| unreadable(error.to_string()))?;
+        if !output.status.success() {
+            let message = agency_sandbox::path::escape(output.stderr.trim_ascii());
+            return Err(unreadable(format!("its configuration can't be read: {message}")));
+        }
+        let mut settings = Settings::parse(&output.stdout);
+        let usual = self.home.map(|home| home.join(".config/git/attributes")).filter(|path| path.is_file());
+        let usual = usual.and_then(|path| path.into_os_string().into_string().ok());
+        let expanded = settings.attributes.map(|path| match (path.strip_prefix("~/"), self.home) {
+            (Some(rest), Some(home)) => format!("{}/{rest}", home.display()),
+            _ => path,
+        });
+        settings.attributes = expanded.or(usual);
+        Ok(settings)
+    }
+}
+
+impl Settings {
+    /// `scope NUL key LF value NUL …`; a key without a value means yes.
+    fn parse(listed: &[u8]) -> Self {
+        let mut parts = listed.split(|byte| *byte == 0);
+        let mut entries = Vec::new();
+        while let (Some(scope), Some(entry)) = (parts.next(), parts.next()) {
+            let text = String::from_utf8_lossy(entry);
+            let (key, value) = text.split_once('\n').unwrap_or((&text, "true"));
+            let own = matches!(scope, b"system" | b"global");
+            entries.push(Entry { own, key: key.to_owned(), value: value.to_owned() });
+        }
+        let mut own = entries.iter().rev().filter(|entry: &&Entry| entry.own);
+        let attributes =
+            own.find(|entry| entry.key == "core.attributesfile").map(|entry| entry.value.clone());
+        Self { entries, attributes }
+    }
+
+    /// The last one counts.
+    pub(super) fn text(&self, key: &str) -> Option<&str> {
+        self.entries.iter().rev().find(|entry| entry.key == key).map(|entry| entry.value.as_str())
+    }
+
+    pub(super) fn is_on(&self, key: &str) -> bool {
+        self.text(key).is_some_and(|value| {
+            matches!(value.to_ascii_lowercase().as_str(), "true" | "yes" | "on" | "1" | "always")
+        })
+    }
+
+    pub(super) fn is_off(&self, key: &str) -> bool {
+        self.text(key).is_some() && !self.is_on(key)
+    }
+
+    /// The filters that would run in this person's git.
+    pub(super) fn filters(&self) -> BTreeSet<&str> {
+        let named = self.entries.iter().filter_map(|entry| {
+            let (name, part) = entry.key.strip_prefix("filter.")?.rsplit_once('.')?;
+            (matches!(part, "clean" | "smudge" | "process") && !entry.value.is_empty()).then_some(name)
+        });
+        named.collect()
+    }
+
+    pub(super) fn format(&self) -> Result<Format, String> {
+        match self.text("extensions.objectformat") {
+            None | Some("sha1") => Ok(Format::Sha1),
+            Some("sha256") => Ok(Format::Sha256),
+            Some(other) => Err(format!("its object format `{other}` is not known")),
+        }
+    }
+
+    /// A configuration of our own that makes git treat files as the person's does.
+    pub(super) fn repeated(&self, format: Format) -> String {
+        let mut config = own(format, false);
+        for key in REPEATED {
+            let word = self.text(key).filter(|value| value.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+            if let (Some(value), Some((_, name))) = (word, key.split_once('.')) {
+                config.push_str(&format!("\t{name} = {value}\n"));
+            }
+        }
+        if self.is_on("core.sparsecheckoutcone") {
+            config.push_str("\tsparseCheckoutCone = true\n");
+        }
+        if let Some(path) = &self.attributes {
+            let quoted = path.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            config.push_str(&format!("\tattributesFile = \"{quoted}\"\n"));
+        }
+        config
+    }
+
+    /// Whether files are what their blobs are wherever no attribute says otherwise.
+    pub(super) fn are_files_raw(&self) -> bool {
+        let converts = self.text("core.autocrlf").is_some_and(|value| value != "false");
+        !converts && !self.is_off("core.symlinks") && self.attributes.is_none()
+    }
+}
+
+/// The configuration of a repository of our own; more settings of `core` may follow it.
+pub(super) fn own(format: Format, bare: bool) -> String {
+    let mut config = String::new();
+    let version = match format {
+        Format::Sha1 => 0,
+        Format::Sha256 => {
+            config.push_str("[extensions]\n\tobjectFormat = sha256\n");
+            1
+        }
+    };
+    config.push_str(&format!("[core]\n\trepositoryFormatVersion = {version}\n\tbare = {bare}\n"));
+    // Loose objects too are on the disk before a reference names them.
+    config.push_str("\tfsync = committed\n\tfilesRefLockTimeout = 1000\n");
+    // A graph of commits that somebody computed is not the commits.
+    config.push_str("\tcommitGraph = false\n\thooksPath = /dev/null\n\tfsmonitor = false\n");
+    config.push_str("\tsplitIndex = false\n\tprotectHFS = true\n\tprotectNTFS = true\n");
+    config
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LISTED: &[u8] = b"system\0core.eol\nlf\0global\0core.attributesfile\n/home/\"a\\b\0local\0core.eol\ncrlf\0\
+        local\0core.attributesfile\n/dev/fifo\0local\0core.filemode\0local\0core.symlinks\n$(touch x)\0\
+        global\0filter.lfs.process\ngit-lfs filter-process\0local\0filter.a.b.clean\ncat\0local\0filter.off.clean\n\0\
+        local\0core.fsmonitor\n/tmp/evil\0local\0core.hookspath\n/tmp/evil\0";
+
+    #[test]
+    fn the_last_value_counts_and_a_key_alone_means_yes() {
+        let settings = Settings::parse(LISTED);
+        assert_eq!(settings.text("core.eol"), Some("crlf"));
+        assert!(settings.is_on("core.filemode") && !settings.is_off("core.filemode"));
+        assert!(!settings.is_on("core.bare") && !settings.is_off("core.bare"));
+    }
+
+    #[test]
+    fn filters_that_would_run_are_known_by_name() {
+        assert_eq!(Settings::parse(LISTED).filters().into_iter().collect::<Vec<_>>(), ["a.b", "lfs"]);
+    }
+
+    #[test]
+    fn nothing_that_names_a_program_is_repeated_and_no_file_that_the_repository_names() {
+        let config = Settings::parse(LISTED).repeated(Format::Sha256);
+        assert!(config.contains("\teol = crlf\n") && config.contains("objectFormat = sha256"));
+        assert!(config.contains("\tattributesFile = \"/home/\\\"a\\\\b\"\n"));
+        for never in ["evil", "fifo", "touch", "lfs"] {
+            assert!(!config.contains(never), "{config}");
+        }
+    }
+}

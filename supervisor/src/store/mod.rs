@@ -1,0 +1,167 @@
+//! What is known about attempts, durably, and shared by every supervisor of a repository.
+//!
+//! A store answers one question without fail: whose task is it? Each write by an owner names its lease, task,
+//! epoch and term; a lease that was lost changes nothing, and its owner is told so ([`StoreError::Fenced`]).
+//! Whether the machine stops just before or just after a write, the next reader sees all of it or nothing.
+//!
+//! The engine is written against this trait. [`sqlite`] is the one there is.
+
+pub mod sqlite;
+
+use std::future::Future;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::attempt::{Attempt, Epoch, Lease, Phase, TaskKey, Term};
+use crate::clock::Instant;
+
+/// A place where attempts are kept.
+pub trait Store: Send + Sync + std::fmt::Debug {
+    /// The store's own time, by which leases end.
+    fn now(&self) -> impl Future<Output = Result<Instant, StoreError>> + Send;
+
+    /// A supervisor takes charge, and gets a term nobody had before.
+    fn enter(&self, owner: &Owner) -> impl Future<Output = Result<Term, StoreError>> + Send;
+
+    /// A supervisor goes. What it still held can be taken at once.
+    fn leave(&self, term: Term) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Whoever is or was in charge under these terms.
+    fn owners(&self) -> impl Future<Output = Result<Vec<(Term, Owner)>, StoreError>> + Send;
+
+    /// A new attempt at a task, if none is open. The epoch is one more than any before.
+    fn claim(
+        &self,
+        claim: &Claim<'_>,
+        term: Term,
+        ttl: Duration,
+    ) -> impl Future<Output = Result<Claimed, StoreError>> + Send;
+
+    /// Puts the end of every lease of a term off. Returns those it still has.
+    fn renew(
+        &self,
+        term: Term,
+        ttl: Duration,
+    ) -> impl Future<Output = Result<Vec<Lease>, StoreError>> + Send;
+
+    /// Takes an open attempt over from another owner: the same epoch, a new term. `None` if it is not as it was
+    /// seen any more. That the other is dead, or its time up, is for the caller to know.
+    fn adopt(
+        &self,
+        seen: &Lease,
+        term: Term,
+        ttl: Duration,
+    ) -> impl Future<Output = Result<Option<Lease>, StoreError>> + Send;
+
+    /// Records the next phase of an attempt, and that it happened. [`Phase::Over`] ends it and its lease.
+    fn advance(&self, lease: &Lease, phase: &Phase) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Records something that is worth knowing and changes no phase.
+    fn note(&self, lease: &Lease, text: &str) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Every attempt that is not over, the oldest first.
+    fn open(&self) -> impl Future<Output = Result<Vec<Attempt>, StoreError>> + Send;
+
+    /// All attempts at a task, the first one first.
+    fn attempts(&self, task: &TaskKey) -> impl Future<Output = Result<Vec<Attempt>, StoreError>> + Send;
+
+    /// The last attempt at each task, by task.
+    fn latest(&self) -> impl Future<Output = Result<Vec<Attempt>, StoreError>> + Send;
+
+    /// What happened after an event, in the order in which it did; at most so many.
+    fn events(
+        &self,
+        after: u64,
+        most: usize,
+    ) -> impl Future<Output = Result<Vec<Happening>, StoreError>> + Send;
+
+    /// Asks for the end of a task's open attempt; `false` if there is none.
+    fn ask_to_cancel(&self, task: &TaskKey) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
+    /// Forgets that a task failed: its attempts so far do not count any more.
+    fn forgive(&self, task: &TaskKey) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// How many of a task's attempts failed by the agent's fault since it was last forgiven.
+    fn failures(&self, task: &TaskKey) -> impl Future<Output = Result<u32, StoreError>> + Send;
+
+    /// What every supervisor is asked to heed.
+    fn mode(&self) -> impl Future<Output = Result<Mode, StoreError>> + Send;
+
+    fn set_mode(&self, mode: Mode) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// A number that is another one after every change by anybody else. Cheap enough to ask often.
+    fn version(&self) -> impl Future<Output = Result<u64, StoreError>> + Send;
+
+    /// Forgets attempts that are over and older than this (seconds since 1970), but the last of each task.
+    /// Returns how many.
+    fn prune(&self, before: i64) -> impl Future<Output = Result<u64, StoreError>> + Send;
+}
+
+/// A supervisor, so that another can tell whether it still lives.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    pub host: String,
+    /// The boot it runs in: after the next one it is dead, whatever its number.
+    pub boot: String,
+    pub pid: u32,
+}
+
+/// What is to be claimed.
+#[derive(Debug, Clone, Copy)]
+pub struct Claim<'a> {
+    pub task: &'a TaskKey,
+    pub title: &'a str,
+    pub agent: &'a str,
+    /// The last attempt at it that the claimer knows of. Another one since, and the claim is refused: what was
+    /// decided over is not so any more.
+    pub after: Option<Epoch>,
+}
+
+/// What came of a claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Claimed {
+    Held(Lease),
+    /// Somebody has it, or had it meanwhile.
+    Taken,
+}
+
+/// Something that happened to an attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Happening {
+    pub number: u64,
+    pub task: TaskKey,
+    pub epoch: Epoch,
+    pub term: Term,
+    /// Seconds since 1970.
+    pub at: i64,
+    /// The name of a phase, or `note`, `adopted`, `cancel`.
+    pub what: String,
+    /// The phase itself as JSON, or a text.
+    pub detail: String,
+}
+
+/// How supervisors are to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    #[default]
+    Running,
+    /// Nothing new is started; what runs goes on.
+    Paused,
+    /// Nothing new is started, and supervisors go when what runs has ended.
+    Draining,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Whoever asked has lost the lease. It must stop what it does for it.
+    #[error("attempt {} at {} belongs to somebody else now", .0.epoch, .0.task)]
+    Fenced(Lease),
+    #[error("the store {path} was made by a newer agency (schema {found}, this one knows {known})")]
+    Newer { path: String, found: i64, known: i64 },
+    #[error("the store {path} can't be used")]
+    Unusable { path: String, source: Box<dyn std::error::Error + Send + Sync> },
+    #[error("the store has something in it that this program does not understand: {what}")]
+    Odd { what: String },
+}

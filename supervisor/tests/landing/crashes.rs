@@ -1,0 +1,268 @@
+//! `kill -9` before and after every step, and what the next landing makes of it.
+
+use std::fs;
+
+use agency_supervisor::landing::steps::Step;
+
+use crate::support::{Actor, Put, Said, World, edited, ends, gits, is_root, lines, worlds_by_git};
+
+/// What putting files in place goes through.
+const WITHIN: [&str; 9] = [
+    "PlaceFiles:Checked",
+    "PlaceFiles:Announced",
+    "PlaceFiles:StageMade",
+    "PlaceFiles:Staged",
+    "PlaceFiles:Prepared",
+    "PlaceFiles:Operated",
+    "PlaceFiles:Synced",
+    "PlaceFiles:Committed",
+    "PlaceFiles:StageRemoved",
+];
+
+fn moments(steps: &[Step]) -> Vec<String> {
+    steps.iter().flat_map(|step| ["Before", "After"].map(|when| format!("{step:?}:{when}"))).collect()
+}
+
+/// Work of every kind, on top of `main`, and what the files are to be.
+fn work(world: &World, number: usize) -> String {
+    let text = format!("work {number}\n");
+    let (odd, put) = (number % 2 == 1, Put::File(text.as_bytes()));
+    let kind = if odd { Put::Program(text.as_bytes()) } else { put };
+    let (file, folder) = if odd { (Put::Gone, put) } else { (put, Put::Gone) };
+    let mut changes = vec![("src/1.txt", put), ("src/2.txt", kind), ("swap", file), ("swap/inside", folder)];
+    changes.push(("sometimes", if odd { put } else { Put::Gone }));
+    world.candidate(&world.at("main"), &changes)
+}
+
+fn world(git: std::path::PathBuf, actor: Actor) -> World {
+    let world = World::new(git, actor, &[]);
+    world.write("swap", b"a file at first\n");
+    world.commit("Start");
+    world.write("src/3.txt", b"the person's, all the time\n");
+    world.write("docs/guide", b"staged, all the time\n");
+    world.git(&["add", "docs/guide"]);
+    world
+}
+
+const THEIRS: &str = "M  docs/guide\n M src/3.txt";
+
+fn kill_and_land(world: &World, moments: &[String]) {
+    for (number, moment) in moments.iter().enumerate() {
+        let (task, before) = (format!("T{number}"), world.at("main"));
+        let work = work(world, number + 1);
+        let said = world.land_with(&task, &work, &[&format!("kill={moment}")]);
+        assert!(said.killed, "{moment} never comes: {said:?}");
+        let at = world.at("main");
+        assert!([&before, &work].contains(&&at), "{moment}");
+        let again = world.land(&task, &work);
+        let expected = if at == work { "already_landed" } else { "landed" };
+        assert_eq!(again.outcome(), expected, "{moment}: {}", again.value);
+        assert_eq!(world.at("main"), work, "{moment}");
+        assert_eq!(world.status(), THEIRS, "{moment}");
+        assert_eq!(world.read("src/1.txt"), format!("work {}\n", number + 1), "{moment}");
+        assert_eq!(world.read("src/3.txt"), "the person's, all the time\n");
+        world.assert_tidy();
+    }
+}
+
+#[test]
+fn killed_before_and_after_every_step_the_work_lands_once() {
+    for git in gits() {
+        kill_and_land(&world(git, Actor::Same), &moments(&Step::ALL));
+    }
+}
+
+#[test]
+fn killed_while_files_are_put_in_place_the_work_lands_once() {
+    kill_and_land(&world(ends().1, Actor::Same), &WITHIN.map(str::to_owned));
+}
+
+#[test]
+fn killed_before_and_after_every_step_as_an_ordinary_user() {
+    if is_root() {
+        kill_and_land(&world(ends().0, Actor::User), &moments(&Step::ALL));
+    }
+}
+
+#[test]
+fn killed_before_and_after_every_step_as_root_in_somebodys_repository() {
+    if is_root() {
+        kill_and_land(&world(ends().1, Actor::RootForUser), &moments(&Step::ALL));
+    }
+}
+
+#[test]
+fn killed_when_the_branch_is_not_checked_out() {
+    for world in worlds_by_git() {
+        world.git(&["checkout", "--quiet", "--detach"]);
+        for (number, moment) in moments(&[Step::Prepare, Step::Commit]).iter().enumerate() {
+            for kill in ["kill", "kill_group"] {
+                let task = format!("T{number}{kill}");
+                let put = format!("{task}\n");
+                let work = world.candidate(&world.at("main"), &[("src/1.txt", Put::File(put.as_bytes()))]);
+                assert!(world.land_with(&task, &work, &[&format!("{kill}={moment}")]).killed);
+                let said = world.land(&task, &work);
+                assert!(["landed", "already_landed"].contains(&said.outcome()), "{moment}: {said:?}");
+                assert_eq!(world.at("main"), work);
+                world.assert_tidy();
+            }
+        }
+    }
+}
+
+/// Git is killed too, as when a machine loses power: it leaves the locks of references behind.
+#[test]
+fn killed_together_with_git_the_locks_are_known_as_ours() {
+    for world in worlds_by_git() {
+        let mut locked = 0;
+        let steps = [Step::Prepare, Step::PlaceFiles, Step::PlaceIndex, Step::Commit];
+        for (number, moment) in moments(&steps).iter().enumerate() {
+            let task = format!("T{number}");
+            let text = format!("{task}\n");
+            let work = world.candidate(&world.at("main"), &[("src/1.txt", Put::File(text.as_bytes()))]);
+            assert!(world.land_with(&task, &work, &[&format!("kill_group={moment}")]).killed);
+            locked += usize::from(world.root().join(".git/refs/heads/main.lock").exists());
+            let said = world.land(&task, &work);
+            assert!(["landed", "already_landed"].contains(&said.outcome()), "{moment}: {said:?}");
+            assert_eq!((world.at("main"), world.status().as_str()), (work, ""));
+            world.assert_tidy();
+        }
+        assert!(locked >= 4, "the branch was locked while files were placed: {locked}");
+    }
+}
+
+/// The attempt that was killed lost its lease: nothing of it may stay.
+#[test]
+fn the_next_task_takes_back_what_a_killed_one_left() {
+    for world in [World::new(ends().0, Actor::Same, &[])] {
+        for (number, moment) in moments(&Step::ALL).iter().enumerate() {
+            let (stale, next) = (format!("S{number}"), format!("N{number}"));
+            let base = world.at("main");
+            let text = format!("stale {number}\n");
+            let lost = world.candidate(
+                &base,
+                &[("src/1.txt", Put::File(text.as_bytes())), (&stale, Put::File(b"stale\n"))],
+            );
+            assert!(world.land_with(&stale, &lost, &[&format!("kill={moment}")]).killed);
+            let landed = world.at("main") == lost;
+            Said::of(world.program(&stale, &["act=claim", "epoch=2"]).spawn().expect("starts")).is("claimed");
+            let other = world.candidate(&base, &[(&next, Put::File(b"next\n"))]);
+            world.land(&next, &other).is("landed");
+            assert_eq!(world.exists(&stale), landed, "{moment}");
+            assert_eq!(world.read("src/1.txt") == text, landed, "{moment}");
+            assert_eq!(world.read(&next), "next\n");
+            assert_eq!(world.status(), "", "{moment}");
+            world.assert_tidy();
+        }
+    }
+}
+
+fn kill_twice(world: &World, first: &str) {
+    let within = ["Checked", "Prepared", "Operated", "Synced", "Committed"];
+    let within = within.map(|step| format!("PlaceFiles:{step}"));
+    for (number, moment) in moments(&Step::UNDOING).iter().chain(&within).enumerate() {
+        let (task, base) = (format!("T{number}"), world.at("main"));
+        let text = format!("{task}\n");
+        let new = format!("new-{number}");
+        let changes = [("src/1.txt", Put::File(text.as_bytes())), (&new, Put::File(b"new\n"))];
+        let work = world.candidate(&base, &changes);
+        assert!(world.land_with(&task, &work, &[&format!("kill={first}")]).killed);
+        let kill = format!("kill={moment}:undo");
+        assert!(world.land_with(&task, &work, &[&kill]).killed, "{moment} never comes");
+        assert_eq!(world.at("main"), base);
+        Said::of(world.program(&task, &["act=recover"]).spawn().expect("starts"));
+        assert_eq!((world.at("main"), world.status().as_str()), (base, ""), "{first}, {moment}");
+        world.assert_tidy();
+        world.land(&task, &work).is("landed");
+        assert_eq!((world.at("main"), world.status().as_str()), (work, ""), "{first}, {moment}");
+    }
+}
+
+#[test]
+fn killed_again_while_files_are_taken_back() {
+    kill_twice(&World::new(ends().0, Actor::Same, &[]), "PlaceFiles:After");
+}
+
+#[test]
+fn killed_again_while_files_and_index_are_taken_back() {
+    kill_twice(&World::new(ends().1, Actor::Same, &[]), "PlaceIndex:After");
+}
+
+#[test]
+fn what_a_person_edits_after_the_crash_stays_theirs() {
+    for world in worlds_by_git() {
+        for (number, moment) in ["PlaceFiles:After", "PlaceIndex:After"].iter().enumerate() {
+            let (task, base) = (format!("T{number}"), world.at("main"));
+            let work = world.candidate(
+                &base,
+                &[
+                    ("src/1.txt", Put::File(&edited(100, 125, "agent"))),
+                    ("src/2.txt", Put::File(&edited(200, 225, "agent"))),
+                    ("new", Put::File(b"agent\n")),
+                ],
+            );
+            assert!(world.land_with(&task, &work, &[&format!("kill={moment}")]).killed);
+            assert!(world.read("src/1.txt").contains("agent"), "the work was put in place");
+            let mine = world.read("src/1.txt").replace("line 103", "person");
+            world.write("src/1.txt", mine.as_bytes());
+            world.land(&task, &work).waits_for(&[("edited", "src/1.txt")]);
+            assert_eq!(world.read("src/1.txt"), mine);
+            assert_eq!(world.read("src/2.txt"), lines(200), "taken back");
+            assert!(!world.exists("new"), "taken back");
+            assert_eq!((world.at("main"), world.status().as_str()), (base, " M src/1.txt"));
+            world.assert_tidy();
+            world.git(&["checkout", "--quiet", "src/1.txt"]);
+        }
+    }
+}
+
+#[test]
+fn a_person_who_commits_what_the_crash_left_has_committed_it() {
+    for world in worlds_by_git() {
+        let base = world.at("main");
+        let work =
+            world.candidate(&base, &[("src/1.txt", Put::File(b"agent\n")), ("new", Put::File(b"agent\n"))]);
+        assert!(world.land_with("T1", &work, &["kill=PlaceIndex:After"]).killed);
+        assert_eq!(world.status(), "A  new\nM  src/1.txt");
+        world.git(&["commit", "--quiet", "-m", "What I found"]);
+        let theirs = world.at("main");
+        world.land("T1", &work).is("landed");
+        assert_eq!(world.at("main"), theirs, "it is there already");
+        assert_eq!((world.read("src/1.txt").as_str(), world.status().as_str()), ("agent\n", ""));
+        world.land("T1", &work).is("already_landed");
+        world.assert_tidy();
+    }
+}
+
+#[test]
+fn a_person_can_not_commit_over_files_that_are_half_placed() {
+    for world in worlds_by_git() {
+        let base = world.at("main");
+        let work = world.candidate(&base, &[("src/1.txt", Put::File(b"agent\n"))]);
+        assert!(world.land_with("T1", &work, &["kill=PlaceFiles:After"]).killed);
+        let refused =
+            world.command(&world.root(), &["commit", "-am", "too early"]).output().expect("git runs");
+        assert!(!refused.status.success());
+        let said = Said::of(world.program("T1", &["act=recover"]).spawn().expect("starts"));
+        assert_eq!(said.outcome(), "TakenBack { theirs: [] }");
+        assert_eq!((world.at("main"), world.status().as_str()), (base, ""));
+        world.assert_tidy();
+    }
+}
+
+#[test]
+fn a_work_tree_that_was_removed_after_the_crash_holds_nobody_up() {
+    for world in worlds_by_git() {
+        world.git(&["checkout", "--quiet", "--detach"]);
+        let linked = world.outside("linked");
+        let path = linked.to_str().expect("a path");
+        world.git(&["worktree", "add", "--quiet", path, "main"]);
+        let work = world.candidate(&world.at("main"), &[("src/1.txt", Put::File(b"agent\n"))]);
+        assert!(world.land_with("T1", &work, &["kill=PlaceIndex:After"]).killed);
+        fs::remove_dir_all(&linked).expect("removed");
+        world.git(&["worktree", "prune"]);
+        world.land("T1", &work).is("landed");
+        assert_eq!(world.at("main"), work);
+        world.assert_tidy();
+    }
+}

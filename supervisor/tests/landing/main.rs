@@ -1,0 +1,12 @@
+//! Landing, with real git: every git there is here, as root, as an ordinary user, and as root in somebody
+//! else's repository.
+
+mod candidates;
+mod checkouts;
+mod crashes;
+mod fence;
+mod hostile;
+mod many;
+mod merging;
+mod shapes;
+mod support;
