@@ -36,6 +36,8 @@ pub struct Library {
 pub struct Found {
     pub profile: Profile,
     pub origin: Origin,
+    /// The text it was read from; a builtin one has none.
+    pub text: Option<String>,
     /// What in its file was not understood.
     pub notes: Vec<String>,
 }
@@ -85,7 +87,7 @@ impl Library {
             return Ok(found);
         }
         if let Some(profile) = builtin::find(name) {
-            return Ok(Found { profile, origin: Origin::Builtin, notes: Vec::new() });
+            return Ok(Found { profile, origin: Origin::Builtin, text: None, notes: Vec::new() });
         }
         let all = self.names();
         let likeness = |known: &&String| strsim::jaro_winkler(name.as_str(), known);
@@ -125,7 +127,8 @@ impl Library {
                 let at = Place { file: path, line: None };
                 return Err(ProfileError::Field { at, field: "name".into(), reason }.into());
             }
-            return Ok(Some(Found { profile, origin: Origin::Repository { path }, notes }));
+            let origin = Origin::Repository { path };
+            return Ok(Some(Found { profile, origin, text: Some(text), notes }));
         }
         Ok(None)
     }

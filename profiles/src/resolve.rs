@@ -27,8 +27,16 @@ pub struct Resolved {
     name: String,
     steps: Vec<Step>,
     notes: Vec<String>,
-    /// Files of profiles that somebody has to trust first.
-    untrusted: Vec<PathBuf>,
+    /// Profiles that somebody has to trust first.
+    untrusted: Vec<Untrusted>,
+}
+
+/// A profile of the repository's own that does something no builtin one does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Untrusted {
+    pub path: PathBuf,
+    /// What was read, and is to be trusted.
+    pub text: String,
 }
 
 /// One command, and what it may use.
@@ -82,7 +90,8 @@ pub fn resolve(found: &[Found], sight: &Sight, manner: Manner) -> Result<Resolve
         if let Origin::Repository { path } = &one.origin
             && one.needs_trust()
         {
-            resolved.untrusted.push(path.clone());
+            let text = one.text.clone().unwrap_or_default();
+            resolved.untrusted.push(Untrusted { path: path.clone(), text });
         }
         resolved.notes.extend(one.notes.iter().cloned());
         let before = resolved.steps.len();
@@ -151,8 +160,8 @@ impl Resolved {
         &self.notes
     }
 
-    /// The files that somebody has to trust before this may be run.
-    pub fn untrusted(&self) -> &[PathBuf] {
+    /// The profiles that somebody has to trust before this may be run.
+    pub fn untrusted(&self) -> &[Untrusted] {
         &self.untrusted
     }
 

@@ -168,7 +168,8 @@ fn a_repositorys_own_profile_goes_before_a_builtin_one_and_needs_trust() {
     assert!(!builtin.needs_trust() && builtin.origin == Origin::Builtin);
     let rust = Place::new(&[("Cargo.toml", "")]);
     let resolved = library.resolve("auto", &seen(&rust)).expect("resolves");
-    assert_eq!(resolved.untrusted(), [place.path().join("rust_strict.yml")]);
+    let untrusted: Vec<_> = resolved.untrusted().iter().map(|own| own.path.clone()).collect();
+    assert_eq!(untrusted, [place.path().join("rust_strict.yml")]);
     assert_eq!(resolved.steps()[0].run, "make");
 }
 

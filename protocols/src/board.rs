@@ -5,8 +5,9 @@
 //! ([`Board::settle`]). A dialect touches nothing itself: it looks at the files it is shown, under the lock of
 //! the store, and answers with the [`Effects`] it wants.
 
-use jiff::Zoned;
-use serde::Serialize;
+use jiff::{Timestamp, Zoned};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::finding::Finding;
 use crate::names::{AgentName, TaskId};
@@ -14,9 +15,24 @@ use crate::store::tree::{Tree, TreeError};
 use crate::store::{Effects, StoreError};
 
 /// One protocol's files.
-pub trait Board: std::fmt::Debug {
+pub trait Board: std::fmt::Debug + Send + Sync {
+    /// The protocol's name, as it is typed.
+    fn protocol(&self) -> &'static str;
+
+    /// The folder of its files. Agents see it as it is, and can't write it.
+    fn folder(&self) -> &'static str;
+
+    /// The folder of the repository's own profiles, where the protocol has one.
+    fn profiles(&self) -> Option<&'static str>;
+
     /// What may start now, what waits and for what, and which files could not be read.
     fn next(&self, tree: &Tree) -> Result<Agenda, BoardError>;
+
+    /// What an agent that starts on a task is told.
+    fn brief(&self, tree: &Tree, task: &TaskId) -> Result<Brief, BoardError>;
+
+    /// Whether work on a task is still wanted: a person's word during a run counts.
+    fn is_wanted(&self, tree: &Tree, task: &TaskId) -> Result<bool, BoardError>;
 
     /// An agent starts on a task.
     fn claim(
@@ -30,7 +46,19 @@ pub trait Board: std::fmt::Debug {
     /// Something happened while it works.
     fn record(&self, tree: &Tree, task: &TaskId, event: &Event, now: &Zoned) -> Result<Effects, BoardError>;
 
-    /// It came to an end.
+    /// The report on an attempt: what the agent claims, corrected by what was seen.
+    fn report(&self, claim: Option<&str>, seen: &Seen<'_>) -> Told;
+
+    /// What was found when its Definition of Done was tried. Said twice, it is recorded once.
+    fn verified(
+        &self,
+        tree: &Tree,
+        task: &TaskId,
+        evidence: &Evidence,
+        now: &Zoned,
+    ) -> Result<(Judged, Effects), BoardError>;
+
+    /// It came to an end. What is so already needs no change, so this may be said twice.
     fn settle(
         &self,
         tree: &Tree,
@@ -96,6 +124,49 @@ pub enum Event {
     Heartbeat,
 }
 
+/// What an agent is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Brief {
+    /// The task, as it is written.
+    pub task: String,
+    /// How this agent is to work here.
+    pub contract: Option<String>,
+    /// How it is to write its report.
+    pub report: String,
+}
+
+/// What was seen of an attempt.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    pub task: &'a TaskId,
+    pub agent: &'a AgentName,
+    pub started: Timestamp,
+    pub finished: Timestamp,
+    /// Every file that differs.
+    pub files: &'a [String],
+    /// How it ended, in a sentence.
+    pub ended: &'a str,
+}
+
+/// A report, as it is to be kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    pub text: String,
+    /// Why the agent can't go on, if it says so.
+    pub blocked: Option<String>,
+}
+
+/// What a board makes of a proof.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Judged {
+    /// Nothing is in the way of landing the work.
+    Accepted,
+    /// The Definition of Done does not hold.
+    Failed,
+    /// A person has to decide something first.
+    Waits { why: String },
+}
+
 /// How an attempt ended, for the board.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
@@ -107,6 +178,22 @@ pub enum Outcome {
     Returned { reason: String },
     /// It is verified and landed.
     Landed,
+    /// Nobody wants it any more.
+    Canceled { reason: String },
+    /// It was given up on, and is to be tried again.
+    Reopened { reason: String },
+}
+
+/// What was observed when a Definition of Done was tried.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Evidence {
+    pub profile: String,
+    pub passed: bool,
+    /// One object for each command, as the artifact holds it.
+    pub commands: Vec<Value>,
+    pub notes: Vec<String>,
+    /// Commit, tree, profile's hash, attestation and whatever else binds the result to what was tried.
+    pub bound_to: Map<String, Value>,
 }
 
 /// Why a board can't do what it was asked.

@@ -90,7 +90,7 @@ impl Site {
     }
 
     fn verified(&self, id: &TaskId) {
-        let evidence = agency_protocols::kodingx::verified::Evidence {
+        let evidence = agency_protocols::board::Evidence {
             profile: "auto".into(),
             passed: true,
             commands: Vec::new(),

@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::board::{self, Who};
 use crate::configuration;
+use crate::run;
 use crate::units;
 
 /// Runs coding agents unattended, and lets nothing they do reach a repository unless it is in scope.
@@ -37,8 +38,19 @@ pub(crate) enum Command {
     Migrate(board::migrate::Migrate),
     Import(board::import::Import),
     Lint(board::lint::Lint),
+    Run(Box<run::Run>),
+    Ps(run::ps::Ps),
+    Logs(run::logs::Logs),
+    Cancel(run::control::Cancel),
+    Retry(run::control::Retry),
+    Pause(run::control::Pause),
+    Resume(run::control::Resume),
+    Drain(run::control::Drain),
     Sandbox(Box<Sandbox>),
     Doctor(Doctor),
+    /// What a supervisor starts for each sandbox
+    #[command(hide = true)]
+    Shim { folder: PathBuf },
 }
 
 /// Run a command so that only its scope can change

@@ -9,6 +9,7 @@ mod configuration;
 mod doctor;
 mod import;
 mod message;
+mod run;
 mod sandbox;
 mod units;
 
@@ -35,8 +36,17 @@ fn main() -> ExitCode {
             Command::Migrate(command) => board::migrate::run(&command, &who),
             Command::Import(command) => board::import::run(&command, &who),
             Command::Lint(command) => board::lint::run(&command, &who),
+            Command::Run(command) => run::run(&command, &who),
+            Command::Ps(command) => run::ps::run(&command),
+            Command::Logs(command) => run::logs::run(&command, &who),
+            Command::Cancel(command) => run::control::cancel(&command, &who),
+            Command::Retry(command) => run::control::retry(&command, &who),
+            Command::Pause(command) => run::control::pause(&command),
+            Command::Resume(command) => run::control::resume(&command),
+            Command::Drain(command) => run::control::drain(&command),
             Command::Sandbox(command) => sandbox::run(&command),
             Command::Doctor(command) => doctor::run(&command),
+            Command::Shim { folder } => run::shim(&folder),
         },
         Err(error) => message::usage(error),
     };

@@ -424,6 +424,7 @@ impl Process {
                 || (point == Path::new("/") && mount.kind == "tmpfs")
                 || policy.folders.iter().any(|folder| point.starts_with(&folder.target))
                 || asked.workspace.overlays.iter().any(|overlay| *point == overlay.at)
+                || asked.workspace.outbox.as_ref().is_some_and(|outbox| *point == outbox.at)
         };
         match self.early.mounts.iter().find(|mount| !known(mount)) {
             Some(mount) => (Held::No, format!("{} can be written", mount.point.display())),

@@ -11,6 +11,10 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
+use rustix::fs::Uid;
+use rustix::process::{geteuid, getuid};
+use rustix::thread::set_thread_res_uid;
+
 use crate::path::escape;
 
 /// The oldest git that has what we use (`merge-tree --write-tree`).
@@ -169,7 +173,8 @@ impl OwnGit {
         command
     }
 
-    fn check_version(&self) -> Result<(), GitError> {
+    /// That it is young enough.
+    pub fn check_version(&self) -> Result<(), GitError> {
         let mut command = self.bare_command();
         command.current_dir("/").arg("version");
         let mut output = Vec::new();
@@ -182,6 +187,27 @@ impl OwnGit {
             return Err(GitError::TooOld { program: self.program.clone(), found: escape(found.as_bytes()) });
         }
         Ok(())
+    }
+}
+
+/// Starts a command. A thread of root's that has taken somebody's effective id lays it down meanwhile: only root
+/// can start a process that is somebody else for good ([`OwnGit::as_user`]).
+pub fn spawn(command: &mut Command) -> io::Result<Child> {
+    let (real, effective) = (getuid(), geteuid());
+    if !real.is_root() || effective.is_root() {
+        return command.spawn();
+    }
+    set_thread_res_uid(None::<Uid>, real, None::<Uid>)?;
+    let started = command.spawn();
+    match set_thread_res_uid(None::<Uid>, effective, None::<Uid>) {
+        Ok(()) => started,
+        Err(error) => {
+            // Nothing may be done with root's rights by mistake, so nothing is done.
+            if let Ok(mut child) = started {
+                let _ = child.kill().and_then(|()| child.wait());
+            }
+            Err(error.into())
+        }
     }
 }
 
@@ -239,7 +265,7 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) fn start(mut command: Command, name: &str) -> Result<Self, GitError> {
         let program = PathBuf::from(command.get_program());
-        let child = command.spawn().map_err(|source| GitError::Start { program, source })?;
+        let child = spawn(&mut command).map_err(|source| GitError::Start { program, source })?;
         Ok(Self { name: name.to_owned(), child, broken: None })
     }
 

@@ -141,7 +141,7 @@ impl Policy {
 }
 
 /// How strongly a policy is held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// Namespaces, mounts, an overlay, Landlock and seccomp.

@@ -17,6 +17,44 @@ use crate::output::{Stream, Tallies};
 use crate::policy::Deadlines;
 use crate::watch::Watcher;
 
+/// Somebody outside who has a say while the command runs.
+pub trait Attendant {
+    /// What to wait at on its behalf, until it can be read.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+
+    /// When it wants to be asked next, whatever happens.
+    fn due(&self) -> Option<Instant>;
+
+    /// Something came, or it is time.
+    fn attend(&self, now: Instant) -> Wish;
+}
+
+/// What an attendant wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    GoOn,
+    /// Everything is to end, politely at first. Said a second time, at once.
+    Stop,
+}
+
+/// The attendant of a command that nobody attends to.
+#[derive(Debug, Clone, Copy)]
+pub struct Nobody;
+
+impl Attendant for Nobody {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn due(&self) -> Option<Instant> {
+        None
+    }
+
+    fn attend(&self, _: Instant) -> Wish {
+        Wish::GoOn
+    }
+}
+
 /// How long a person who asks for the end waits for the agent's farewell.
 const PATIENCE: Duration = Duration::from_millis(400);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -33,6 +71,8 @@ pub enum Stopped {
     Memory,
     /// Somebody asked, with this signal.
     Interrupted(i32),
+    /// Its attendant asked.
+    Asked,
 }
 
 /// How a command ended.
@@ -160,6 +200,7 @@ pub(crate) struct Watch<'a> {
     pub(crate) memory: Option<(u64, Watcher)>,
     /// Whether a file of the workspace changed since the last time it was asked.
     pub(crate) changed: &'a mut dyn FnMut() -> bool,
+    pub(crate) attendant: &'a dyn Attendant,
 }
 
 /// Stands by until every process of the sandbox is dead and all output has gone on.
@@ -197,9 +238,14 @@ pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<(End, Tallies)> {
             return Ok((end, watch.conversation.tallies()));
         }
 
-        let wake = [guard.next(), next_look].into_iter().flatten().filter(|_| !over);
+        let wake = [guard.next(), next_look, watch.attendant.due()].into_iter().flatten().filter(|_| !over);
         let wake = wake.chain(watch.conversation.output.iter().filter_map(Stream::due)).min();
-        let seen = wait(&watch, alive, channel_open, wake)?;
+        let seen = wait(&watch, Stage { alive, over, channel_open }, wake)?;
+        let due = watch.attendant.due().is_some_and(|due| Instant::now() >= due);
+        if (seen.attendant || due) && !over && watch.attendant.attend(Instant::now()) == Wish::Stop {
+            let order = guard.stop(Stopped::Asked, Instant::now());
+            obey(order, &mut guard, &mut watch, Instant::now())?;
+        }
         if seen.signal {
             while let Some(info) = watch.signals.read_signal()? {
                 match Signal::try_from(info.ssi_signo as i32) {
@@ -284,31 +330,46 @@ struct Seen {
     end: bool,
     message: bool,
     input: bool,
+    attendant: bool,
     output: Vec<usize>,
 }
 
-fn wait(watch: &Watch<'_>, alive: bool, channel_open: bool, wake: Option<Instant>) -> io::Result<Seen> {
+/// How far a sandbox has come to its end.
+#[derive(Debug, Clone, Copy)]
+struct Stage {
+    alive: bool,
+    /// Everyone but the first process is dead.
+    over: bool,
+    channel_open: bool,
+}
+
+fn wait(watch: &Watch<'_>, stage: Stage, wake: Option<Instant>) -> io::Result<Seen> {
     #[derive(Clone, Copy)]
     enum What {
         Signal,
         End,
         Message,
         Input,
+        Attendant,
         Output(usize),
     }
     let mut fds = vec![PollFd::new(&watch.signals, PollFlags::IN)];
     let mut what = vec![What::Signal];
-    if alive {
+    if stage.alive {
         fds.push(PollFd::new(&watch.init, PollFlags::IN));
         what.push(What::End);
     }
-    if channel_open {
+    if stage.channel_open {
         fds.push(PollFd::new(&watch.channel, PollFlags::IN));
         what.push(What::Message);
     }
     if let Some((fd, flags)) = watch.conversation.input.as_ref().and_then(Flow::interest) {
         fds.push(PollFd::from_borrowed_fd(fd, flags));
         what.push(What::Input);
+    }
+    if let Some(fd) = watch.attendant.descriptor().filter(|_| !stage.over) {
+        fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        what.push(What::Attendant);
     }
     for (index, stream) in watch.conversation.output.iter().enumerate() {
         if let Some((fd, flags)) = stream.interest() {
@@ -335,6 +396,7 @@ fn wait(watch: &Watch<'_>, alive: bool, channel_open: bool, wake: Option<Instant
             What::End => seen.end = true,
             What::Message => seen.message = true,
             What::Input => seen.input = true,
+            What::Attendant => seen.attendant = true,
             What::Output(index) => seen.output.push(index),
         }
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! Claimed   it has a lease
 //! Started   its agent may run
-//! Ended     what the agent did is known, and kept
+//! Ended     what the agent did is known, kept, and reported
 //! Merged    it is on the branch, as a commit nobody sees yet
 //! Proved    the Definition of Done was tried on exactly that commit
 //! Landed    the branch has it
@@ -141,12 +141,27 @@ pub enum Ended {
 /// The work on a branch, as a commit that nothing names yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Merge {
+    /// What the agent started from, and what it made of it.
+    pub base: String,
+    pub candidate: String,
     /// Where the branch was; `None` where the task has a branch of its own that is not there yet.
     pub onto: Option<String>,
     /// `None` when the branch has all of it already.
     pub commit: Option<String>,
-    /// The id of the proof, given out before it is made.
-    pub verify: String,
+    /// Counts the merges of an attempt: each is proved by itself.
+    pub number: u32,
+}
+
+impl Merge {
+    /// The commit that is to be proved.
+    pub fn subject(&self) -> &str {
+        self.commit.as_ref().or(self.onto.as_ref()).unwrap_or(&self.candidate)
+    }
+
+    /// The name of its proof, within the attempt.
+    pub fn proof(&self) -> String {
+        format!("verify-{}", self.number)
+    }
 }
 
 /// Why an attempt did not do what it should have.
@@ -174,6 +189,8 @@ pub enum FailureKind {
     Conflict,
     /// It could not be started: a program or a control is missing.
     Start,
+    /// A person has to decide something first.
+    Decision,
 }
 
 /// How an attempt ended.

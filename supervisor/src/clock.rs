@@ -5,7 +5,7 @@
 
 use std::ops::Add;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -45,6 +45,12 @@ impl Clock for BootClock {
         let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
         Instant(seconds * 1000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000_000)
     }
+}
+
+/// Seconds since 1970, by the machine: for people, and never to decide whose something is.
+pub fn wall() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// One that stands still until it is told to go on.

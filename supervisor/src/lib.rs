@@ -1,9 +1,32 @@
-//! Who runs what, and when: dispatch, leases, the store, recovery and landing.
+//! Who runs what, and when.
 //!
-//! An [`attempt`] is one try at a task. The [`store`] knows whose it is; [`landing`] brings its work onto a
-//! branch exactly once. See `docs/architecture.md` for how the crates fit together.
+//! ```text
+//! charge    takes charge of a repository for one run
+//! dispatch  the loop: what can start, what can be taken over, what people want
+//! life      one attempt, from its claim to its end, step by step
+//! errand    a sandbox that runs for an attempt, and outlives whoever sent it
+//! landing   an attempt's work on a branch, exactly once
+//! store     whose an attempt is, and how far it has come
+//! desk      the board's files, one thing after the other
+//! ```
+//!
+//! The protocols say what work is, the sandbox where it runs, the profiles when it is done; nothing of theirs is
+//! decided here. See `docs/architecture.md` for how the crates fit together.
 
 pub mod attempt;
+pub mod charge;
 pub mod clock;
+pub mod desk;
+pub mod dispatch;
+mod durable;
+pub mod errand;
+pub mod evidence;
 pub mod landing;
+pub mod life;
+pub mod notice;
+mod owner;
+mod prompt;
+mod records;
+pub mod settings;
 pub mod store;
+mod train;

@@ -126,7 +126,7 @@ impl Repository {
 
     /// Folders of runs that were not removed.
     pub fn leftovers(&self) -> io::Result<Vec<PathBuf>> {
-        let runs = self.path().join(".git/agency/runs");
+        let runs = self.path().join(".git/agency/sandboxes");
         fs::read_dir(runs)?.map(|entry| entry.map(|entry| entry.path())).collect()
     }
 }

@@ -121,6 +121,7 @@ impl<'a> Attempt<'a> {
                 start: &RelPath::root(),
                 terminal: false,
                 streams: [input.as_fd(), written.as_fd(), written.as_fd()],
+                attendant: self.order.attendant,
             },
             None,
         )
@@ -144,6 +145,7 @@ impl<'a> Attempt<'a> {
             End::Stopped(Stopped::Wall | Stopped::Stall) => Ended::TimedOut,
             End::Stopped(Stopped::Memory) => Ended::OutOfMemory,
             End::Stopped(Stopped::Interrupted(signal)) => return Err(ProveError::Interrupted { signal }),
+            End::Stopped(Stopped::Asked) => return Err(ProveError::Stopped),
         };
         let unset = self.unset.iter().map(|name| format!("the variable {name} is not set"));
         let mut notes: Vec<String> = unset.collect();

@@ -21,6 +21,7 @@ use agency_sandbox::launch::LaunchError;
 use agency_sandbox::path::RelPath;
 use agency_sandbox::policy::Level;
 use agency_sandbox::scope::GlobError;
+use agency_sandbox::supervise::Attendant;
 use agency_sandbox::workspace::folder::Folder;
 use agency_sandbox::workspace::ground::GroundError;
 use agency_sandbox::workspace::state::State;
@@ -63,6 +64,8 @@ pub struct Order<'a> {
     /// files. The logs need not be named.
     pub aside: &'a [RelPath],
     pub clock: &'a dyn Fn() -> Timestamp,
+    /// Who has a say while a command runs.
+    pub attendant: &'a dyn Attendant,
 }
 
 impl std::fmt::Debug for Order<'_> {
@@ -100,6 +103,8 @@ pub enum ProveError {
     /// The sandbox's own failure.
     #[error("`{cmd}` was not run")]
     Launch { cmd: String, source: LaunchError },
+    #[error("stopped before it was done")]
+    Stopped,
     #[error("interrupted by signal {signal}")]
     Interrupted { signal: i32 },
     #[error("the whole folder can't be made writable")]
@@ -125,7 +130,9 @@ pub fn prove(
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<Proof, ProveError> {
     if !order.trusted && !profile.untrusted().is_empty() {
-        return Err(ProveError::NotTrusted { files: profile.untrusted().to_vec() });
+        return Err(ProveError::NotTrusted {
+            files: profile.untrusted().iter().map(|own| own.path.clone()).collect(),
+        });
     }
     let site = Site::open(order)?;
     let started = (order.clock)();

@@ -67,6 +67,7 @@ fn run() -> Result<serde_json::Value, Box<dyn Error>> {
                 .into_iter()
                 .collect::<Vec<_>>(),
             clock: &|| jiff::Timestamp::UNIX_EPOCH,
+            attendant: &agency_sandbox::supervise::Nobody,
         },
         &profile,
         &mut |event| {

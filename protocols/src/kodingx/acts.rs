@@ -442,7 +442,7 @@ fn is_same(one: &[(String, String)], other: &[(String, String)]) -> bool {
 }
 
 /// What is written down about a move: those that carry a reason.
-fn note(from: Status, to: Status, actor: &Actor, reason: Option<&str>) -> Option<String> {
+pub(super) fn note(from: Status, to: Status, actor: &Actor, reason: Option<&str>) -> Option<String> {
     let reason = reason.map(|reason| reason.split_whitespace().collect::<Vec<_>>().join(" "))?;
     (!reason.is_empty()).then(|| format!("{from} → {to} by {actor}: {reason}"))
 }

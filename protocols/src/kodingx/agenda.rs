@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 
 use jiff::Zoned;
 
+use super::artifact::Verdict;
+use super::acts::note;
 use super::layout::{self, Place};
 use super::status::Status;
 use super::task::Task;
 use super::{Found, KodingX};
-use crate::board::{Agenda, Board, BoardError, Event, Outcome, Role, Scope, Start, Waiting};
+use crate::board::{
+    Agenda, Board, BoardError, Brief, Event, Evidence, Judged, Outcome, Role, Scope, Seen, Start, Told, Waiting,
+};
 use crate::finding::Finding;
 use crate::moment::Moment;
 use crate::names::{Actor, AgentName, TaskId};
@@ -16,6 +20,18 @@ use crate::store::Effects;
 use crate::store::tree::Tree;
 
 impl Board for KodingX {
+    fn protocol(&self) -> &'static str {
+        "kodingx"
+    }
+
+    fn folder(&self) -> &'static str {
+        layout::ROOT
+    }
+
+    fn profiles(&self) -> Option<&'static str> {
+        Some(layout::PROFILES)
+    }
+
     fn next(&self, tree: &Tree) -> Result<Agenda, BoardError> {
         let (listing, archived) = (self.tasks(tree)?, self.archived_tasks(tree)?);
         let mut findings = listing.findings;
@@ -39,6 +55,25 @@ impl Board for KodingX {
         Ok(agenda)
     }
 
+    fn brief(&self, tree: &Tree, task: &TaskId) -> Result<Brief, BoardError> {
+        let found = self.find(tree, task)?;
+        let contract = format!("{}/{}.md", layout::AGENTS, found.value.assignee);
+        Ok(Brief {
+            task: found.text,
+            contract: tree.read_text(&contract)?,
+            report: super::told::instructions(task, &found.value.assignee),
+        })
+    }
+
+    fn is_wanted(&self, tree: &Tree, task: &TaskId) -> Result<bool, BoardError> {
+        match self.find(tree, task) {
+            Ok(found) => Ok(!found.place.archived
+                && !matches!(found.value.status, Status::Blocked | Status::Done | Status::Canceled)),
+            Err(BoardError::NoSuchTask { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The orchestrator assigns a new task and starts it in one step.
     fn claim(
         &self,
@@ -53,7 +88,7 @@ impl Board for KodingX {
             return Err(BoardError::refused(reason));
         }
         match found.value.status {
-            Status::New | Status::Assigned => self.set(tree, &found, Status::InProgress, now),
+            Status::New | Status::Assigned => self.set(tree, &found, Status::InProgress, None, now),
             // An attempt that was interrupted goes on.
             Status::InProgress => Ok(Effects::none()),
             status => Err(BoardError::refused(format!("{task} is {status} and can't be started"))),
@@ -67,6 +102,36 @@ impl Board for KodingX {
         }
     }
 
+    fn report(&self, claim: Option<&str>, seen: &Seen<'_>) -> Told {
+        super::told::corrected(claim, seen, self.zone())
+    }
+
+    fn verified(
+        &self,
+        tree: &Tree,
+        task: &TaskId,
+        evidence: &Evidence,
+        now: &Zoned,
+    ) -> Result<(Judged, Effects), BoardError> {
+        let known = self.artifact(tree, task)?.filter(|artifact| {
+            let id = evidence.bound_to.get("verify");
+            id.is_some() && artifact.value.evidence.get("verify") == id
+        });
+        let (result, risks, effects) = match known {
+            Some(artifact) => (artifact.value.result, artifact.value.risk_check, Effects::none()),
+            None => {
+                let (verified, effects) = KodingX::verified(self, tree, task, evidence, None, now)?;
+                (verified.result, verified.risk_check, effects)
+            }
+        };
+        let judged = match (result, evidence.passed) {
+            (Verdict::Pass, _) => Judged::Accepted,
+            (_, false) => Judged::Failed,
+            (_, true) => Judged::Waits { why: risks.map(|risks| risks.blocking_reason).unwrap_or_default() },
+        };
+        Ok((judged, effects))
+    }
+
     fn settle(
         &self,
         tree: &Tree,
@@ -76,8 +141,9 @@ impl Board for KodingX {
     ) -> Result<Effects, BoardError> {
         let found = self.find(tree, task)?;
         let builder = Actor::Agent(found.value.assignee.clone());
-        let moved = |to, actor: &Actor, reason| {
-            self.move_task(tree, task, to, actor, reason, now).map(|(_, effects)| effects)
+        let moved = |to, actor: &Actor, reason| match found.value.status == to {
+            true => Ok(Effects::none()),
+            false => self.move_task(tree, task, to, actor, reason, now).map(|(_, effects)| effects),
         };
         match outcome {
             Outcome::Reported { report } => {
@@ -89,10 +155,17 @@ impl Board for KodingX {
                     Some(report) => self.keep_report(tree, &found, report, now)?,
                     None => Effects::none(),
                 };
-                Ok(kept.and(moved(Status::Blocked, &builder, Some(reason))?))
+                // Back to its builder, and given up there, in one step.
+                let given_up = match found.value.status {
+                    Status::ReadyForReview => self.set(tree, &found, Status::Blocked, Some(reason), now)?,
+                    _ => moved(Status::Blocked, &builder, Some(reason))?,
+                };
+                Ok(kept.and(given_up))
             }
             Outcome::Returned { reason } => moved(Status::InProgress, &Actor::Orchestrator, Some(reason)),
             Outcome::Landed => moved(Status::Done, &Actor::Orchestrator, None),
+            Outcome::Canceled { reason } => moved(Status::Canceled, &Actor::Orchestrator, Some(reason)),
+            Outcome::Reopened { reason } => moved(Status::Assigned, &Actor::Orchestrator, Some(reason)),
         }
     }
 }
@@ -103,11 +176,13 @@ impl KodingX {
         tree: &Tree,
         found: &Found<Task>,
         status: Status,
+        reason: Option<&str>,
         now: &Zoned,
     ) -> Result<Effects, BoardError> {
         let mut task = found.value.clone();
         task.status = status;
-        self.rewrite(tree, found, &task, &["status"], None, &self.local(now))
+        let note = reason.map(|reason| note(found.value.status, status, &Actor::Orchestrator, Some(reason)));
+        self.rewrite(tree, found, &task, &["status"], note.flatten().as_deref(), &self.local(now))
     }
 
     /// The report in the outbox of its agent, under today's date. A later one of the same day replaces it.

@@ -26,6 +26,7 @@ pub mod scaffold;
 pub mod status;
 pub mod task;
 pub mod texts;
+mod told;
 pub mod verified;
 pub mod views;
 

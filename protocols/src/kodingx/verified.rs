@@ -5,7 +5,6 @@
 //! specification names, in the same commit: the artifact, DECISIONS.md, a follow-up task, RISKS.md.
 
 use jiff::Zoned;
-use serde_json::{Map, Value};
 
 use super::acts::{Act, NewTask};
 use super::artifact::{Artifact, Override, RiskCheck, Verdict};
@@ -16,23 +15,11 @@ use super::status::Status;
 use super::task::{Priority, Task};
 use super::views::LastVerify;
 use super::{Found, KodingX};
-use crate::board::BoardError;
+use crate::board::{BoardError, Evidence};
 use crate::moment::Moment;
 use crate::names::TaskId;
 use crate::store::Effects;
 use crate::store::tree::Tree;
-
-/// What was observed when a Definition of Done was tried.
-#[derive(Debug, Clone)]
-pub struct Evidence {
-    pub profile: String,
-    pub passed: bool,
-    /// One object for each command, as the artifact holds it.
-    pub commands: Vec<Value>,
-    pub notes: Vec<String>,
-    /// Commit, tree, profile's hash, attestation and whatever else binds the result to what was tried.
-    pub bound_to: Map<String, Value>,
-}
 
 /// A person's decision that a task may be DONE although its verification says otherwise.
 #[derive(Debug, Clone)]

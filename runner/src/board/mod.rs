@@ -16,7 +16,7 @@ pub(crate) mod verify;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use agency_protocols::board::BoardError;
+use agency_protocols::board::{Board, BoardError};
 use agency_protocols::detect::{self, Protocol};
 use agency_protocols::finding::Finding;
 use agency_protocols::kodingx::KodingX;
@@ -72,8 +72,12 @@ pub(crate) struct Here {
 impl Here {
     /// The repository around the current folder; where there is none, the folder a board is in, or this one.
     pub(crate) fn find() -> Result<Self, Failure> {
-        let current = std::env::current_dir().map_err(|error| Failure::new(USAGE, &error))?;
-        let mut folder = Folder::around(&current).map_err(|error| Failure::new(USAGE, &error))?;
+        Self::at(&std::env::current_dir().map_err(|error| Failure::new(USAGE, &error))?)
+    }
+
+    /// The same, as seen from another folder.
+    pub(crate) fn at(current: &Path) -> Result<Self, Failure> {
+        let mut folder = Folder::around(current).map_err(|error| Failure::new(USAGE, &error))?;
         if folder.repository.is_none()
             && let Some(above) = current.ancestors().find(|folder| marked(folder))
         {
@@ -137,6 +141,11 @@ impl Here {
         let configuration = Configuration::load(&self.folder.root, &Operator::default())?;
         let named = configuration.text("run.protocol").map(protocol).transpose();
         named.map_err(|reason| Failure::usage(format!("run.protocol: {reason}")))
+    }
+
+    /// The board and its files, to be handed to somebody who keeps them.
+    pub(crate) fn open(&self, who: &Who) -> Result<(Store, Box<dyn Board>), Failure> {
+        Ok((self.store()?, Box::new(self.board(who)?)))
     }
 
     /// Lets the board say what it wants under the lock, and does it.

@@ -8,23 +8,24 @@ use std::path::{Path, PathBuf};
 
 use agency_profiles::junit;
 use agency_profiles::library::Library;
-use agency_profiles::proof::{CommandProof, Proof};
+use agency_profiles::proof::Proof;
 use agency_profiles::prove::{Candidate, Event, Order, ProveError, prove};
 use agency_profiles::resolve::Resolved;
 use agency_profiles::sight::Sight;
 use agency_protocols::kodingx::artifact::Verdict;
 use agency_protocols::kodingx::layout::{PROFILES, ROOT};
 use agency_protocols::kodingx::task::Task;
-use agency_protocols::kodingx::verified::{Evidence, OverrideRequest, Verified};
+use agency_protocols::kodingx::verified::{OverrideRequest, Verified};
 use agency_protocols::kodingx::{Found, KodingX};
 use agency_protocols::names::TaskId;
 use agency_sandbox::host::Host;
 use agency_sandbox::path::RelPath;
+use agency_sandbox::supervise::Nobody;
+use agency_supervisor::evidence;
 use clap::Args;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
-use serde_json::{Map, Value, json};
 
 use super::{Here, Who, person, print_json, task_id};
 use crate::arguments::Isolation;
@@ -92,7 +93,7 @@ pub(crate) fn run(command: &Verify, who: &Who) -> Result<u8, Failure> {
         std::fs::write(file, junit::document(&proof))
             .map_err(|error| Failure::usage(format!("can't write {}: {error}", file.display())))?;
     }
-    let evidence = evidence(&proof, &here.folder.root);
+    let evidence = evidence::of(&proof, &here.folder.root);
     let now = Timestamp::now().to_zoned(TimeZone::UTC);
     let verified = here.act(|tree| board.verified(tree, &command.task, &evidence, request.as_ref(), &now))?;
     if command.check_risks {
@@ -138,11 +139,9 @@ fn profile(here: &Here, task: &Task, operator: &Operator) -> Result<Resolved, Fa
         return Ok(resolved);
     }
     let trust = Trust::of(root)?;
-    for path in resolved.untrusted() {
-        let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned();
-        let text =
-            here.tree().read_text(&name).map_err(|error| Failure::new(INTERNAL, &error))?.unwrap_or_default();
-        if !trust.covers(&name, &text) {
+    for own in resolved.untrusted() {
+        let name = own.path.strip_prefix(root).unwrap_or(&own.path).to_string_lossy().into_owned();
+        if !trust.covers(&name, &own.text) {
             return Err(Failure::usage(format!(
                 "{name} is the repository's own profile, and nobody has trusted it as it is"
             ))
@@ -186,6 +185,7 @@ fn tried(
         fail_fast: command.fail_fast,
         aside: &[board],
         clock: &Timestamp::now,
+        attendant: &Nobody,
     };
     prove(&order, profile, &mut progress).map_err(|error| match &error {
         error if error.is_unavailable() => {
@@ -224,38 +224,6 @@ fn tail(log: &Path) {
         message::notice(&format!("  | {line}"));
     }
     message::notice(&format!("  all of it: {}", log.display()));
-}
-
-/// What was seen, as the artifact keeps it.
-fn evidence(proof: &Proof, root: &Path) -> Evidence {
-    let mut commands = Vec::new();
-    for command in &proof.commands {
-        // Artifacts are committed: where a repository lies on this machine is nobody else's business.
-        let log = command.log.as_deref().map(|log| log.strip_prefix(root).unwrap_or(log).to_owned());
-        let command = CommandProof { log, ..command.clone() };
-        commands.push(serde_json::to_value(command).unwrap_or_default());
-    }
-    let mut bound_to = Map::new();
-    for (key, value) in [
-        ("commit", json!(proof.commit)),
-        ("tree", json!(proof.tree)),
-        ("dirty", json!(proof.dirty)),
-        ("profile_hash", json!(proof.hash)),
-        ("isolation", json!(proof.level)),
-        ("attestation", serde_json::to_value(&proof.attestation).unwrap_or_default()),
-    ] {
-        if value != Value::Null {
-            bound_to.insert(key.to_owned(), value);
-        }
-    }
-    let mut notes = proof.notes.clone();
-    notes.push("no auditor is configured: the commands decide alone".to_owned());
-    if !proof.changed_meanwhile.is_empty() {
-        let files: Vec<String> = proof.changed_meanwhile.iter().map(ToString::to_string).collect();
-        notes
-            .push(format!("changed while the commands were run, so nothing is proved: {}", files.join(", ")));
-    }
-    Evidence { profile: proof.profile.clone(), passed: proof.passed(), commands, notes, bound_to }
 }
 
 fn tell_risks(here: &Here, board: &KodingX, found: &Found<Task>) -> Result<(), Failure> {

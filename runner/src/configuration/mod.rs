@@ -4,6 +4,7 @@
 mod schema;
 pub(crate) mod trust;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use agency_sandbox::host::Host;
@@ -80,11 +81,26 @@ impl Configuration {
 
     /// A text, from the first place that says it.
     pub(crate) fn text(&self, path: &str) -> Option<&str> {
+        self.value(&path.split('.').collect::<Vec<_>>())?.as_str()
+    }
+
+    /// A value, from the first place that says it. The schema has looked at its kind.
+    pub(crate) fn value(&self, path: &[&str]) -> Option<&Value> {
         self.layers.iter().find_map(|layer| {
-            let mut parts = path.split('.');
-            let first = layer.values.get(parts.next()?)?;
-            parts.try_fold(first, |value, part| value.get(part))?.as_str()
+            let (first, rest) = path.split_first()?;
+            rest.iter().try_fold(layer.values.get(*first)?, |value, part| value.get(part))
         })
+    }
+
+    /// The names that stand for a `*` below a key: every agent that is mentioned anywhere.
+    pub(crate) fn names(&self, key: &str) -> BTreeSet<&str> {
+        let tables = self.layers.iter().filter_map(|layer| layer.values.get(key)?.as_table());
+        tables.flat_map(|table| table.keys().map(String::as_str)).collect()
+    }
+
+    /// Whether a key was said by a repository that nobody trusts.
+    pub(crate) fn is_withheld(&self, path: &str) -> bool {
+        self.withheld.iter().any(|key| key == path)
     }
 }
 

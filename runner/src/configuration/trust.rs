@@ -70,6 +70,11 @@ impl Trust {
         self.files.get(file).is_some_and(|known| known.sha256 == ETag::of(text.as_bytes()).to_string())
     }
 
+    /// The names of all texts that are trusted.
+    pub(crate) fn texts(&self) -> Vec<String> {
+        self.files.values().map(|known| known.sha256.clone()).collect()
+    }
+
     fn write(&self, root: &Path) -> Result<(), Failure> {
         let file = record(root);
         let folder = file.parent().unwrap_or(root);

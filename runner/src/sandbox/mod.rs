@@ -14,6 +14,7 @@ use agency_sandbox::harvest::apply::Mark;
 use agency_sandbox::host::Host;
 use agency_sandbox::launch::{self, LaunchError, Request};
 use agency_sandbox::policy::Level;
+use agency_sandbox::supervise::Nobody;
 use agency_sandbox::workspace::folder::Folder;
 use agency_sandbox::workspace::ground::{Ground, GroundError};
 use agency_sandbox::workspace::state::State;
@@ -63,6 +64,7 @@ pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
             start: &folder.start,
             terminal: command.tty,
             streams: [input.as_fd(), shown, error.as_fd()],
+            attendant: &Nobody,
         },
         Some(ahead),
     )
@@ -71,14 +73,13 @@ pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
     let work = Work {
         command,
         policy: &policy,
-        workspace: &ground.workspace,
+        ground: &ground,
         run: &run,
         state: &state,
-        repository: folder.repository.is_some(),
         outcome: &outcome,
         live,
     };
-    let judged = work.judge(&ground.ignored)?;
+    let judged = work.judge()?;
     let result = work.settle(&judged, started)?;
     let code = report::tell(command, &policy, &outcome, &judged, &result);
     // The layers go while the kernel is still taking the sandbox apart; then that is waited for.

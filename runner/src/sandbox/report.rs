@@ -83,7 +83,7 @@ fn code(outcome: &Outcome, settled: Settled) -> (u8, &'static str) {
     match outcome.end {
         End::Exited(code) => (code as u8, "command"),
         End::Signaled(signal) => (128u8.wrapping_add(signal as u8), "command"),
-        End::Stopped(Stopped::Interrupted(_)) => (130, "agency"),
+        End::Stopped(Stopped::Interrupted(_) | Stopped::Asked) => (130, "agency"),
         End::Stopped(Stopped::Wall | Stopped::Stall | Stopped::Memory) => (124, "agency"),
         End::NotStarted(NO_SUCH_FILE) => (127, "agency"),
         End::NotStarted(_) => (126, "agency"),
@@ -120,7 +120,7 @@ fn say(out: &mut impl Write, outcome: &Outcome, judged: &Harvest, settled: Settl
                 Stopped::Wall => "it ran for longer than --timeout allows",
                 Stopped::Stall => "it showed no sign of life for as long as --stall allows",
                 Stopped::Memory => "it used more memory than --memory allows",
-                Stopped::Interrupted(_) => "interrupted",
+                Stopped::Interrupted(_) | Stopped::Asked => "interrupted",
             };
             writeln!(out, "agency: stopped: {why}")?;
         }

@@ -5,17 +5,13 @@ use std::io::{BufWriter, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use agency_sandbox::control::Control;
 use agency_sandbox::git::OwnGit;
 use agency_sandbox::harvest::apply::{self, Apply, Mark, Recovery};
-use agency_sandbox::harvest::{self, Base, Harvest, Limits, Rules, patch};
+use agency_sandbox::harvest::{Harvest, patch};
 use agency_sandbox::launch::Outcome;
-use agency_sandbox::path::RelPath;
 use agency_sandbox::policy::Policy;
-use agency_sandbox::scope::Scope;
 use agency_sandbox::supervise::End;
-use agency_sandbox::workspace::Workspace;
-use agency_sandbox::workspace::ignored::Ignored;
+use agency_sandbox::workspace::ground::Ground;
 use agency_sandbox::workspace::state::{Run, State};
 
 use crate::arguments::Sandbox;
@@ -40,37 +36,17 @@ pub(super) enum Settled {
 pub(super) struct Work<'a> {
     pub(super) command: &'a Sandbox,
     pub(super) policy: &'a Policy,
-    pub(super) workspace: &'a Workspace,
+    pub(super) ground: &'a Ground,
     pub(super) run: &'a Run,
     pub(super) state: &'a State,
-    /// Whether the folder is a repository's.
-    pub(super) repository: bool,
     pub(super) outcome: &'a Outcome,
     pub(super) live: OwnedFd,
 }
 
 impl Work<'_> {
     /// Every change, judged by the exact scope.
-    pub(super) fn judge(&self, ignored: &Ignored) -> Result<Harvest, Failure> {
-        let hidden: Vec<RelPath> = self.workspace.out_of_sight(&self.policy.hide).collect();
-        let everything = Scope::parse(&["**"], &[]).map_err(super::own_failure)?;
-        let judges = self.policy.wants(Control::Harvest);
-        let mut harvest = harvest::harvest(
-            self.outcome.upper.as_fd(),
-            &self.base()?,
-            &Rules {
-                scope: if judges { &self.policy.scope } else { &everything },
-                scratch: &|path, is_directory| ignored.is_scratch(path, is_directory),
-                repository: self.repository,
-                hidden: &hidden,
-                secrets: &self.policy.secrets,
-                limits: Limits::default(),
-            },
-        );
-        if !judges {
-            harvest.violations.clear();
-        }
-        Ok(harvest)
+    pub(super) fn judge(&self) -> Result<Harvest, Failure> {
+        self.ground.harvest(self.outcome.upper.as_fd(), self.policy).map_err(super::own_failure)
     }
 
     /// Applies, writes or throws away.
@@ -113,20 +89,15 @@ impl Work<'_> {
         self.run.make().map_err(super::own_failure)?;
         let git =
             OwnGit::create(Path::new("git"), &self.run.path().join("git")).map_err(super::own_failure)?;
+        let base = self.ground.base().map_err(super::own_failure)?;
         let mut beside = file.as_os_str().to_owned();
         beside.push(format!(".agency-{}", std::process::id()));
         let mut out = BufWriter::new(File::create(&beside).map_err(failed)?);
-        patch::write(&git, &judged.changes, self.outcome.upper.as_fd(), &self.base()?, &mut out)
+        patch::write(&git, &judged.changes, self.outcome.upper.as_fd(), &base, &mut out)
             .map_err(super::own_failure)?;
         out.flush().map_err(failed)?;
         out.get_ref().sync_all().map_err(failed)?;
         std::fs::rename(&beside, file).map_err(failed)
-    }
-
-    fn base(&self) -> Result<Base, Failure> {
-        let lowers =
-            self.workspace.overlays.first().map(|overlay| overlay.lowers.as_slice()).unwrap_or_default();
-        Ok(Base::new(lowers.iter().map(|lower| open_folder(lower)).collect::<Result<_, _>>()?))
     }
 }
 

@@ -22,6 +22,9 @@ use crate::path::RelPath;
 use crate::workspace::state::Run;
 use crate::workspace::{Added, Overlay, Workspace};
 
+/// The workspace's name in the folder of its run.
+pub(crate) const TREE: &str = "tree";
+
 /// The folders of one run. They go with the run's own.
 #[derive(Debug)]
 pub(crate) struct Replica {
@@ -51,7 +54,7 @@ impl Replica {
         run.make()?;
         let place = |name: &str| run.path().join(name);
         let mut replica = Self {
-            tree: place("tree"),
+            tree: place(TREE),
             repository: (workspace.overlays.len() > 1).then(|| place("repository")),
             objects: Vec::new(),
             home: place("home"),
@@ -62,8 +65,15 @@ impl Replica {
         let folders = [Some(&replica.tree), replica.repository.as_ref()];
         for (overlay, folder) in workspace.overlays.iter().zip(folders.into_iter().flatten()) {
             let sources = workspace.objects.iter().map(|objects| objects.source.clone()).collect();
-            let borrowed = copy_overlay(overlay, folder, hidden, sources, agent)?;
+            let left_out = hidden.iter().chain(&workspace.live).cloned().collect();
+            let borrowed = copy_overlay(overlay, folder, &left_out, sources, agent)?;
             replica.objects.extend(borrowed);
+        }
+        for path in &workspace.live {
+            copy_live(&workspace.path, path, &replica.tree, agent)?;
+        }
+        if let Some(outbox) = &workspace.outbox {
+            folder(&outbox.source, 0o700, agent)?;
         }
         if let (Some(repository), Some(overlay)) = (&replica.repository, workspace.overlays.get(1)) {
             link_worktree(&replica.tree, repository, &overlay.at, agent)?;
@@ -172,6 +182,14 @@ fn copy_overlay(
         }
     }
     Ok(sources)
+}
+
+/// A folder of the real work tree, as it is now. There may be a link on the way, to anywhere on the host;
+/// that is an error.
+fn copy_live(root: &Path, path: &RelPath, tree: &Path, agent: Option<(u32, u32)>) -> io::Result<()> {
+    let real = tree::open_directory(open(root)?.as_fd(), path)?;
+    let (base, target) = (Base::new(vec![real]), open(&tree.join(path.as_path()))?);
+    Copy { base: &base, target: target.as_fd(), left_out: HashSet::new(), agent }.everything()
 }
 
 /// Whether somebody without any rights can read a folder: every one above it must let them pass.

@@ -30,7 +30,7 @@ use crate::janitor::Janitor;
 use crate::output::Tallies;
 use crate::path::RelPath;
 use crate::policy::{Level, Network, Policy};
-use crate::supervise::{self, End, Watch};
+use crate::supervise::{self, Attendant, End, Watch};
 use crate::sys::{self, Brought, Clone};
 use crate::terminal::RawTerminal;
 use crate::watch::Watcher;
@@ -43,7 +43,6 @@ use sandbox::{Prepared, Sandbox, too_early};
 use streams::{Pipes, changed_since, converse, uppers, watch_signals};
 
 /// One command to run.
-#[derive(Debug)]
 pub struct Request<'a> {
     pub policy: &'a Policy,
     pub host: &'a Host,
@@ -58,6 +57,17 @@ pub struct Request<'a> {
     pub terminal: bool,
     /// Our standard streams, in their usual order.
     pub streams: [BorrowedFd<'a>; 3],
+    pub attendant: &'a dyn Attendant,
+}
+
+impl std::fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Request")
+            .field("policy", self.policy)
+            .field("workspace", self.workspace)
+            .field("command", &self.command)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What came of it.
@@ -238,6 +248,7 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
         deadlines: policy.deadlines.clone(),
         memory,
         changed: &mut changed,
+        attendant: request.attendant,
     })
     .map_err(internal("can't watch the sandbox"))?;
     let network = proxy.map(Proxy::stop);

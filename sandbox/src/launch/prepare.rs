@@ -80,7 +80,14 @@ fn base(workspace: &Workspace) -> io::Result<Base> {
 /// Makes the layers that are on disk. The upper one is what the agent sees: it must be the agent's, with the
 /// mode of the folder it covers.
 pub(super) fn make_layers(workspace: &Workspace, run: &Run, identity: &Identity) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+    if let Some(outbox) = &workspace.outbox {
+        run.make()?;
+        std::fs::DirBuilder::new().mode(0o700).create(&outbox.source)?;
+        if let Some((uid, gid)) = identity.own() {
+            std::os::unix::fs::chown(&outbox.source, Some(uid), Some(gid))?;
+        }
+    }
     for overlay in workspace.overlays.iter().chain(&workspace.stores) {
         let Layer::Disk { upper, work } = &overlay.layer else { continue };
         run.make()?;

@@ -87,11 +87,12 @@ pub(super) fn converse<'a>(
 /// Every folder that shows a sign of life when the agent writes something.
 pub(super) fn uppers(workspace: &Workspace, upper: &OwnedFd) -> Vec<PathBuf> {
     use std::os::fd::AsRawFd;
+    let outbox = workspace.outbox.iter().map(|outbox| outbox.source.clone());
     let stores = workspace.stores.iter().filter_map(|store| match &store.layer {
         Layer::Disk { upper, .. } => Some(upper.clone()),
         Layer::Memory => None,
     });
-    std::iter::once(PathBuf::from(format!("/proc/self/fd/{}/", upper.as_raw_fd()))).chain(stores).collect()
+    std::iter::once(PathBuf::from(format!("/proc/self/fd/{}/", upper.as_raw_fd()))).chain(stores).chain(outbox).collect()
 }
 
 /// Whether anything below changed after `since`: only asked when nothing else was heard for long.

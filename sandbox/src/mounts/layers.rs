@@ -72,6 +72,13 @@ impl NewRoot<'_> {
         for objects in &workspace.objects {
             self.bind(&objects.source, &objects.at, Access::ReadAsOwner)?;
         }
+        for folder in &workspace.live {
+            self.show_live(path, folder)?;
+        }
+        if let Some(outbox) = &workspace.outbox {
+            self.make_target(&outbox.at, true)?;
+            self.put_folder(&outbox.source, &outbox.at)?;
+        }
         for hidden in &workspace.hidden {
             self.hide(&path.join(hidden.as_path()))?;
         }
@@ -81,13 +88,24 @@ impl NewRoot<'_> {
     /// Scratch with a layer of its own.
     fn store(&self, store: &Overlay, number: usize) -> Result<()> {
         match &store.layer {
-            Layer::Disk { upper, .. } if store.lowers.is_empty() => {
-                let tree = clone_of(upper).map_err(at("can't bind", upper))?;
-                restrict(tree.as_fd(), WRITABLE, false).map_err(at("can't restrict", upper))?;
-                self.attach_inside(tree.as_fd(), &store.at)
-            }
+            Layer::Disk { upper, .. } if store.lowers.is_empty() => self.put_folder(upper, &store.at),
             _ => self.overlay(store, number, std::iter::empty()).map(drop),
         }
+    }
+
+    /// A folder of the run's, writable.
+    fn put_folder(&self, source: &Path, path: &Path) -> Result<()> {
+        let tree = clone_of(source).map_err(at("can't bind", source))?;
+        restrict(tree.as_fd(), WRITABLE, false).map_err(at("can't restrict", source))?;
+        self.attach_inside(tree.as_fd(), path)
+    }
+
+    /// A folder of the real work tree over the one of the layers. A repository could have a link there, to
+    /// anywhere on the host; that is an error.
+    fn show_live(&self, root: &Path, folder: &RelPath) -> Result<()> {
+        let shown = root.join(folder.as_path());
+        let real = open_beneath(open_folder(root)?.as_fd(), folder).map_err(at("can't show", &shown))?;
+        self.bind(Path::new(&descriptor(real.as_fd())), &shown, Access::ReadAsOwner)
     }
 
     /// One overlay. Its layers are named by descriptor: no path has to be escaped for the option string, and

@@ -11,7 +11,7 @@
 
 mod cap;
 pub(crate) mod redact;
-mod shown;
+pub mod shown;
 mod sink;
 mod tokens;
 

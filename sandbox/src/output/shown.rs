@@ -22,7 +22,7 @@ const UNSEEN: &[RangeInclusive<char>] = &[
 
 /// Makes one stream harmless to look at.
 #[derive(Debug, Default)]
-pub(crate) struct Shown {
+pub struct Shown {
     /// The beginning of a character, a colour or the end of a line.
     held: Vec<u8>,
     coloured: bool,
@@ -35,11 +35,11 @@ impl Shown {
         self.in_line
     }
 
-    pub(crate) fn push(&mut self, bytes: &[u8], emit: &mut dyn FnMut(&[u8])) {
+    pub fn push(&mut self, bytes: &[u8], emit: &mut dyn FnMut(&[u8])) {
         self.show(bytes, false, emit);
     }
 
-    pub(crate) fn finish(&mut self, emit: &mut dyn FnMut(&[u8])) {
+    pub fn finish(&mut self, emit: &mut dyn FnMut(&[u8])) {
         self.show(b"", true, emit);
         if self.coloured {
             emit(b"\x1b[0m");

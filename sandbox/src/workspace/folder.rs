@@ -144,6 +144,8 @@ impl Folder {
             stores,
             hidden: ignored.secrets(),
             objects: Vec::new(),
+            live: Vec::new(),
+            outbox: None,
             state: state.path().to_owned(),
             owner: (owner.uid(), owner.gid()),
         })

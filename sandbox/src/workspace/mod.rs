@@ -15,7 +15,9 @@ use std::path::PathBuf;
 
 use crate::opening::Opening;
 use crate::path::RelPath;
+use crate::policy::Level;
 use crate::scope::{Judgement, Scope};
+use crate::workspace::state::Run;
 
 /// One overlay: layers, and where the agent sees them.
 #[derive(Debug, Clone)]
@@ -48,9 +50,9 @@ pub enum Added {
     Absence(RelPath),
 }
 
-/// A folder of git objects that is seen somewhere else.
+/// A folder of the host that is seen somewhere else.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SharedObjects {
+pub struct Shown {
     /// The real one.
     pub source: PathBuf,
     /// Where the agent sees it.
@@ -74,14 +76,51 @@ pub struct Workspace {
     /// Folders of git objects that the private repository borrows from, bound read-only once the overlays are
     /// there, their owner seen as the agent like that of the lower layers. `at` is inside an overlay or
     /// outside the workspace, and is only there after it was made.
-    pub objects: Vec<SharedObjects>,
+    pub objects: Vec<Shown>,
+    /// Folders of the real work tree that lie over those of the layers, read-only and as they are at any
+    /// moment: what a commit does not have yet. Each is where `path` has it.
+    pub live: Vec<RelPath>,
+    /// A folder outside the tree that is the agent's own, and is read when it has ended.
+    pub outbox: Option<Shown>,
     /// Where runs keep their files. It must not be visible.
     pub state: PathBuf,
     /// User and group the lower layers' files belong to.
     pub owner: (u32, u32),
 }
 
+/// Where an agent that has a view of its own finds its outbox.
+const OUTBOX: &str = "/run/agency";
+
 impl Workspace {
+    /// Shows a folder of the real work tree as it is at any moment.
+    pub fn with_live(mut self, folder: RelPath) -> Self {
+        // It is mounted over this, which a commit need not have.
+        if let Some(overlay) = self.overlays.first_mut() {
+            overlay.added.push(Added::Directory(folder.clone()));
+        }
+        self.live.push(folder);
+        self
+    }
+
+    /// Gives the agent a folder for what it has to say. It lies in the run's own, and goes with it.
+    pub fn with_outbox(mut self, level: Level, run: &Run) -> Self {
+        let source = run.path().join("outbox");
+        let at = match level {
+            Level::Landlock => source.clone(),
+            Level::Process | Level::Container => PathBuf::from(OUTBOX),
+        };
+        self.outbox = Some(Shown { source, at });
+        self
+    }
+
+    /// Where the agent finds the workspace.
+    pub fn seen_at(&self, level: Level, run: &Run) -> PathBuf {
+        match level {
+            Level::Landlock => run.path().join(crate::bare::replica::TREE),
+            Level::Process | Level::Container => self.path.clone(),
+        }
+    }
+
     /// What the agent is not to see of it: its own hidden paths, and those of a policy's that lie in it.
     pub fn out_of_sight<'a>(&'a self, hide: &'a [PathBuf]) -> impl Iterator<Item = RelPath> + 'a {
         let named = hide.iter().filter_map(|path| {
@@ -107,6 +146,7 @@ impl Workspace {
             false => self.path.join(path.as_path()),
         });
         let others = self.overlays.iter().skip(1).chain(self.open_stores(scope));
-        opened.chain(others.map(|overlay| overlay.at.clone())).collect()
+        let outbox = self.outbox.iter().map(|outbox| outbox.at.clone());
+        opened.chain(others.map(|overlay| overlay.at.clone())).chain(outbox).collect()
     }
 }

@@ -18,6 +18,8 @@ use crate::erase;
 
 /// Its name in a repository's common directory.
 pub(crate) const IN_REPOSITORY: &str = "agency";
+/// Where each run has its folder in it.
+const SANDBOXES: &str = "sandboxes";
 
 /// The state folder of a workspace.
 #[derive(Debug, Clone)]
@@ -88,7 +90,7 @@ impl State {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // Nanoseconds and the process id: no two runs of one boot share both.
         let name = format!("{:x}-{:x}", now.as_nanos(), std::process::id());
-        Run { path: self.path.join("runs").join(name), mode: self.mode, held: OnceCell::new() }
+        Run { path: self.path.join(SANDBOXES).join(name), mode: self.mode, held: OnceCell::new() }
     }
 }
 
@@ -166,7 +168,7 @@ mod tests {
         let state = State::for_folder(folder.path(), Path::new("/some/folder")).expect("state");
         let living = state.run();
         living.make().expect("a folder");
-        let dead = state.path().join("runs/dead");
+        let dead = state.path().join("sandboxes/dead");
         fs::create_dir_all(dead.join("upper/x")).expect("folders");
         let third = state.run();
         third.make().expect("a folder");

@@ -52,15 +52,14 @@ impl Bench {
     pub(super) fn new(repository: &Repository, worktree: &Worktree) -> Result<Self, Error> {
         let folder = repository.place.join("work");
         erase(&folder)?;
-        let settings = repository.reader().read(&worktree.git)?;
+        let settings = repository.settings_in(&worktree.git)?;
         let own = folder.join("git");
         for name in ["", "old", "new", "sparse", "git", "git/objects", "git/refs", "git/info"] {
             repository.folder(&folder.join(name))?;
         }
         let put = |name: &str, contents: &[u8]| {
             let path = own.join(name);
-            fs::write(&path, contents).map_err(files("write", &path))?;
-            repository.give(&path)
+            fs::write(&path, contents).map_err(files("write", &path))
         };
         put("HEAD", b"ref: refs/own/none\n")?;
         put("config", settings.repeated(repository.format).as_bytes())?;
@@ -84,9 +83,7 @@ impl Bench {
                 std::os::unix::fs::symlink(entry.path(), &path).map_err(files("link", &path))?;
             }
         }
-        let git =
-            OwnGit::open(&repository.program, &own).with_objects(&repository.real.common.join("objects"));
-        let git = repository.owner.map_or(git.clone(), |(uid, gid)| git.as_user(uid, gid));
+        let git = repository.own_git(&own);
         Ok(Self { git, folder, format: repository.format, settings, raw })
     }
 

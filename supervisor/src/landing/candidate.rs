@@ -1,9 +1,9 @@
-//! What an attempt made, as a commit at `refs/agency/<task>/<epoch>`.
+//! What an attempt made, as a commit at `refs/agency/<protocol>/<id>/<epoch>`.
 //!
-//! Contents go to git as bytes on its input, from files opened by descriptor in what the agent left. Git sees
-//! neither that tree nor a name of it that it could obey: blobs are raw, no filter, attribute or line ending
-//! changes a byte. Then the commit is compared with the harvest: it changes exactly the paths that were
-//! judged, or it is not used.
+//! Contents go to git as bytes, from files opened by descriptor in what the agent left. Git sees neither that
+//! tree nor a name of it that it could obey: blobs are raw, no filter, attribute or line ending changes a byte.
+//! Then the commit is compared with the harvest: it changes exactly the paths that were judged, or it is not
+//! used.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -14,14 +14,15 @@ use agency_sandbox::harvest::{Change, Entry, Harvest};
 use agency_sandbox::path::RelPath;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
-use super::commit::Statement;
+use super::commit::{self, Statement};
 use super::difference::{self, Kind};
 use super::error::Error;
 use super::lease::Lease;
 use super::names::Oid;
-use super::objects::Objects;
-use super::refs::{self, Line, Reason};
-use super::repository::Repository;
+use super::objects::ObjectKind;
+use super::refs::{self, Line};
+use super::repository::{Repository, unique};
+use super::tree;
 
 /// What the agent left, and what it started from.
 #[derive(Debug, Clone, Copy)]
@@ -47,26 +48,35 @@ pub fn write(
     if changes.is_empty() {
         return Ok(None);
     }
-    let commit = import(repository, work, statement)?;
+    let size = |change: &Change| match &change.after {
+        Some(Entry::File { size, .. }) => *size,
+        _ => 0,
+    };
+    let small = changes.len() <= MOST_FILES && changes.iter().map(size).sum::<u64>() <= MOST_BYTES;
+    let commit = match small {
+        true => make(repository, work, statement)?,
+        false => import(repository, work, statement)?,
+    };
     check(repository, work, &commit)?;
     Ok(Some(commit))
 }
 
+/// What is written object by object, by gits that stay. Of more than this, one git makes one pack, which starts
+/// two gits but needs one file.
+const MOST_FILES: usize = 64;
+const MOST_BYTES: u64 = 4 << 20;
+
 /// Keeps a candidate, if the attempt still holds its lease.
-pub fn keep(
-    repository: &Repository,
-    lease: &Lease,
-    commit: &Oid,
-    who: &super::commit::Signature,
-) -> Result<bool, Error> {
-    let name = lease.task.candidate(lease.epoch);
-    let found = refs::read(repository, std::slice::from_ref(&name))?.remove(&name);
+pub fn keep(repository: &Repository, lease: &Lease, commit: &Oid) -> Result<bool, Error> {
     let lines = [
         Line::Verify { name: lease.task.lease(), at: lease.object.clone() },
-        Line::Update { name, from: found.map(|found| found.at), to: commit.clone() },
+        Line::Update {
+            name: lease.task.candidate(lease.epoch),
+            from: read(repository, lease)?,
+            to: commit.clone(),
+        },
     ];
-    let reason = Reason { who, text: format!("agency: {} made a candidate", lease.task) };
-    match refs::transact(repository, &lines, &reason) {
+    match refs::transact(repository, &lines) {
         Ok(()) => Ok(true),
         Err(error) => match super::lease::holds(repository, lease)? {
             // Another process of the same attempt was faster.
@@ -77,11 +87,33 @@ pub fn keep(
     }
 }
 
+fn make(repository: &Repository, work: &Work<'_>, statement: &Statement<'_>) -> Result<Oid, Error> {
+    let mut puts = Vec::new();
+    for change in &work.harvest.changes {
+        let entry = match &change.after {
+            Some(entry) => {
+                let mut contents = Vec::new();
+                read_into(&mut contents, work.upper, change, entry)?;
+                let object = repository.write_object(ObjectKind::Blob, &contents)?;
+                Some(difference::Entry { kind: kind(entry), object })
+            }
+            None => None,
+        };
+        puts.push((change.path.as_bytes(), entry));
+    }
+    let tree = repository.ask(|objects| {
+        let base = objects.tree_of(work.base)?;
+        tree::write(repository, objects, &base, puts)
+    })?;
+    commit::write(repository, &tree, work.base, statement)
+}
+
 fn import(repository: &Repository, work: &Work<'_>, statement: &Statement<'_>) -> Result<Oid, Error> {
     let command = repository.objects.command(["fast-import", "--quiet", "--force", "--done"]);
     let output = OwnGit::run_with(command, "fast-import", |input| {
-        // A reference of our own repository, which git insists on. Nobody reads it.
-        writeln!(input, "commit refs/made/{}\nmark :1", std::process::id())?;
+        // Git insists on a reference. It is one of our own repository, and is gone before anybody saw it.
+        let name = format!("refs/made/{}", unique());
+        writeln!(input, "commit {name}\nmark :1")?;
         writeln!(input, "author {}\ncommitter {}", statement.author, statement.committer)?;
         let message = statement.message();
         writeln!(input, "data {}\n{message}\nfrom {}", message.len(), work.base)?;
@@ -94,31 +126,43 @@ fn import(repository: &Repository, work: &Work<'_>, statement: &Statement<'_>) -
                 put(input, work.upper, change, entry)?;
             }
         }
-        input.write_all(b"get-mark :1\ndone\n").map_err(Error::Pipe)
+        writeln!(input, "get-mark :1\nreset {name}\nfrom {}\ndone", repository.format.nothing())
+            .map_err(Error::Pipe)
     });
     Oid::of_line(&output?)
 }
 
 fn put(input: &mut dyn Write, upper: BorrowedFd<'_>, change: &Change, entry: &Entry) -> Result<(), Error> {
+    let size = match entry {
+        Entry::Symlink { target } => target.len() as u64,
+        Entry::File { size, .. } => *size,
+    };
     let path = quote(change.path.as_bytes());
+    write!(input, "M {} inline {path}\ndata {size}\n", kind(entry).mode())?;
+    read_into(input, upper, change, entry)?;
+    Ok(input.write_all(b"\n")?)
+}
+
+/// The bytes of an entry, which has to be the size it was when it was harvested.
+fn read_into(
+    out: &mut dyn Write,
+    upper: BorrowedFd<'_>,
+    change: &Change,
+    entry: &Entry,
+) -> Result<(), Error> {
     match entry {
-        Entry::Symlink { target } => {
-            write!(input, "M {} inline {path}\ndata {}\n", Kind::Link.mode(), target.len())?;
-            input.write_all(target)?;
-        }
-        Entry::File { executable, size } => {
-            let kind = if *executable { Kind::Program } else { Kind::File };
+        Entry::Symlink { target } => Ok(out.write_all(target)?),
+        Entry::File { size, .. } => {
             let unreadable = |source| Error::Upper { path: change.path.clone(), source };
             let mut file = open(upper, &change.path).map_err(unreadable)?;
-            write!(input, "M {} inline {path}\ndata {size}\n", kind.mode())?;
-            let copied = copy(&mut Read::by_ref(&mut file).take(*size), input, unreadable)?;
+            let copied = copy(&mut Read::by_ref(&mut file).take(*size), out, unreadable)?;
             let more = file.read(&mut [0]).map_err(unreadable)?;
-            if copied != *size || more > 0 {
-                return Err(Error::Changed { path: change.path.clone() });
+            match copied == *size && more == 0 {
+                true => Ok(()),
+                false => Err(Error::Changed { path: change.path.clone() }),
             }
         }
     }
-    Ok(input.write_all(b"\n")?)
 }
 
 /// Tells an error of the file from one of git's input.
@@ -186,13 +230,12 @@ fn kind(entry: &Entry) -> Kind {
 
 /// The commit an attempt kept.
 pub fn read(repository: &Repository, lease: &Lease) -> Result<Option<Oid>, Error> {
-    let name = lease.task.candidate(lease.epoch);
-    Ok(refs::read(repository, std::slice::from_ref(&name))?.remove(&name).map(|found| found.at))
+    refs::at(repository, &lease.task.candidate(lease.epoch))
 }
 
 /// The commit a commit was made on; an error unless that is one.
 pub fn base_of(repository: &Repository, commit: &Oid) -> Result<Oid, Error> {
-    match &Objects::open(repository)?.parents(commit)?[..] {
+    match &repository.ask(|objects| objects.parents(commit))?[..] {
         [base] => Ok(base.clone()),
         _ => Err(Error::Missing { kind: "commit on one other".to_owned(), object: commit.to_string() }),
     }

@@ -17,12 +17,13 @@ use super::bench::{Bench, Entries};
 use super::compare::{self, Found};
 use super::difference::{Changed, Kind};
 use super::error::{Error, files};
-use super::index::{self, IndexAt, Listing, Next, Stamp};
+use super::index::{self, IndexAt, Listing, Next};
 use super::names::Oid;
 use super::objects::Objects;
 use super::obstacle::{Obstacle, What};
 use super::plan::{CheckoutFacts, Condition, FileAt, PathFacts};
-use super::repository::Repository;
+use super::repository::{Repository, erase};
+use super::stamp::Stamp;
 use super::steps::{Step, Watch, When};
 use super::worktree::{Head, Worktree};
 
@@ -92,7 +93,7 @@ impl Checkout {
         // Taken before anything is compared: what is written later is younger, and seen when files are placed.
         let started = Mark::now(live.as_fd()).map_err(files("write in", root))?;
         let bench = Bench::new(repository, worktree)?;
-        let Some(stamp) = index::copy(repository, &bench, &worktree.git)? else { return Ok(None) };
+        let Some(stamp) = index::copy(&bench, &worktree.git)? else { return Ok(None) };
         let listing = Listing::read(&bench, way.changed)?;
         let mut checkout = Self {
             root: root.to_owned(),
@@ -156,16 +157,16 @@ impl Checkout {
     }
 
     /// Writes the next index beside the one there is.
-    pub(super) fn next_index(&self, repository: &Repository) -> Result<Next, Error> {
+    pub(super) fn next_index(&self) -> Result<Next, Error> {
         let moves: Vec<&Changed> = self.at_start(|facts| facts.index == IndexAt::From).collect();
         let bytes = index::rewrite(&self.bench, &moves, &self.left_out)?;
-        Next::write(repository, &self.worktree.git, &bytes)
+        Next::write(&self.worktree.git, &bytes)
     }
 
     /// Whether the work tree is on the same branch, and its index is the one that was copied.
     pub(super) fn is_as_seen(&self) -> Result<bool, Error> {
         Ok(self.worktree.head() == self.head
-            && index::stamp(&self.worktree.git.join("index"))? == Some(self.stamp))
+            && Stamp::of(&self.worktree.git.join("index"))? == Some(self.stamp))
     }
 
     pub(super) fn is_on_its_branch(&self) -> bool {
@@ -254,6 +255,11 @@ pub(super) fn desk(repository: &Repository) -> Result<OwnedFd, Error> {
     let path = repository.place.join("desk");
     repository.folder(&path)?;
     compare::open_folder(&path).map_err(files("open", &path))
+}
+
+/// Forgets what was to be put in place.
+pub(super) fn clear_desk(repository: &Repository) -> Result<(), Error> {
+    erase(&repository.place.join("desk"))
 }
 
 fn apply_error(path: &RelPath, source: io::Error) -> ApplyError {

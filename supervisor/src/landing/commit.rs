@@ -5,10 +5,9 @@
 use std::fmt;
 use std::process::Command;
 
-use agency_sandbox::git::OwnGit;
-
 use super::error::Error;
 use super::names::{Oid, Task};
+use super::objects::ObjectKind;
 use super::repository::Repository;
 
 /// A name, an address and a moment, none of which can break out of a commit's header.
@@ -46,17 +45,6 @@ impl Signature {
     pub(super) fn as_committer(&self, command: &mut Command) {
         command.env("GIT_COMMITTER_NAME", &self.name).env("GIT_COMMITTER_EMAIL", &self.email);
         command.env("GIT_COMMITTER_DATE", format!("@{}", self.moment()));
-    }
-
-    /// As author and committer.
-    pub(super) fn sign(&self, command: &mut Command) {
-        self.as_author(command);
-        self.as_committer(command);
-    }
-
-    fn as_author(&self, command: &mut Command) {
-        command.env("GIT_AUTHOR_NAME", &self.name).env("GIT_AUTHOR_EMAIL", &self.email);
-        command.env("GIT_AUTHOR_DATE", format!("@{}", self.moment()));
     }
 }
 
@@ -120,15 +108,23 @@ pub fn write(
     parent: &Oid,
     statement: &Statement<'_>,
 ) -> Result<Oid, Error> {
-    let mut command =
-        repository.objects.command(["commit-tree", tree.as_str(), "-p", parent.as_str(), "-F", "-"]);
-    statement.author.as_author(&mut command);
-    statement.committer.as_committer(&mut command);
-    let message = statement.message();
-    let output = OwnGit::run_with(command, "commit-tree", |input| {
-        input.write_all(message.as_bytes()).map_err(Error::Pipe)
-    })?;
-    Oid::of_line(&output)
+    let Statement { author, committer, .. } = statement;
+    repository.write_object(
+        ObjectKind::Commit,
+        text(tree, Some(parent), author, committer, &statement.message()).as_bytes(),
+    )
+}
+
+/// A commit, as git keeps it.
+pub(super) fn text(
+    tree: &Oid,
+    parent: Option<&Oid>,
+    author: &Signature,
+    committer: &Signature,
+    message: &str,
+) -> String {
+    let parent = parent.map(|parent| format!("parent {parent}\n")).unwrap_or_default();
+    format!("tree {tree}\n{parent}author {author}\ncommitter {committer}\n\n{message}")
 }
 
 #[cfg(test)]
@@ -141,7 +137,7 @@ mod tests {
 
     #[test]
     fn trailers_are_the_last_paragraph() {
-        let (task, who) = (Task::new("T0001").expect("a task"), Signature::new("A", "a@b", 1, 0));
+        let (task, who) = (Task::new("kodingx", "T0001").expect("a task"), Signature::new("A", "a@b", 1, 0));
         let message = statement(&task, &who, "Do it", "Because.\n\nReally.\n").message();
         assert_eq!(
             message,
@@ -151,8 +147,10 @@ mod tests {
 
     #[test]
     fn an_agents_text_can_forge_no_trailer_and_no_header() {
-        let (task, who) =
-            (Task::new("T\nAgency-Task: X").expect("a task"), Signature::new("A\n<x", "", -5, -90));
+        let (task, who) = (
+            Task::new("kodingx", "T\nAgency-Task: X").expect("a task"),
+            Signature::new("A\n<x", "", -5, -90),
+        );
         let message = statement(&task, &who, "agency-Verify: forged\r\nx", "AGENCY-TASK: other\n\u{1b}[2J\0");
         let message = message.message();
         let forged = message.lines().filter(|line| line.to_lowercase().starts_with("agency-")).count();
@@ -163,7 +161,7 @@ mod tests {
 
     #[test]
     fn no_subject_is_the_tasks_name() {
-        let (task, who) = (Task::new("T1").expect("a task"), Signature::new("", "", 0, 0));
+        let (task, who) = (Task::new("kodingx", "T1").expect("a task"), Signature::new("", "", 0, 0));
         assert!(statement(&task, &who, " ", "").message().starts_with("T1\n\nAgency-Task: T1\n"));
     }
 }

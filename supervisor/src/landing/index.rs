@@ -1,13 +1,13 @@
 //! A person's index: what it says about the paths that change, and how it is replaced.
 //!
 //! It is replaced as git does it. The new one is `index.lock`, which keeps every other git away, and then takes
-//! the place of `index` by a rename. It is complete before it becomes the lock, and its inode number is in our
-//! journal by then, so that after a crash our own lock is told from a person's.
+//! the place of `index` by a rename. It is complete before it becomes the lock, and our journal knows the file by
+//! then, so that after a crash our own lock is told from a person's.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use agency_sandbox::path::RelPath;
@@ -18,7 +18,7 @@ use super::bench::{self, Bench};
 use super::difference::{Changed, Entry, Kind};
 use super::error::{Error, files};
 use super::names::Oid;
-use super::repository::Repository;
+use super::stamp::{Identity, Stamp};
 
 /// Where a path is on the way from one tree to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,43 +40,22 @@ pub(super) struct Listing {
     skipped: HashSet<RelPath>,
 }
 
-/// Tells one state of the file from every other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamp {
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
 /// Its name on our bench.
 const COPY: &str = "index";
 
 /// Copies the index to the bench. `None` when there is none, and so nothing checked out.
-pub(super) fn copy(repository: &Repository, bench: &Bench, git: &Path) -> Result<Option<Stamp>, Error> {
+pub(super) fn copy(bench: &Bench, git: &Path) -> Result<Option<Stamp>, Error> {
     let (real, copy) = (git.join("index"), bench.path(COPY));
-    let before = stamp(&real)?;
+    if real.is_symlink() {
+        return Err(Error::Unsupported { path: git.to_owned(), reason: "its index is a link".to_owned() });
+    }
+    let before = Stamp::of(&real)?;
     if before.is_some() {
         fs::copy(&real, &copy).map_err(files("copy", &real))?;
-        repository.give(&copy)?;
     }
-    match stamp(&real)? == before {
+    match Stamp::of(&real)? == before {
         true => Ok(before),
         false => Err(Error::Busy { what: real.display().to_string() }),
-    }
-}
-
-/// The state of an index.
-pub(super) fn stamp(path: &Path) -> Result<Option<Stamp>, Error> {
-    match fs::symlink_metadata(path) {
-        Ok(stat) => Ok(Some(Stamp {
-            inode: stat.ino(),
-            size: stat.size(),
-            modified: (stat.mtime(), stat.mtime_nsec()),
-            changed: (stat.ctime(), stat.ctime_nsec()),
-        })),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(files("look at", path)(error)),
     }
 }
 
@@ -170,15 +149,15 @@ pub(super) fn rewrite(
 #[derive(Debug)]
 pub(super) struct Next {
     git: PathBuf,
-    pub(super) inode: u64,
+    pub(super) file: Identity,
 }
 
 const NEXT: &str = "index.agency";
 const LOCK: &str = "index.lock";
 
 impl Next {
-    /// Writes it, with the owner and mode of the one it will replace.
-    pub(super) fn write(repository: &Repository, git: &Path, bytes: &[u8]) -> Result<Self, Error> {
+    /// Writes it, with the mode of the one it will replace.
+    pub(super) fn write(git: &Path, bytes: &[u8]) -> Result<Self, Error> {
         let (path, real) = (git.join(NEXT), git.join("index"));
         let failed = files("write", &path);
         let _ = fs::remove_file(&path);
@@ -187,10 +166,9 @@ impl Next {
         file.write_all(bytes).map_err(&failed)?;
         let mode = fs::metadata(&real).map_or(0o644, |stat| stat.permissions().mode() & 0o777);
         file.set_permissions(fs::Permissions::from_mode(mode)).map_err(&failed)?;
-        repository.give(&path)?;
         file.sync_all().map_err(&failed)?;
-        let inode = file.metadata().map_err(&failed)?.ino();
-        Ok(Self { git: git.to_owned(), inode })
+        let file = Identity::of(&file.metadata().map_err(&failed)?);
+        Ok(Self { git: git.to_owned(), file })
     }
 
     /// Makes it the lock; `false` when somebody has one.
@@ -221,15 +199,14 @@ impl Next {
 }
 
 /// Removes what a landing left that did not get to the end, and nothing of anybody else.
-pub(super) fn unlock(git: &Path, inode: u64) -> Result<(), Error> {
+pub(super) fn unlock(git: &Path, next: &Identity) -> Result<(), Error> {
     for name in [LOCK, NEXT] {
         let path = git.join(name);
-        let ours = name == NEXT || fs::symlink_metadata(&path).is_ok_and(|stat| stat.ino() == inode);
-        if !ours {
+        if name == LOCK && !next.is_at(&path) {
             continue;
         }
         match fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 return Err(files("remove", &path)(error));
             }
             _ => {}

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::error::{Error, files};
 use super::names::{Oid, RefName};
 use super::repository::Repository;
+use super::stamp::Identity;
 
 const NAME: &str = "landing.json";
 const VERSION: u32 = 1;
@@ -33,7 +34,7 @@ pub(super) struct Pending {
     pub(super) root: PathBuf,
     pub(super) git: PathBuf,
     /// The next index.
-    pub(super) inode: u64,
+    pub(super) index: Identity,
     /// Files that are as they will be already, by a person's hand. They are not ours to take back.
     pub(super) left: Vec<RelPath>,
 }
@@ -49,7 +50,7 @@ struct Written {
     to: String,
     root: Raw,
     git: Raw,
-    inode: u64,
+    index: Identity,
     left: Vec<Raw>,
 }
 
@@ -88,7 +89,6 @@ impl Pending {
         let mut file = File::create(&next).map_err(&failed)?;
         file.write_all(&self.to_json()?).map_err(&failed)?;
         file.sync_all().map_err(&failed)?;
-        repository.give(&next)?;
         fs::rename(&next, &path).map_err(&failed)?;
         sync(&repository.place)
     }
@@ -123,7 +123,7 @@ impl Pending {
             to: self.to.to_string(),
             root: Raw::of(self.root.as_os_str().as_bytes()),
             git: Raw::of(self.git.as_os_str().as_bytes()),
-            inode: self.inode,
+            index: self.index,
             left: self.left.iter().map(|path| Raw::of(path.as_bytes())).collect(),
         };
         let reason = |error: serde_json::Error| error.to_string();
@@ -154,7 +154,7 @@ impl Pending {
             to: oid(&written.to)?,
             root: written.root.path(),
             git: written.git.path(),
-            inode: written.inode,
+            index: written.index,
             left: written.left.into_iter().map(path).collect::<Result<_, _>>()?,
         })
     }
@@ -170,7 +170,7 @@ mod tests {
 
     const VERSION_1: &str = r#"{
   "version": 1,
-  "landed": "refs/agency/landed/T1",
+  "landed": "refs/agency/landed/kodingx/T1",
   "record": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
   "target": "refs/heads/main",
   "target_at": "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb",
@@ -181,7 +181,14 @@ mod tests {
     47,
     255
   ],
-  "inode": 18446744073709551615,
+  "index": {
+    "inode": 18446744073709551615,
+    "size": 7,
+    "modified": [
+      -1,
+      999999999
+    ]
+  },
   "left": [
     "a/b"
   ]

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::checkout::{self, Checkout, Way};
 use super::difference;
-use super::error::{Error, git};
+use super::error::Error;
 use super::index;
 use super::journal::Pending;
 use super::landed::{self, Landed};
@@ -26,7 +26,7 @@ use super::refs::{self, Reason, Transaction};
 use super::repository::Repository;
 use super::steps::{Observer, Step, Watch, When};
 use super::undo::{self, Undone};
-use super::worktree;
+use super::worktree::{self, Worktree};
 
 /// How often what changed while we looked is looked at again.
 const ATTEMPTS: usize = 3;
@@ -75,7 +75,8 @@ pub fn land(repository: &Repository, request: &Request<'_>) -> Result<Outcome, E
 
 /// Takes back what an interrupted landing left, whatever task it was for. Every landing does so first.
 pub fn recover(repository: &Repository) -> Result<Undone, Error> {
-    let _alone = repository.lock("landing.lock")?;
+    let _acting = repository.act()?;
+    let _turn = repository.landing.take()?;
     undo::undo(repository, &mut |_| ControlFlow::Continue(()))
 }
 
@@ -85,7 +86,8 @@ pub fn land_observed(
     request: &Request<'_>,
     observer: Observer<'_>,
 ) -> Result<Outcome, Error> {
-    let _alone = match repository.lock("landing.lock") {
+    let _acting = repository.act()?;
+    let _turn = match repository.landing.take() {
         Err(Error::Busy { what }) => return Ok(Outcome::Busy { what }),
         other => other?,
     };
@@ -111,7 +113,8 @@ fn attempt(repository: &Repository, request: &Request<'_>, observer: Observer<'_
     undo::undo(repository, observer)?;
     let target = refs::resolve(repository, request.target)?;
     let request = &Request { target: &target, ..request.clone() };
-    let (facts, checkouts) = observe(repository, request)?;
+    let Seen { facts, worktrees, checkouts } =
+        repository.ask(|objects| observe(repository, objects, request))?;
     let checkout = match plan::decide(request, &facts) {
         Decision::Go { checkout } => checkout.and_then(|at| checkouts.into_iter().nth(at).flatten()),
         Decision::AlreadyLanded(landed) => return Ok(Tried::Answer(Outcome::AlreadyLanded { landed })),
@@ -127,62 +130,62 @@ fn attempt(repository: &Repository, request: &Request<'_>, observer: Observer<'_
         (Work::Contained, None) => return Err(Error::Answer { doing: "find the branch that has the work" }),
     };
     let record = landed::write(repository, request.lease, request.target, commit)?;
-    let landing = Landing { repository, request, facts: &facts, commit, record };
+    let landing = Landing { repository, request, facts: &facts, worktrees: &worktrees, commit, record };
     landing.carry_out(checkout, observer)
 }
 
 /// Everything a plan is made of.
-fn observe(repository: &Repository, request: &Request<'_>) -> Result<(Facts, Vec<Option<Checkout>>), Error> {
+struct Seen {
+    facts: Facts,
+    /// The work trees with the branch, of which there may be none.
+    worktrees: Vec<Worktree>,
+    /// For each of the facts about one, what is needed to bring it along.
+    checkouts: Vec<Option<Checkout>>,
+}
+
+fn observe(repository: &Repository, objects: &mut Objects, request: &Request<'_>) -> Result<Seen, Error> {
     let task = &request.lease.task;
     let mut names = vec![task.lease(), task.landed(), request.target.clone()];
     let above: Vec<RefName> = request.target.above().collect();
     names.extend(above.iter().cloned());
     let found = refs::read(repository, &names)?;
     let at = |name: &RefName| found.get(name).map(|found| found.at.clone());
-    let mut objects = Objects::open(repository)?;
-    let mut facts = Facts {
+    let facts = Facts {
         lease: at(&task.lease()),
         target: at(request.target),
-        landed: at(&task.landed()).map(|object| landed::parse(&mut objects, object)).transpose()?,
+        landed: at(&task.landed()).map(|object| landed::parse(objects, object)).transpose()?,
         taken: above.into_iter().find(|name| found.contains_key(name)),
         ..Facts::default()
     };
-    let Work::Commit { commit, base } = request.work else { return Ok((facts, Vec::new())) };
-    facts.parents = objects.parents(commit)?;
-    facts.forward = match request.expected {
+    let mut seen = Seen { facts, worktrees: Vec::new(), checkouts: Vec::new() };
+    let Work::Commit { commit, base } = request.work else { return Ok(seen) };
+    seen.facts.parents = objects.parents(commit)?;
+    seen.facts.forward = match request.expected {
         Some(expected) if expected != base => merge::is_ancestor(repository, expected, commit)?,
         _ => true,
     };
-    facts.changed = difference::between(repository, base, commit)?;
-    let mut checkouts = Vec::new();
+    seen.facts.changed = difference::compare(objects, base, commit)?;
     // Looking at files is the dearest part, and for nothing when the answer is known.
-    if matches!(plan::decide(request, &facts), Decision::Go { .. }) {
-        let nothing;
-        let from = match request.expected {
-            Some(expected) => expected,
-            None => {
-                nothing = empty_tree(repository)?;
-                &nothing
-            }
-        };
-        let changed = match from == base {
-            true => facts.changed.clone(),
-            false => difference::between(repository, from, commit)?,
-        };
-        let way = Way { from, to: commit, changed: &changed };
-        for worktree in worktree::with_branch(repository, request.target)? {
-            if let Some((seen, checkout)) = checkout::observe(repository, &mut objects, &worktree, &way)? {
-                facts.checkouts.push(seen);
-                checkouts.push(checkout);
-            }
+    if matches!(plan::decide(request, &seen.facts), Decision::Go { .. }) {
+        seen.worktrees = worktree::with_branch(repository, request.target)?;
+    }
+    if seen.worktrees.is_empty() {
+        return Ok(seen);
+    }
+    let nothing = repository.format.empty_tree();
+    let from = request.expected.unwrap_or(&nothing);
+    let changed = match from == base {
+        true => seen.facts.changed.clone(),
+        false => difference::compare(objects, from, commit)?,
+    };
+    let way = Way { from, to: commit, changed: &changed };
+    for worktree in &seen.worktrees {
+        if let Some((facts, checkout)) = checkout::observe(repository, objects, worktree, &way)? {
+            seen.facts.checkouts.push(facts);
+            seen.checkouts.push(checkout);
         }
     }
-    Ok((facts, checkouts))
-}
-
-fn empty_tree(repository: &Repository) -> Result<Oid, Error> {
-    let output = repository.objects.run(["hash-object", "-t", "tree", "/dev/null"]);
-    Oid::of_line(&output.map_err(git("name the empty tree"))?)
+    Ok(seen)
 }
 
 /// A landing that nothing speaks against.
@@ -190,6 +193,7 @@ struct Landing<'a> {
     repository: &'a Repository,
     request: &'a Request<'a>,
     facts: &'a Facts,
+    worktrees: &'a [Worktree],
     commit: &'a Oid,
     record: Oid,
 }
@@ -203,10 +207,13 @@ impl Landing<'_> {
                 Err(Error::Refs { message }) => return Ok(Tried::Again(message)),
                 other => other?,
             };
+            if self.is_checked_out_elsewhere()? {
+                return Ok(Tried::Again("the branch is being checked out".to_owned()));
+            }
             watch.step(Step::Commit, || transaction.commit())?;
             return Ok(landed());
         };
-        let next = checkout.next_index(self.repository)?;
+        let next = checkout.next_index()?;
         let pending = self.pending(&checkout, &next);
         watch.step(Step::Announce, || pending.write(self.repository))?;
         match self.with_checkout(&checkout, &next, &mut watch) {
@@ -242,6 +249,9 @@ impl Landing<'_> {
             Err(Error::Refs { message }) => return again(&message),
             other => other?,
         };
+        if self.is_checked_out_elsewhere()? {
+            return again("the branch is being checked out");
+        }
         watch.tell(Step::PlaceFiles, When::Before)?;
         let obstacles = checkout.place(self.repository, &HashSet::new(), watch)?;
         watch.tell(Step::PlaceFiles, When::After)?;
@@ -256,7 +266,18 @@ impl Landing<'_> {
         Ok(None)
     }
 
-    fn prepare(&self) -> Result<Transaction, Error> {
+    /// Whether other work trees have the branch now. Their files would be what the branch was, and the next
+    /// commit there would take the work back.
+    fn is_checked_out_elsewhere(&self) -> Result<bool, Error> {
+        match self.request.work {
+            Work::Commit { .. } => {
+                Ok(worktree::with_branch(self.repository, self.request.target)? != self.worktrees)
+            }
+            Work::Contained => Ok(false),
+        }
+    }
+
+    fn prepare(&self) -> Result<Transaction<'_>, Error> {
         let Request { lease, who, .. } = self.request;
         let text = format!("agency: {} lands, attempt {}", lease.task, lease.epoch);
         let lines = plan::lines(self.request, self.facts, &self.record);
@@ -274,7 +295,7 @@ impl Landing<'_> {
             to: to.clone(),
             root: checkout.root.clone(),
             git: checkout.worktree.git.clone(),
-            inode: next.inode,
+            index: next.file,
             left: checkout.left(),
         }
     }

@@ -1,4 +1,4 @@
-//! That a task landed: `refs/agency/landed/<task>`, written in the transaction that lands it.
+//! That a task landed: `refs/agency/landed/<protocol>/<id>`, written in the transaction that lands it.
 //!
 //! Whoever comes after a crash asks this reference, and not the branch: a branch may have been moved on,
 //! rewritten or reverted by people since.
@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::error::Error;
 use super::lease::Lease;
 use super::names::{Oid, RefName, Task};
-use super::objects::Objects;
+use super::objects::{ObjectKind, Objects};
 use super::record::{self, Fields};
 use super::refs;
 use super::repository::Repository;
@@ -26,9 +26,8 @@ pub struct Landed {
 
 /// The landing of a task that was recorded last.
 pub fn read(repository: &Repository, task: &Task) -> Result<Option<Landed>, Error> {
-    let name = task.landed();
-    match refs::read(repository, std::slice::from_ref(&name))?.remove(&name) {
-        Some(found) => parse(&mut Objects::open(repository)?, found.at).map(Some),
+    match refs::at(repository, &task.landed())? {
+        Some(object) => repository.ask(|objects| parse(objects, object)).map(Some),
         None => Ok(None),
     }
 }
@@ -50,7 +49,7 @@ pub(super) fn write(
     branch: &RefName,
     commit: &Oid,
 ) -> Result<Oid, Error> {
-    record::write(repository, &text(lease, branch, commit))
+    repository.write_object(ObjectKind::Blob, text(lease, branch, commit).as_bytes())
 }
 
 fn text(lease: &Lease, branch: &RefName, commit: &Oid) -> String {
@@ -73,13 +72,13 @@ mod tests {
     #[test]
     fn the_record_is_as_it_always_was() {
         let oid = Oid::parse(&"a1".repeat(20)).expect("a name");
-        let task = Task::new("T0001").expect("a task");
+        let task = Task::new("kodingx", "T0001").expect("a task");
         let lease = Lease { task, epoch: 3, term: 7, object: oid.clone() };
         let branch = RefName::branch("main").expect("a name");
         assert_eq!(
             text(&lease, &branch, &oid),
             format!(
-                "agency landed 1\ntask T0001\nepoch 3\nterm 7\nbranch refs/heads/main\ncommit {}\n",
+                "agency landed 1\ntask kodingx:T0001\nepoch 3\nterm 7\nbranch refs/heads/main\ncommit {}\n",
                 "a1".repeat(20)
             )
         );

@@ -1,16 +1,15 @@
 //! Who may land a task, in git itself.
 //!
-//! `refs/agency/lease/<task>` names a record of task, epoch and term. Each claim moves it, from the value the
+//! `refs/agency/lease/<protocol>/<id>` names a record of task, epoch and term. Each claim moves it, from the value the
 //! claimer saw to its own. A transaction that lands verifies it, and git holds it locked meanwhile. So an owner
 //! that was stopped for an hour and woken up lands nothing, although the branch it wants to move is where it
 //! was: the branch's own value is no fence.
 
-use super::commit::Signature;
 use super::error::Error;
 use super::names::{Oid, Task};
-use super::objects::Objects;
+use super::objects::ObjectKind;
 use super::record::{self, Fields};
-use super::refs::{self, Line, Reason};
+use super::refs::{self, Line};
 use super::repository::Repository;
 
 /// A claim on a task. Nobody but its owner has one that [`holds`].
@@ -42,16 +41,13 @@ pub fn take(
     task: &Task,
     (epoch, term): (u64, u64),
     expected: Option<&Oid>,
-    who: &Signature,
 ) -> Result<Taken, Error> {
-    let object = record::write(repository, &text(task, epoch, term))?;
+    let object = repository.write_object(ObjectKind::Blob, text(task, epoch, term).as_bytes())?;
     let lease = Lease { task: task.clone(), epoch, term, object: object.clone() };
-    let name = task.lease();
-    let line = Line::Update { name, from: expected.cloned(), to: object };
-    let reason = Reason { who, text: format!("agency: {task} is claimed") };
-    match refs::transact(repository, &[line], &reason) {
+    let line = Line::Update { name: task.lease(), from: expected.cloned(), to: object };
+    match refs::transact(repository, &[line]) {
         Ok(()) => Ok(Taken::Held(lease)),
-        Err(error) => match (at(repository, task)?, error) {
+        Err(error) => match (refs::at(repository, &task.lease())?, error) {
             (Some(found), _) if found == lease.object => Ok(Taken::Held(lease)),
             (found, Error::Refs { .. }) if found.as_ref() != expected => Ok(Taken::Lost { found }),
             (_, error) => Err(error),
@@ -61,13 +57,13 @@ pub fn take(
 
 /// Whether this is still the claim that counts.
 pub fn holds(repository: &Repository, lease: &Lease) -> Result<bool, Error> {
-    Ok(at(repository, &lease.task)?.as_ref() == Some(&lease.object))
+    Ok(refs::at(repository, &lease.task.lease())?.as_ref() == Some(&lease.object))
 }
 
 /// The claim that counts now.
 pub fn read(repository: &Repository, task: &Task) -> Result<Option<Lease>, Error> {
-    let Some(object) = at(repository, task)? else { return Ok(None) };
-    let text = record::read(&mut Objects::open(repository)?, &object)?;
+    let Some(object) = refs::at(repository, &task.lease())? else { return Ok(None) };
+    let text = repository.ask(|objects| record::read(objects, &object))?;
     let unknown = || Error::Record { what: "a lease", object: object.to_string() };
     let fields = Fields::parse("lease", &text).ok_or_else(unknown)?;
     let numbers = fields.number("epoch").zip(fields.number("term"));
@@ -76,21 +72,15 @@ pub fn read(repository: &Repository, task: &Task) -> Result<Option<Lease>, Error
 }
 
 /// Gives a claim back; `false` when it was not held any more.
-pub fn release(repository: &Repository, lease: &Lease, who: &Signature) -> Result<bool, Error> {
+pub fn release(repository: &Repository, lease: &Lease) -> Result<bool, Error> {
     let line = Line::Delete { name: lease.task.lease(), from: lease.object.clone() };
-    let reason = Reason { who, text: format!("agency: {} is given back", lease.task) };
-    match refs::transact(repository, &[line], &reason) {
+    match refs::transact(repository, &[line]) {
         Ok(()) => Ok(true),
         Err(error) => match holds(repository, lease)? {
             true => Err(error),
             false => Ok(false),
         },
     }
-}
-
-fn at(repository: &Repository, task: &Task) -> Result<Option<Oid>, Error> {
-    let name = task.lease();
-    Ok(refs::read(repository, std::slice::from_ref(&name))?.remove(&name).map(|found| found.at))
 }
 
 fn text(task: &Task, epoch: u64, term: u64) -> String {
@@ -103,16 +93,16 @@ mod tests {
 
     #[test]
     fn the_record_is_as_it_always_was() {
-        let task = Task::new("T0001").expect("a task");
-        assert_eq!(text(&task, 3, 7), "agency lease 1\ntask T0001\nepoch 3\nterm 7\n");
+        let task = Task::new("kodingx", "T0001").expect("a task");
+        assert_eq!(text(&task, 3, 7), "agency lease 1\ntask kodingx:T0001\nepoch 3\nterm 7\n");
     }
 
     #[test]
     fn an_id_with_a_line_break_makes_no_field() {
-        let task = Task::new("a\nepoch 9").expect("a task");
+        let task = Task::new("kodingx", "a\nepoch 9").expect("a task");
         let text = text(&task, 3, 7);
         let fields = Fields::parse("lease", &text).expect("parses");
-        assert_eq!((fields.number("epoch"), fields.text("task")), (Some(3), Some("a\\nepoch 9")));
+        assert_eq!((fields.number("epoch"), fields.text("task")), (Some(3), Some("kodingx:a\\nepoch 9")));
         assert!(Fields::parse("lease", &text.replace("lease 1", "lease 2")).is_none());
         assert!(Fields::parse("landed", &text).is_none());
     }

@@ -8,13 +8,13 @@
 //! No attribute is read and no driver of the repository runs: files are merged as text, or conflict. Renames
 //! are followed, because `merge-tree` can't be told otherwise; [`super::scope`] judges what comes out.
 
-use agency_sandbox::git::GitError;
+use agency_sandbox::git::{GitError, spawn};
 use agency_sandbox::path::{RelPath, escape};
 
-use super::commit::Signature;
+use super::commit::{self, Signature};
 use super::error::{Error, git};
 use super::names::Oid;
-use super::objects::Objects;
+use super::objects::{ObjectKind, Objects};
 use super::repository::Repository;
 
 /// What came of it.
@@ -30,34 +30,62 @@ pub enum Merged {
 
 /// Merges a candidate, a commit on `base`, onto `target`.
 pub fn onto(repository: &Repository, base: &Oid, candidate: &Oid, target: &Oid) -> Result<Merged, Error> {
-    let mut objects = Objects::open(repository)?;
-    let tree = match base == target {
-        true => objects.tree_of(candidate)?,
-        false => {
-            let sides = match common(repository, candidate, target)? {
-                Some(common) if common == *candidate => return Ok(Merged::Contained),
-                Some(common) if common == *base => (target.clone(), candidate.clone()),
-                _ => without_history(repository, &mut objects, [base, candidate, target])?,
-            };
-            match merge_tree(repository, &sides.0, &sides.1)? {
-                Merged::Clean { tree } => tree,
-                other => return Ok(other),
-            }
-        }
+    let _acting = repository.act()?;
+    if base == target {
+        let trees = repository.ask(|objects| Ok((objects.tree_of(candidate)?, objects.tree_of(target)?)))?;
+        return Ok(contained_or_clean(trees));
+    }
+    let sides = match middle(repository, base, candidate, target)? {
+        Some(middle) if middle == *candidate => return Ok(Merged::Contained),
+        Some(middle) if middle == *base => (target.clone(), candidate.clone()),
+        _ => without_history(repository, [base, candidate, target])?,
     };
-    match tree == objects.tree_of(target)? {
-        true => Ok(Merged::Contained),
-        false => Ok(Merged::Clean { tree }),
+    match merge_tree(repository, &sides.0, &sides.1)? {
+        Merged::Clean { tree } => {
+            let now = repository.ask(|objects| objects.tree_of(target))?;
+            Ok(contained_or_clean((tree, now)))
+        }
+        other => Ok(other),
     }
 }
 
-/// The last commit that two have in common. The candidate has one parent, so there is one at most that counts.
-fn common(repository: &Repository, one: &Oid, other: &Oid) -> Result<Option<Oid>, Error> {
-    match repository.objects.run(["merge-base", one.as_str(), other.as_str()]) {
+fn contained_or_clean((tree, now): (Oid, Oid)) -> Merged {
+    match tree == now {
+        true => Merged::Contained,
+        false => Merged::Clean { tree },
+    }
+}
+
+/// The last commit that the candidate and the branch have in common. The candidate has one parent, so there is
+/// one at most that counts.
+fn middle(repository: &Repository, base: &Oid, candidate: &Oid, target: &Oid) -> Result<Option<Oid>, Error> {
+    // A shallow clone's commits name parents that git is not to see.
+    let shallow = repository.real.common.join("shallow").exists();
+    if !shallow && repository.ask(|objects| goes_on(objects, base, candidate, target))? {
+        return Ok(Some(base.clone()));
+    }
+    match repository.objects.run(["merge-base", candidate.as_str(), target.as_str()]) {
         Ok(output) => Oid::of_line(&output).map(Some),
         Err(GitError::Failed { status, .. }) if status.code() == Some(1) => Ok(None),
         Err(error) => Err(git("look at the branch's history")(error)),
     }
+}
+
+/// How many commits are looked at before git is asked, which is quicker for many.
+const COMMITS: usize = 64;
+
+/// Whether the branch went on from `base` in a line, without the candidate in it. It nearly always did.
+fn goes_on(objects: &mut Objects, base: &Oid, candidate: &Oid, target: &Oid) -> Result<bool, Error> {
+    let mut at = target.clone();
+    for _ in 0..COMMITS {
+        match &objects.parents(&at)?[..] {
+            _ if at == *candidate => return Ok(false),
+            [parent] if parent == base => return Ok(true),
+            [parent] => at = parent.clone(),
+            _ => return Ok(false),
+        }
+    }
+    Ok(false)
 }
 
 fn merge_tree(repository: &Repository, ours: &Oid, theirs: &Oid) -> Result<Merged, Error> {
@@ -65,8 +93,8 @@ fn merge_tree(repository: &Repository, ours: &Oid, theirs: &Oid) -> Result<Merge
     let mut command =
         repository.objects.command(["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages"]);
     command.args([ours.as_str(), theirs.as_str()]);
-    let start = |source| GitError::Start { program: repository.program.clone(), source };
-    let output = command.output().map_err(|error| git(DOING)(start(error)))?;
+    let start = |source| git(DOING)(GitError::Start { program: repository.program.clone(), source });
+    let output = spawn(&mut command).and_then(|child| child.wait_with_output()).map_err(start)?;
     let mut parts = output.stdout.split(|byte| *byte == 0).filter(|part| !part.is_empty());
     let tree = parts.next().map(Oid::of_line);
     match (output.status.code(), tree) {
@@ -100,23 +128,15 @@ pub(super) fn is_ancestor(repository: &Repository, one: &Oid, other: &Oid) -> Re
 }
 
 /// The two sides as children of the middle.
-fn without_history(
-    repository: &Repository,
-    objects: &mut Objects,
-    commits: [&Oid; 3],
-) -> Result<(Oid, Oid), Error> {
-    let made = |tree: &Oid, parent: Option<&Oid>| -> Result<Oid, Error> {
-        let mut arguments = vec!["commit-tree", tree.as_str(), "-m", "three-way"];
-        arguments.extend(parent.iter().flat_map(|parent| ["-p", parent.as_str()]));
-        let mut command = repository.objects.command(arguments);
-        // Always the same, so that trying again leaves nothing new behind.
-        let nobody = Signature::new("", "", 0, 0);
-        nobody.sign(&mut command);
-        let output = command.output().map_err(Error::Pipe)?;
-        Oid::of_line(&output.stdout)
+fn without_history(repository: &Repository, commits: [&Oid; 3]) -> Result<(Oid, Oid), Error> {
+    // Always the same, so that trying again leaves nothing new behind.
+    let nobody = Signature::new("", "", 0, 0);
+    let made = |commit: &Oid, parent: Option<&Oid>| {
+        let tree = repository.ask(|objects| objects.tree_of(commit))?;
+        let text = commit::text(&tree, parent, &nobody, &nobody, "three-way\n");
+        repository.write_object(ObjectKind::Commit, text.as_bytes())
     };
     let [base, candidate, target] = commits;
-    let middle = made(&objects.tree_of(base)?, None)?;
-    let mut side = |commit: &Oid| made(&objects.tree_of(commit)?, Some(&middle));
-    Ok((side(target)?, side(candidate)?))
+    let middle = made(base, None)?;
+    Ok((made(target, Some(&middle))?, made(candidate, Some(&middle))?))
 }

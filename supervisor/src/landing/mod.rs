@@ -1,8 +1,8 @@
 //! Bringing an agent's commit onto a branch, exactly once.
 //!
 //! ```text
-//! lease       a claim moves refs/agency/lease/<task>
-//! candidate   what was harvested becomes a commit at refs/agency/<task>/<epoch>
+//! lease       a claim moves refs/agency/lease/<protocol>/<id>
+//! candidate   what was harvested becomes a commit at refs/agency/<protocol>/<id>/<epoch>
 //! merge       three-way onto the branch as it is now: a tree, a conflict, or nothing to do
 //! commit      that tree, on the branch, with its trailers
 //! scope       what would change on the branch is judged again
@@ -28,6 +28,7 @@ pub mod difference;
 mod error;
 mod index;
 mod journal;
+mod kept;
 pub mod land;
 pub mod landed;
 pub mod lease;
@@ -35,13 +36,18 @@ pub mod merge;
 pub mod names;
 mod objects;
 pub mod obstacle;
+mod owner;
 pub mod plan;
 mod record;
 pub mod refs;
 pub mod repository;
 pub mod scope;
 mod settings;
+mod stamp;
 pub mod steps;
+pub mod uncommitted;
+mod tree;
+mod turns;
 mod undo;
 pub mod worktree;
 

@@ -21,6 +21,14 @@ impl Format {
         }
     }
 
+    /// The tree without entries, which every git knows.
+    pub(super) fn empty_tree(self) -> Oid {
+        Oid(match self {
+            Self::Sha1 => "4b825dc642cb6eb9a060e54bf8d69288fbee4904".to_owned(),
+            Self::Sha256 => "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321".to_owned(),
+        })
+    }
+
     /// What git writes where there is no object.
     pub(super) fn nothing(self) -> String {
         "0".repeat(self.digits())
@@ -44,6 +52,16 @@ impl Oid {
     /// One line of git's output.
     pub(super) fn of_line(line: &[u8]) -> Result<Self, Error> {
         Self::parse(String::from_utf8_lossy(line).trim_end())
+    }
+
+    /// As a tree has it.
+    pub(super) fn of_bytes(bytes: &[u8]) -> Result<Self, Error> {
+        Self::parse(&bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+    }
+
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let digit = |digit: u8| if digit.is_ascii_digit() { digit - b'0' } else { digit - b'a' + 10 };
+        self.0.as_bytes().chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
     }
 
     pub fn as_str(&self) -> &str {
@@ -115,12 +133,13 @@ impl Serialize for RefName {
     }
 }
 
-/// A task, by a name that is one component of a reference.
+/// A task: the protocol that it is written in, and its id there. Both are components of references.
 ///
 /// Ids come from files that people write, so any text is taken, and each gives another name: letters, digits,
 /// `-` and `_` stand for themselves, every other byte is written as `%2E`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Task {
+    protocol: String,
     id: String,
     component: String,
 }
@@ -131,20 +150,22 @@ const TAKEN: [&str; 2] = ["lease", "landed"];
 const LONGEST: usize = 200;
 
 impl Task {
-    pub fn new(id: &str) -> Result<Self, Error> {
-        let taken = TAKEN.contains(&id);
+    pub fn new(protocol: &str, id: &str) -> Result<Self, Error> {
+        let plain = protocol.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'-'));
+        if !plain || TAKEN.contains(&protocol) || !(1..=LONGEST).contains(&protocol.len()) {
+            return Err(Error::Name { what: "a protocol", name: protocol.to_owned() });
+        }
         let mut component = String::with_capacity(id.len());
-        for (at, byte) in id.bytes().enumerate() {
+        for byte in id.bytes() {
             match byte {
-                _ if at == 0 && taken => component.push_str(&format!("%{byte:02X}")),
                 b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => component.push(char::from(byte)),
                 _ => component.push_str(&format!("%{byte:02X}")),
             }
         }
-        if component.is_empty() || component.len() > LONGEST {
+        if !(1..=LONGEST).contains(&component.len()) {
             return Err(Error::Name { what: "a task that can be landed", name: id.to_owned() });
         }
-        Ok(Self { id: id.to_owned(), component })
+        Ok(Self { protocol: protocol.to_owned(), id: id.to_owned(), component })
     }
 
     /// As it was given.
@@ -152,30 +173,32 @@ impl Task {
         &self.id
     }
 
-    /// Who may land it: `refs/agency/lease/<task>`.
+    /// Who may land it: `refs/agency/lease/<protocol>/<id>`.
     pub fn lease(&self) -> RefName {
-        RefName(format!("refs/agency/lease/{}", self.component))
+        RefName(format!("refs/agency/lease/{}/{}", self.protocol, self.component))
     }
 
-    /// That it landed, and as what: `refs/agency/landed/<task>`.
+    /// That it landed, and as what: `refs/agency/landed/<protocol>/<id>`.
     pub fn landed(&self) -> RefName {
-        RefName(format!("refs/agency/landed/{}", self.component))
+        RefName(format!("refs/agency/landed/{}/{}", self.protocol, self.component))
     }
 
-    /// What an attempt made: `refs/agency/<task>/<epoch>`.
+    /// What an attempt made: `refs/agency/<protocol>/<id>/<epoch>`.
     pub fn candidate(&self, epoch: u64) -> RefName {
-        RefName(format!("refs/agency/{}/{epoch}", self.component))
+        RefName(format!("refs/agency/{}/{}/{epoch}", self.protocol, self.component))
     }
 
-    /// Where it lands when no branch of a person is to move: `agency/<task>`.
+    /// Where it lands when no branch of a person is to move: `agency/<id>`. People type it, so it is short; two
+    /// protocols with the same id share it, and the second finds it taken.
     pub fn branch(&self) -> RefName {
         RefName(format!("refs/heads/agency/{}", self.component))
     }
 }
 
+/// `kodingx:T0001`
 impl fmt::Display for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&agency_sandbox::path::escape(self.id.as_bytes()))
+        write!(f, "{}:{}", self.protocol, agency_sandbox::path::escape(self.id.as_bytes()))
     }
 }
 
@@ -222,21 +245,30 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_would_collide_with_our_own_folders_are_told_apart() {
-        let [lease, one] = ["lease", "1"].map(|id| Task::new(id).expect("a task"));
-        assert_ne!(lease.candidate(1), one.lease());
-        assert_eq!(Task::new("T0001").expect("a task").candidate(2).as_str(), "refs/agency/T0001/2");
-        assert_eq!(
-            Task::new("kodingx:T.1").expect("a task").lease().as_str(),
-            "refs/agency/lease/kodingx%3AT%2E1"
-        );
-        assert!(Task::new("").is_err() && Task::new(&"x".repeat(300)).is_err());
+    fn a_task_is_known_by_its_protocol_and_its_id() {
+        let task = Task::new("kodingx", "T.1").expect("a task");
+        assert_eq!(task.lease().as_str(), "refs/agency/lease/kodingx/T%2E1");
+        assert_eq!(task.landed().as_str(), "refs/agency/landed/kodingx/T%2E1");
+        assert_eq!(task.candidate(2).as_str(), "refs/agency/kodingx/T%2E1/2");
+        assert_eq!(task.branch().as_str(), "refs/heads/agency/T%2E1");
+        assert_eq!(task.to_string(), "kodingx:T.1");
+        assert_ne!(task.lease(), Task::new("todo", "T.1").expect("a task").lease());
+        assert!(Task::new("kodingx", "").is_err() && Task::new("kodingx", &"x".repeat(300)).is_err());
+    }
+
+    #[test]
+    fn a_protocol_can_not_have_the_name_of_a_folder_of_ours_or_be_a_path() {
+        for protocol in ["", "lease", "landed", "Kodingx", "a/b", "..", "a b", "a:b", &"x".repeat(300)] {
+            let refused = Task::new(protocol, "T1").expect_err("refused").to_string();
+            assert!(refused.ends_with("is not the name of a protocol"), "{refused}");
+        }
     }
 
     proptest! {
         #[test]
         fn every_id_gives_a_reference_of_its_own(one in "\\PC{1,20}", other in "\\PC{1,20}") {
-            let (first, second) = (Task::new(&one).expect("a task"), Task::new(&other).expect("a task"));
+            let task = |id: &str| Task::new("kodingx", id).expect("a task");
+            let (first, second) = (task(&one), task(&other));
             prop_assert_eq!(first.lease() == second.lease(), one == other);
             for name in [first.lease(), first.landed(), first.candidate(7), first.branch()] {
                 prop_assert!(RefName::parse(name.as_str()).is_ok(), "{:?}", name);

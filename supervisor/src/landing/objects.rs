@@ -1,66 +1,70 @@
-//! Objects of the repository, read one after the other from one git.
-//!
-//! Starting a git costs more than anything it is asked here, so it is started once for everything that a
-//! landing wants to know.
+//! Objects of the repository, read one after the other from one git, and written by others.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::fs;
+use std::io::{self, BufRead, Read, Write};
+use std::path::PathBuf;
+use std::process::Stdio;
 
-use agency_sandbox::git::GitError;
 use agency_sandbox::path::RelPath;
 
-use super::error::{Error, git};
-use super::names::Oid;
-use super::repository::Repository;
+use super::error::{Error, files};
+use super::kept::{Talk, Talks};
+use super::names::{Format, Oid};
+use super::repository::{Repository, unique};
 
 const DOING: &str = "read objects";
 
 /// A git that answers for objects.
 #[derive(Debug)]
 pub(super) struct Objects {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
-    digits: usize,
+    talk: Talk,
+    format: Format,
+}
+
+impl Talks for Objects {
+    fn talk(&mut self) -> &mut Talk {
+        &mut self.talk
+    }
 }
 
 impl Objects {
-    pub(super) fn open(repository: &Repository) -> Result<Self, Error> {
+    pub(super) fn start(repository: &Repository) -> Result<Self, Error> {
         let mut command = repository.objects.command(["cat-file", "-z", "--batch-command"]);
         // What it has to say, it says in its answers.
-        command.stdin(Stdio::piped()).stderr(Stdio::null());
-        let start = |source| git(DOING)(GitError::Start { program: repository.program.clone(), source });
-        let mut child = command.spawn().map_err(start)?;
-        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(Error::Answer { doing: DOING });
-        };
-        let digits = repository.format.digits();
-        Ok(Self { child, input: Some(input), output: BufReader::new(output), digits })
+        command.stderr(Stdio::null());
+        Ok(Self { talk: Talk::start(command)?, format: repository.format })
     }
 
-    /// The object of a name, and what kind and size it has.
-    fn ask(&mut self, what: &str, name: &[u8]) -> Result<Option<(Oid, String, u64)>, Error> {
-        let input = self.input.as_mut().ok_or(Error::Answer { doing: DOING })?;
-        input.write_all(&[what.as_bytes(), b" ", name, b"\0"].concat())?;
-        input.flush()?;
-        // `<object> <kind> <size>`, or the name and `missing`; a name is longer than an object's, or has no
-        // space where that ends.
-        let mut start = vec![0; self.digits + 1];
-        self.output.read_exact(&mut start)?;
-        if start[self.digits] != b' ' || !start[..self.digits].iter().all(u8::is_ascii_hexdigit) {
-            let left = (name.len() + b" missing\n".len()).checked_sub(start.len());
-            let mut rest = vec![0; left.ok_or(Error::Answer { doing: DOING })?];
-            self.output.read_exact(&mut rest)?;
-            return Ok(None);
-        }
-        let mut line = String::new();
-        self.output.read_line(&mut line)?;
-        if line.trim_end() == "missing" {
-            return Ok(None);
-        }
-        let (kind, size) = line.trim_end().split_once(' ').ok_or(Error::Answer { doing: DOING })?;
-        let size = size.parse().map_err(|_| Error::Answer { doing: DOING })?;
-        Ok(Some((Oid::of_line(&start[..self.digits])?, kind.to_owned(), size)))
+    pub(super) fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Asks for the object of a name: which it is, of what kind and size, and for `contents` what is in it.
+    fn ask<T>(
+        &mut self,
+        what: &str,
+        name: &[u8],
+        read: impl FnOnce(Oid, &str, u64, &mut dyn BufRead) -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        let digits = self.format.digits();
+        self.talk.ask(&[what.as_bytes(), b" ", name, b"\0"].concat(), |output| {
+            // `<object> <kind> <size>`, or the name and `missing`; a name is longer than an object's, or has no
+            // space where that ends.
+            let mut start = vec![0; digits + 1];
+            output.read_exact(&mut start)?;
+            if start[digits] != b' ' || !start[..digits].iter().all(u8::is_ascii_hexdigit) {
+                let left = (name.len() + b" missing\n".len()).checked_sub(start.len());
+                let mut rest = vec![0; left.ok_or(Error::Answer { doing: DOING })?];
+                output.read_exact(&mut rest)?;
+                return Ok(None);
+            }
+            let mut line = String::new();
+            output.read_line(&mut line)?;
+            // One word says why there is none.
+            let Some((kind, size)) = line.trim_end().split_once(' ') else { return Ok(None) };
+            let size = size.parse().map_err(|_| Error::Answer { doing: DOING })?;
+            read(Oid::of_line(&start[..digits])?, kind, size, output).map(Some)
+        })
     }
 
     /// The bytes of an object of this kind.
@@ -72,21 +76,22 @@ impl Objects {
 
     /// Writes them somewhere.
     pub(super) fn copy(&mut self, object: &Oid, kind: &str, out: &mut dyn Write) -> Result<(), Error> {
-        let missing = || Error::Missing { kind: kind.to_owned(), object: object.to_string() };
-        let (_, found, size) = self.ask("contents", object.as_str().as_bytes())?.ok_or_else(missing)?;
-        let copied = io::copy(&mut (&mut self.output).take(size), out)?;
-        let mut end = [0];
-        self.output.read_exact(&mut end)?;
-        match found == kind && copied == size {
-            true => Ok(()),
-            false => Err(missing()),
+        let copied = self.ask("contents", object.as_str().as_bytes(), |_, found, size, output| {
+            let copied = io::copy(&mut (&mut *output).take(size), out)?;
+            output.read_exact(&mut [0])?;
+            Ok(found == kind && copied == size)
+        })?;
+        match copied {
+            Some(true) => Ok(()),
+            _ => Err(Error::Missing { kind: kind.to_owned(), object: object.to_string() }),
         }
     }
 
+    /// The tree of a commit; a tree is its own.
     pub(super) fn tree_of(&mut self, commit: &Oid) -> Result<Oid, Error> {
         let name = format!("{commit}^{{tree}}");
         let missing = || Error::Missing { kind: "tree".to_owned(), object: commit.to_string() };
-        Ok(self.ask("info", name.as_bytes())?.ok_or_else(missing)?.0)
+        self.ask("info", name.as_bytes(), |object, _, _, _| Ok(object))?.ok_or_else(missing)
     }
 
     /// The commits a commit was made on.
@@ -99,14 +104,63 @@ impl Objects {
     /// A file of a tree. Whether it can be executed, or is a link, is not said.
     pub(super) fn file(&mut self, tree: &Oid, path: &RelPath) -> Result<Option<Oid>, Error> {
         let name = [tree.as_str().as_bytes(), b":", path.as_bytes()].concat();
-        let found = self.ask("info", &name)?;
-        Ok(found.filter(|(_, kind, _)| kind == "blob").map(|(object, ..)| object))
+        let found = self.ask("info", &name, |object, kind, _, _| Ok((kind == "blob").then_some(object)))?;
+        Ok(found.flatten())
     }
 }
 
-impl Drop for Objects {
-    fn drop(&mut self) {
-        drop(self.input.take());
-        let _ = self.child.wait();
+/// What is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ObjectKind {
+    Blob,
+    Tree,
+    Commit,
+}
+
+impl ObjectKind {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Blob => "blob",
+            Self::Tree => "tree",
+            Self::Commit => "commit",
+        }
+    }
+}
+
+/// A git that writes objects of one kind, each from a file that we put before it.
+#[derive(Debug)]
+pub(super) struct Writer {
+    talk: Talk,
+    /// In the folder in which it runs.
+    name: String,
+    path: PathBuf,
+}
+
+impl Talks for Writer {
+    fn talk(&mut self) -> &mut Talk {
+        &mut self.talk
+    }
+}
+
+impl Writer {
+    pub(super) fn start(repository: &Repository, kind: ObjectKind) -> Result<Self, Error> {
+        let arguments = ["hash-object", "-w", "-t", kind.name(), "--no-filters", "--stdin-paths"];
+        let mut command = repository.objects.command(arguments);
+        command.stderr(Stdio::null());
+        let name = format!("next.{}", unique());
+        let path = repository.objects.directory().join(&name);
+        Ok(Self { talk: Talk::start(command)?, name, path })
+    }
+
+    /// Writes an object, which is on the disk then.
+    pub(super) fn write(&mut self, contents: &[u8]) -> Result<Oid, Error> {
+        fs::write(&self.path, contents).map_err(files("write", &self.path))?;
+        let mut line = String::new();
+        let read = self.talk.ask(format!("{}\n", self.name).as_bytes(), |output| {
+            output.read_line(&mut line)?;
+            Oid::parse(line.trim_end()).map_err(|_| Error::Answer { doing: "write an object" })
+        });
+        let _ = fs::remove_file(&self.path);
+        read
     }
 }

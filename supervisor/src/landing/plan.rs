@@ -1,6 +1,5 @@
 //! Whether work may land, decided over what was seen, and over nothing else.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -276,7 +275,8 @@ fn in_the_way(facts: &PathFacts) -> Option<What> {
 /// What moves, all at once: the lease is verified, the branch goes on, and that it did is recorded.
 ///
 /// The first line is the fence. The branch's own value proves nothing: it is the same when nobody landed since
-/// the lease was lost.
+/// the lease was lost. The last line is the record: git carries them out one by one, and if it is killed in
+/// between, work that is on the branch unrecorded is found there, and work that is recorded is on the branch.
 pub fn lines(request: &Request<'_>, facts: &Facts, record: &Oid) -> Vec<Line> {
     let lease = Line::Verify { name: request.lease.task.lease(), at: request.lease.object.clone() };
     let name = request.target.clone();
@@ -290,12 +290,6 @@ pub fn lines(request: &Request<'_>, facts: &Facts, record: &Oid) -> Vec<Line> {
     let from = facts.landed.as_ref().map(|landed| landed.object.clone());
     let landed = Line::Update { name: request.lease.task.landed(), from, to: record.clone() };
     [lease].into_iter().chain(branch).chain([landed]).collect()
-}
-
-/// The files an answer is about, each once.
-pub fn files(obstacles: &[Obstacle]) -> Vec<&RelPath> {
-    let mut seen = HashSet::new();
-    obstacles.iter().filter_map(Obstacle::path).filter(|path| seen.insert(*path)).collect()
 }
 
 #[cfg(test)]
@@ -330,7 +324,7 @@ mod tests {
 
     impl Case {
         fn new() -> Self {
-            let task = Task::new("T1").expect("a task");
+            let task = Task::new("kodingx", "T1").expect("a task");
             let lease = Lease { task, epoch: 3, term: 1, object: oid('1') };
             let facts = Facts {
                 lease: Some(oid('1')),
@@ -461,8 +455,12 @@ mod tests {
     fn condition() -> impl Strategy<Value = Condition> {
         let index = prop_oneof![Just(IndexAt::From), Just(IndexAt::To), Just(IndexAt::Other)];
         let filter = prop::option::weighted(0.1, Just("lfs".to_owned()));
-        let facts = (index, file_at(), filter)
-            .prop_map(|(index, file, filter)| PathFacts { path: path("src/a"), index, file, filter });
+        let facts = (index, file_at(), filter).prop_map(|(index, file, filter)| PathFacts {
+            path: path("src/a"),
+            index,
+            file,
+            filter,
+        });
         prop_oneof![
             Just(Condition::Homeless),
             Just(Condition::Away),

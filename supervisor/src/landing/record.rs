@@ -7,19 +7,16 @@
 //!
 //! ```text
 //! agency lease 1
-//! task T0001
+//! task kodingx:T0001
 //! epoch 3
 //! term 7
 //! ```
 
 use std::fmt::Display;
 
-use agency_sandbox::git::OwnGit;
-
 use super::error::Error;
 use super::names::Oid;
 use super::objects::Objects;
-use super::repository::Repository;
 
 const VERSION: &str = "1";
 
@@ -53,14 +50,6 @@ impl Fields {
     pub(super) fn number(&self, key: &str) -> Option<u64> {
         self.text(key)?.parse().ok()
     }
-}
-
-pub(super) fn write(repository: &Repository, text: &str) -> Result<Oid, Error> {
-    let command = repository.objects.command(["hash-object", "-t", "blob", "-w", "--no-filters", "--stdin"]);
-    let output = OwnGit::run_with(command, "hash-object", |input| {
-        input.write_all(text.as_bytes()).map_err(Error::Pipe)
-    })?;
-    Oid::of_line(&output)
 }
 
 pub(super) fn read(objects: &mut Objects, object: &Oid) -> Result<String, Error> {

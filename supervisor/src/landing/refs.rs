@@ -4,22 +4,26 @@
 //! From then on nobody can move one of them, until it is committed or dropped. Git holds the locks, in a
 //! process of its own, and gives them back when it reads the end of its input: also when we are killed.
 //!
-//! All our processes take turns (`refs.lock`). The lock is lent to git as its error output, so it is held for
-//! as long as that git lives, whoever started it. Therefore whoever has it knows that a lock file below
-//! `refs/agency` was left by a git that was killed, and removes it.
+//! All of us take turns (`refs.lock`). The lock is lent to git as its error output, so it is held for as long as
+//! that git lives, whoever started it. Therefore whoever has it knows that a lock file below `refs/agency` was
+//! left by a git that was killed, and removes it. The lock of a branch may be a person's; `refs.lock` says which
+//! ones we were about to take, and where those branches were to go.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::path::Path;
 
 use agency_sandbox::path::escape;
 
+use super::commit::Signature;
 use super::error::{Error, files};
+use super::kept::{Talk, Talks};
 use super::names::{Oid, RefName};
 use super::repository::{Repository, read_file};
+use super::turns::Turn;
 
 /// A reference as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,30 +35,35 @@ pub struct Reference {
 
 /// Those of these references that exist.
 ///
-/// Read as git reads them: a file of its own first, then the file of packed ones, which is written before the
+/// Read as git reads them: files of their own, and then the file of packed ones, which is written before the
 /// others are removed. What was read may be old a moment later; a transaction finds out.
 pub fn read(repository: &Repository, names: &[RefName]) -> Result<BTreeMap<RefName, Reference>, Error> {
-    let mut found = BTreeMap::new();
-    let mut packed = None;
+    let _acting = repository.act()?;
+    let (mut found, mut missing) = (BTreeMap::new(), Vec::new());
     for name in names {
         let (end, alias_of) = follow(repository, name)?;
-        let path = repository.real.common.join(end.as_str());
-        let loose = read_text(&path)?.map(|text| Oid::parse(text.trim_end())).transpose()?;
-        let at = match loose {
-            Some(at) => Some(at),
-            None => {
-                if packed.is_none() {
-                    packed =
-                        Some(read_text(&repository.real.common.join("packed-refs"))?.unwrap_or_default());
-                }
-                find_packed(packed.as_deref().unwrap_or_default(), &end)?
+        match read_text(&repository.real.common.join(end.as_str()))? {
+            Some(text) => {
+                let at = Oid::parse(text.trim_end())?;
+                found.insert(name.clone(), Reference { at, alias_of });
             }
-        };
-        if let Some(at) = at {
-            found.insert(name.clone(), Reference { at, alias_of });
+            None => missing.push((name, end, alias_of)),
+        }
+    }
+    if !missing.is_empty() {
+        let packed = read_text(&repository.real.common.join("packed-refs"))?.unwrap_or_default();
+        for (name, end, alias_of) in missing {
+            if let Some(at) = find_packed(&packed, &end)? {
+                found.insert(name.clone(), Reference { at, alias_of });
+            }
         }
     }
     Ok(found)
+}
+
+/// Where one of them is.
+pub fn at(repository: &Repository, name: &RefName) -> Result<Option<Oid>, Error> {
+    Ok(read(repository, std::slice::from_ref(name))?.remove(name).map(|found| found.at))
 }
 
 /// `<object> <name>` on a line.
@@ -70,8 +79,14 @@ const LINKS: usize = 5;
 fn follow(repository: &Repository, name: &RefName) -> Result<(RefName, Option<RefName>), Error> {
     let mut end = name.clone();
     for _ in 0..LINKS {
-        // A name of a name is always a file of its own; it is never packed.
-        let text = read_text(&repository.real.common.join(end.as_str()))?.unwrap_or_default();
+        // A name of a name is always a file of its own, or, as it once was, a link; it is never packed.
+        let path = repository.real.common.join(end.as_str());
+        let text = match fs::read_link(&path) {
+            Ok(target) if target.as_os_str().as_bytes().starts_with(b"refs/") => {
+                format!("ref: {}", target.to_string_lossy())
+            }
+            _ => read_text(&path)?.unwrap_or_default(),
+        };
         match text.strip_prefix("ref:") {
             Some(other) => end = RefName::parse(other.trim())?,
             None => return Ok((end.clone(), (end != *name).then_some(end))),
@@ -82,6 +97,7 @@ fn follow(repository: &Repository, name: &RefName) -> Result<(RefName, Option<Re
 
 /// The reference that a name stands for in the end.
 pub fn resolve(repository: &Repository, name: &RefName) -> Result<RefName, Error> {
+    let _acting = repository.act()?;
     Ok(follow(repository, name)?.0)
 }
 
@@ -110,6 +126,15 @@ impl Line {
         }
     }
 
+    /// Whose lock it will have, and what that will say.
+    fn intent(&self) -> String {
+        let to = match self {
+            Self::Update { to, .. } => to.as_str(),
+            Self::Verify { .. } | Self::Delete { .. } => "",
+        };
+        format!("{INTENT}{} {to}\n", self.name().as_str())
+    }
+
     fn text(&self, nothing: &str) -> String {
         match self {
             Self::Verify { name, at } => format!("verify {} {at}\n", name.as_str()),
@@ -124,106 +149,154 @@ impl Line {
 /// Who moves references, for the log that git keeps of branches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reason<'a> {
-    pub who: &'a super::commit::Signature,
+    pub who: &'a Signature,
     pub text: String,
+}
+
+/// A git that moves references, one transaction after the other.
+#[derive(Debug)]
+pub(super) struct Mover {
+    talk: Talk,
+    /// Its error output, and the lock by which we take turns.
+    said: File,
+}
+
+impl Talks for Mover {
+    fn talk(&mut self) -> &mut Talk {
+        &mut self.talk
+    }
+}
+
+impl Mover {
+    fn start(repository: &Repository, reason: Option<&Reason<'_>>) -> Result<Self, Error> {
+        let turns = &repository.moving;
+        let said = turns.open()?;
+        let mut command = repository.refs.command(["update-ref", "--no-deref", "--stdin"]);
+        command.stderr(said.try_clone().map_err(files("lend", turns.path()))?);
+        if let Some(reason) = reason {
+            command.args(["-m", &reason.text]);
+            reason.who.as_committer(&mut command);
+        }
+        Ok(Self { talk: Talk::start(command)?, said })
+    }
+
+    fn turn<'a>(&self, repository: &'a Repository) -> Result<Turn<'a>, Error> {
+        let file = self.said.try_clone().map_err(files("lend", repository.moving.path()))?;
+        repository.moving.take_with(file)
+    }
+
+    /// Git's own message when one of the references can't be locked or is somewhere else.
+    fn prepare(&mut self, repository: &Repository, lines: &[Line]) -> Result<(), Error> {
+        clear_left_locks(repository, &self.said, lines)?;
+        let nothing = repository.format.nothing();
+        let text: String = lines.iter().map(|line| line.text(&nothing)).collect();
+        self.ask(&format!("start\n{text}prepare\n"), "prepare: ok")
+    }
+
+    fn commit(&mut self) -> Result<(), Error> {
+        self.ask("commit\n", "commit: ok")
+    }
+
+    fn ask(&mut self, text: &str, answer: &str) -> Result<(), Error> {
+        let asked = self.talk.ask(text.as_bytes(), |output| {
+            let mut line = String::new();
+            while line.trim_end() != answer {
+                line.clear();
+                if output.read_line(&mut line)? == 0 {
+                    return Err(Error::Answer { doing: "move references" });
+                }
+            }
+            Ok(())
+        });
+        asked.map_err(|_| self.refused())
+    }
+
+    fn refused(&mut self) -> Error {
+        // It removes its locks before it ends.
+        self.talk.end();
+        let mut said = vec![0; 16 * 1024];
+        let length = self.said.read_at(&mut said, 0).unwrap_or(0);
+        let said = said[..length].split(|byte| *byte == b'\n');
+        let said: Vec<&[u8]> = said.filter(|line| !line.starts_with(INTENT.as_bytes())).collect();
+        Error::Refs { message: escape(said.join(&b'\n').trim_ascii()) }
+    }
 }
 
 /// Every reference of it is locked, and is where it should be.
 #[derive(Debug)]
-pub struct Transaction {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
-    /// Git's error output, and the lock that keeps our processes apart.
-    said: File,
+pub struct Transaction<'a> {
+    mover: Mover,
+    /// Given back after git has ended.
+    _turn: Turn<'a>,
 }
 
-impl Transaction {
-    /// Git's own message when one of the references can't be locked or is somewhere else.
-    pub fn prepare(repository: &Repository, lines: &[Line], reason: &Reason<'_>) -> Result<Self, Error> {
-        let said = repository.lock("refs.lock")?;
-        let path = repository.place.join("refs.lock");
-        said.set_len(0).map_err(files("empty", &path))?;
-        clear_left_locks(repository, lines);
-        let mut command = repository.refs.command(["update-ref", "--no-deref", "--stdin", "-m"]);
-        command.arg(&reason.text).stdin(Stdio::piped());
-        command.stderr(said.try_clone().map_err(files("lend", &path))?);
-        reason.who.as_committer(&mut command);
-        let mut child = command.spawn().map_err(files("start", &repository.program))?;
-        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(Error::Answer { doing: "start a transaction" });
-        };
-        let mut transaction = Self { child, input: Some(input), output: BufReader::new(output), said };
-        let nothing = repository.format.nothing();
-        let text: String = lines.iter().map(|line| line.text(&nothing)).collect();
-        transaction.ask(&format!("start\n{text}prepare\n"), "prepare: ok")?;
+impl<'a> Transaction<'a> {
+    pub fn prepare(repository: &'a Repository, lines: &[Line], reason: &Reason<'_>) -> Result<Self, Error> {
+        let _acting = repository.act()?;
+        let mover = Mover::start(repository, Some(reason))?;
+        let turn = mover.turn(repository)?;
+        let mut transaction = Self { mover, _turn: turn };
+        transaction.mover.prepare(repository, lines)?;
         Ok(transaction)
     }
 
     /// Moves them all. When this fails, what happened has to be looked at.
     pub fn commit(mut self) -> Result<(), Error> {
-        self.ask("commit\n", "commit: ok")?;
-        drop(self.input.take());
-        match self.child.wait() {
-            Ok(status) if status.success() => Ok(()),
-            _ => Err(self.refused()),
-        }
-    }
-
-    fn ask(&mut self, text: &str, answer: &str) -> Result<(), Error> {
-        // Whether git reads on is seen in what it answers.
-        let _ =
-            self.input.as_mut().map(|input| input.write_all(text.as_bytes()).and_then(|()| input.flush()));
-        let mut line = String::new();
-        loop {
-            line.clear();
-            match self.output.read_line(&mut line) {
-                Ok(1..) if line.trim_end() == answer => return Ok(()),
-                Ok(1..) => {}
-                Ok(0) | Err(_) => return Err(self.refused()),
-            }
-        }
-    }
-
-    fn refused(&self) -> Error {
-        let mut said = vec![0; 4096];
-        let length = self.said.read_at(&mut said, 0).unwrap_or(0);
-        Error::Refs { message: escape(said[..length].trim_ascii()) }
+        self.mover.commit()
     }
 }
 
-/// Whatever was not committed is given up.
-impl Drop for Transaction {
+impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        drop(self.input.take());
-        let _ = self.child.wait();
-    }
-}
-
-/// Prepares and commits.
-pub fn transact(repository: &Repository, lines: &[Line], reason: &Reason<'_>) -> Result<(), Error> {
-    Transaction::prepare(repository, lines, reason)?.commit()
-}
-
-/// Removes lock files of references that a git of ours was killed with. The caller has `refs.lock`.
-///
-/// Below `refs/agency` they can't be anybody else's. The lock of a branch may be a person's; ours says where
-/// the branch was to go, and nobody else takes it there.
-fn clear_left_locks(repository: &Repository, lines: &[Line]) {
-    for line in lines {
-        let mut path = PathBuf::from(line.name().as_str()).into_os_string();
-        path.push(".lock");
-        let path = repository.real.common.join(path);
-        let ours = line.name().as_str().starts_with("refs/agency/");
-        let goes_there = match line {
-            Line::Update { to, .. } => {
-                std::fs::read(&path).is_ok_and(|found| found.trim_ascii_end() == to.as_str().as_bytes())
-            }
-            Line::Verify { .. } | Line::Delete { .. } => false,
-        };
-        if ours || goes_there {
-            // It is nearly never there; if it can't be removed, git says so.
-            let _ = std::fs::remove_file(&path);
+        // A git that ended by itself left no lock behind; one that was killed may have.
+        if self.mover.talk.end().is_some() {
+            let _ = self.mover.said.set_len(0);
         }
     }
+}
+
+/// Moves references of our own, of which git keeps no log.
+pub(super) fn transact(repository: &Repository, lines: &[Line]) -> Result<(), Error> {
+    let _acting = repository.act()?;
+    let start = || Mover::start(repository, None);
+    repository.movers.with(start, |mover| {
+        let _turn = mover.turn(repository)?;
+        mover.prepare(repository, lines)?;
+        mover.commit()
+    })
+}
+
+const OURS: &str = "refs/agency/";
+/// How a line of `refs.lock` begins that says which branch is about to be locked.
+const INTENT: &str = "agency: moving ";
+
+/// Removes lock files of references that a git of ours was killed with, and notes those of people's branches
+/// that the next one will take. The caller has the turn.
+///
+/// Below `refs/agency` they can't be anybody else's. That of a branch is ours when we were about to take it, never
+/// got to forget that, and it says where the branch was to go, or nothing yet.
+fn clear_left_locks(repository: &Repository, said: &File, lines: &[Line]) -> Result<(), Error> {
+    let path = repository.moving.path();
+    let lock = |name: &str| repository.real.common.join(format!("{name}.lock"));
+    let left = read_text(path)?.unwrap_or_default();
+    for (name, to) in left.lines().filter_map(|line| line.strip_prefix(INTENT)?.split_once(' ')) {
+        let Ok(name) = RefName::parse(name) else { continue };
+        let lock = lock(name.as_str());
+        if read_text(&lock)?.is_some_and(|found| ["", to].contains(&found.trim_end())) {
+            fs::remove_file(&lock).map_err(files("remove", &lock))?;
+        }
+    }
+    let (ours, theirs): (Vec<&Line>, Vec<&Line>) =
+        lines.iter().partition(|line| line.name().as_str().starts_with(OURS));
+    for line in ours {
+        // It is nearly never there; if it can't be removed, git says so.
+        let _ = fs::remove_file(lock(line.name().as_str()));
+    }
+    said.set_len(0).map_err(files("empty", path))?;
+    if !theirs.is_empty() {
+        let intents: String = theirs.iter().map(|line| line.intent()).collect();
+        let mut said = said;
+        said.write_all(intents.as_bytes()).and_then(|()| said.sync_data()).map_err(files("write", path))?;
+    }
+    Ok(())
 }

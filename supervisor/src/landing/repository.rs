@@ -5,17 +5,20 @@
 //!
 //! ```text
 //! objects.git   reads and writes the real objects; its references are its own
-//! refs.git      its references are the real ones, by links; used to read and move them, and for nothing else
+//! refs.git      its references are the real ones, by links; used to move them, and for nothing else
 //! ```
 //!
 //! Both have a configuration we wrote and no hooks. Locks on references are the real ones too, so that a
 //! person's git and ours exclude each other as two of theirs would.
+//!
+//! One [`Repository`] serves any number of threads. Opening it starts one git, to read the configuration.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use agency_sandbox::git::OwnGit;
 use agency_sandbox::workspace::folder;
@@ -23,8 +26,13 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::error::{Error, files, git};
-use super::names::Format;
-use super::settings::{self, Reader, Settings};
+use super::kept::Kept;
+use super::names::{Format, Oid};
+use super::objects::{ObjectKind, Objects, Writer};
+use super::owner::{Acting, Owner};
+use super::refs::Mover;
+use super::settings::{self, Reader, Remembered, Settings};
+use super::turns::Turns;
 
 /// What is needed to land in a repository.
 #[derive(Debug, Clone, Copy)]
@@ -49,49 +57,60 @@ pub struct Repository {
     pub(super) real: folder::Repository,
     pub(super) root: Option<PathBuf>,
     pub(super) place: PathBuf,
-    pub(super) home: Option<PathBuf>,
     pub(super) format: Format,
     pub(super) settings: Settings,
-    /// Whom what we make is given to, when that is not who we are.
-    pub(super) owner: Option<(u32, u32)>,
+    home: Option<PathBuf>,
+    remembered: Remembered,
+    owner: Option<Owner>,
     pub(super) objects: OwnGit,
     pub(super) refs: OwnGit,
-    pub(super) patience: Duration,
+    /// Whose turn it is to land.
+    pub(super) landing: Turns,
+    /// Whose turn it is to move references.
+    pub(super) moving: Turns,
+    readers: Kept<Objects>,
+    /// Of blobs, trees and commits.
+    writers: [Kept<Writer>; 3],
+    pub(super) movers: Kept<Mover>,
 }
 
 impl Repository {
     pub fn open(opening: &Opening<'_>) -> Result<Self, Error> {
         let common = &opening.repository.common;
-        let stat = fs::metadata(common).map_err(files("look at", common))?;
-        let owner =
-            (rustix::process::geteuid().is_root() && stat.uid() != 0).then(|| (stat.uid(), stat.gid()));
-        let settings = Reader { program: opening.program, home: opening.home, user: owner }.read(common)?;
+        let owner = Owner::of(common)?;
+        let program = found_in_path(opening.program);
+        let settings = Reader { program: &program, home: opening.home, owner }.read(common)?;
         let unsupported = |reason| Error::Unsupported { path: common.clone(), reason };
         let format = settings.format().map_err(unsupported)?;
         if let Some(other) = settings.text("extensions.refstorage").filter(|kind| *kind != "files") {
             let reason = format!("its references are kept as `{other}`, and only `files` can be moved");
             return Err(unsupported(reason));
         }
-        let real_objects = common.join("objects");
         let own = |name: &str| {
-            let own =
-                OwnGit::open(opening.program, &opening.place.join(name)).keeping_objects_in(&real_objects);
-            owner.map_or(own.clone(), |(uid, gid)| own.as_user(uid, gid))
+            let own = OwnGit::open(&program, &opening.place.join(name));
+            as_owner(own.keeping_objects_in(&common.join("objects")), owner)
         };
+        let turns = |name: &str| Turns::new(opening.place.join(name), opening.patience);
         let repository = Self {
-            program: found_in_path(opening.program),
+            objects: own("objects.git"),
+            refs: own("refs.git"),
+            program,
             real: opening.repository.clone(),
             root: opening.root.map(Path::to_owned),
             place: opening.place.to_owned(),
-            home: opening.home.map(Path::to_owned),
             format,
             settings,
+            home: opening.home.map(Path::to_owned),
+            remembered: Remembered::default(),
             owner,
-            objects: own("objects.git"),
-            refs: own("refs.git"),
-            patience: opening.patience,
+            landing: turns("landing.lock"),
+            moving: turns("refs.lock"),
+            readers: Kept::default(),
+            writers: Default::default(),
+            movers: Kept::default(),
         };
-        repository.make()?;
+        let _acting = repository.act()?;
+        repository.make(&turns("making.lock"))?;
         Ok(repository)
     }
 
@@ -99,56 +118,119 @@ impl Repository {
         self.format
     }
 
-    pub(super) fn reader(&self) -> Reader<'_> {
-        Reader { program: &self.program, home: self.home.as_deref(), user: self.owner }
+    /// Whatever is looked at or written in the repository, is so with its owner's rights.
+    pub(super) fn act(&self) -> Result<Option<Acting>, Error> {
+        self.owner.map_or(Ok(None), Owner::act)
     }
 
-    fn make(&self) -> Result<(), Error> {
-        self.folder(&self.place)?;
-        let made = ["objects.git", "refs.git"].map(|name| self.place.join(name));
-        if !made.iter().all(|path| path.join("HEAD").exists()) {
-            let _alone = self.lock("making.lock")?;
-            for path in made.iter().filter(|path| !path.join("HEAD").exists()) {
-                let new = path.with_extension("new");
-                erase(&new)?;
-                OwnGit::create(&self.program, &new).map_err(git("make a repository of our own"))?;
-                // It names no branch of anybody: git would look for attributes there.
-                write(&new.join("HEAD"), "ref: refs/own/none\n")?;
-                self.connect(&new, path == self.refs.directory())?;
-                self.give_all(&new)?;
-                fs::rename(&new, path).map_err(files("make", path))?;
-            }
+    /// Asks for objects, as often as need be, with one git.
+    pub(super) fn ask<T>(&self, ask: impl FnOnce(&mut Objects) -> Result<T, Error>) -> Result<T, Error> {
+        self.readers.with(|| Objects::start(self), ask)
+    }
+
+    /// Writes an object, which is on the disk then. No reference names it yet.
+    pub(super) fn write_object(&self, kind: ObjectKind, contents: &[u8]) -> Result<Oid, Error> {
+        let _acting = self.act()?;
+        let writers = &self.writers[kind as usize];
+        let written = writers.with(|| Writer::start(self, kind), |writer| writer.write(contents));
+        if written.is_ok() {
+            return written;
         }
+        // One that is asked only this can say why it can't.
+        let command =
+            self.objects.command(["hash-object", "-w", "-t", kind.name(), "--no-filters", "--stdin"]);
+        let output =
+            OwnGit::run_with(command, "hash-object", |input| input.write_all(contents).map_err(Error::Pipe))?;
+        Oid::of_line(&output)
+    }
+
+    /// How the person's git is configured in one work tree, by its git directory.
+    pub(super) fn settings_in(&self, worktree: &Path) -> Result<Settings, Error> {
+        let reader = Reader { program: &self.program, home: self.home.as_deref(), owner: self.owner };
+        self.remembered.read(&reader, worktree, &self.real.common)
+    }
+
+    /// A git of ours, in a folder that was made for it.
+    pub(super) fn own_git(&self, folder: &Path) -> OwnGit {
+        as_owner(OwnGit::open(&self.program, folder), self.owner)
+            .with_objects(&self.real.common.join("objects"))
+    }
+
+    fn make(&self, making: &Turns) -> Result<(), Error> {
+        self.folder(&self.place)?;
+        let config = self.config();
+        let own = [self.objects.directory(), self.refs.directory()];
+        let says =
+            |folder: &Path| fs::read(folder.join("config")).is_ok_and(|found| found == config.as_bytes());
+        if own.iter().all(|folder| says(folder) && self.is_connected(folder)) {
+            return Ok(());
+        }
+        let _turn = making.take()?;
+        self.objects.check_version().map_err(git("make a repository of our own"))?;
+        if self.keeps_logs() {
+            self.folder(&self.real.common.join("logs"))?;
+            self.folder(&self.real.common.join("logs/refs"))?;
+        }
+        for folder in own {
+            self.folder(folder)?;
+            self.folder(&folder.join("objects"))?;
+            self.connect(folder)?;
+            // It names no branch of anybody: git would look for attributes there.
+            replace(&folder.join("HEAD"), "ref: refs/own/none\n")?;
+            replace(&folder.join("config"), &config)?;
+        }
+        Ok(())
+    }
+
+    fn config(&self) -> String {
         let mut config = settings::own(self.format, true);
         if let Some(shared) = self.settings.text("core.sharedrepository")
             && shared.bytes().all(|byte| byte.is_ascii_alphanumeric())
         {
             config.push_str(&format!("\tsharedRepository = {shared}\n"));
         }
-        let logs = match self.settings.text("core.logallrefupdates") {
-            Some(_) => self.settings.is_on("core.logallrefupdates"),
-            None => !self.is_bare(),
-        };
-        config.push_str(&format!("\tlogAllRefUpdates = {logs}\n"));
-        for path in &made {
-            self.keep(&path.join("config"), &config)?;
-        }
-        if logs {
-            self.folder(&self.real.common.join("logs"))?;
-            self.folder(&self.real.common.join("logs/refs"))?;
-        }
-        self.connect(self.objects.directory(), false)?;
-        self.connect(self.refs.directory(), true)
+        config.push_str(&format!("\tlogAllRefUpdates = {}\n", self.keeps_logs()));
+        config
     }
 
-    /// Sees to it that what a repository of ours shares with the real one is the real one's.
-    fn connect(&self, own: &Path, references: bool) -> Result<(), Error> {
-        self.link(&own.join("shallow"), "shallow")?;
-        if references {
-            self.link(&own.join("refs"), "refs")?;
-            self.link(&own.join("packed-refs"), "packed-refs")?;
-            self.folder(&own.join("logs"))?;
-            self.link(&own.join("logs/refs"), "logs/refs")?;
+    fn keeps_logs(&self) -> bool {
+        match self.settings.text("core.logallrefupdates") {
+            Some(_) => self.settings.is_on("core.logallrefupdates"),
+            None => !self.is_bare(),
+        }
+    }
+
+    /// What a repository of ours shares with the real one.
+    fn shared(&self, own: &Path) -> &'static [&'static str] {
+        match own == self.refs.directory() {
+            true => &["shallow", "refs", "packed-refs", "logs/refs"],
+            false => &["shallow"],
+        }
+    }
+
+    /// The repository may have been moved since.
+    fn is_connected(&self, own: &Path) -> bool {
+        let linked = |name: &&str| {
+            fs::read_link(own.join(name)).is_ok_and(|target| target == self.real.common.join(name))
+        };
+        self.shared(own).iter().all(linked)
+    }
+
+    fn connect(&self, own: &Path) -> Result<(), Error> {
+        let shared = self.shared(own);
+        if !shared.contains(&"refs") {
+            self.folder(&own.join("refs"))?;
+        }
+        for name in shared {
+            let (path, real) = (own.join(name), self.real.common.join(name));
+            if let Some(folder) = path.parent() {
+                self.folder(folder)?;
+            }
+            // In one step: a git of another process may be at work here.
+            let new = path.with_extension("new");
+            let _ = fs::remove_file(&new);
+            std::os::unix::fs::symlink(&real, &new).map_err(files("link", &new))?;
+            fs::rename(&new, &path).map_err(files("link", &path))?;
         }
         Ok(())
     }
@@ -160,77 +242,23 @@ impl Repository {
     /// A folder of ours.
     pub(super) fn folder(&self, path: &Path) -> Result<(), Error> {
         match DirBuilder::new().mode(0o755).create(path) {
-            Ok(()) => self.give(path),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            Err(error) => Err(files("make", path)(error)),
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(files("make", path)(error)),
+            _ => Ok(()),
         }
     }
+}
 
-    pub(super) fn give(&self, path: &Path) -> Result<(), Error> {
-        let Some((uid, gid)) = self.owner else { return Ok(()) };
-        std::os::unix::fs::lchown(path, Some(uid), Some(gid)).map_err(files("give away", path))
+fn as_owner(git: OwnGit, owner: Option<Owner>) -> OwnGit {
+    match owner {
+        Some(Owner { uid, gid }) => git.as_user(uid, gid),
+        None => git,
     }
+}
 
-    fn give_all(&self, path: &Path) -> Result<(), Error> {
-        self.give(path)?;
-        if self.owner.is_some() && path.is_dir() && !path.is_symlink() {
-            for entry in fs::read_dir(path).map_err(files("list", path))?.flatten() {
-                self.give_all(&entry.path())?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Sees to it that a file of ours says this.
-    fn keep(&self, path: &Path, text: &str) -> Result<(), Error> {
-        if fs::read(path).is_ok_and(|found| found == text.as_bytes()) {
-            return Ok(());
-        }
-        let new = path.with_extension(std::process::id().to_string());
-        write(&new, text)?;
-        self.give(&new)?;
-        fs::rename(&new, path).map_err(files("write", path))
-    }
-
-    /// The repository may have been moved since.
-    fn link(&self, path: &Path, name: &str) -> Result<(), Error> {
-        let real = self.real.common.join(name);
-        if fs::read_link(path).is_ok_and(|target| target == real) {
-            return Ok(());
-        }
-        let new = path.with_extension(std::process::id().to_string());
-        let _ = fs::remove_file(&new);
-        std::os::unix::fs::symlink(&real, &new).map_err(files("link", &new))?;
-        self.give(&new)?;
-        if path.is_dir() && !path.is_symlink() {
-            fs::remove_dir_all(path).map_err(files("remove", path))?;
-        }
-        fs::rename(&new, path).map_err(files("link", path))
-    }
-
-    /// Waits for a lock among our own processes, which goes with whoever holds it.
-    pub(super) fn lock(&self, name: &str) -> Result<File, Error> {
-        let path = self.place.join(name);
-        let mut options = OpenOptions::new();
-        options.read(true).append(true).create(true).mode(0o600);
-        let file = options.open(&path).map_err(files("open", &path))?;
-        self.give(&path)?;
-        let until = Instant::now() + self.patience;
-        let mut pause = Duration::from_micros(500);
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(file),
-                Err(fs::TryLockError::Error(error)) => return Err(files("lock", &path)(error)),
-                Err(fs::TryLockError::WouldBlock) if Instant::now() >= until => {
-                    return Err(Error::Busy { what: path.display().to_string() });
-                }
-                Err(fs::TryLockError::WouldBlock) => {
-                    std::thread::sleep(pause);
-                    pause = (pause * 2).min(Duration::from_millis(20));
-                }
-            }
-        }
-    }
+/// A name that no other thread or process uses.
+pub(super) fn unique() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// A program that was named is where the search path has it.
@@ -241,8 +269,10 @@ fn found_in_path(program: &Path) -> PathBuf {
     named.then(|| places.find(|place| place.is_file())).flatten().unwrap_or(program.to_owned())
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Error> {
-    fs::write(path, text).map_err(files("write", path))
+/// Makes a file say this. The caller is alone.
+fn replace(path: &Path, text: &str) -> Result<(), Error> {
+    let new = path.with_extension("new");
+    fs::write(&new, text).and_then(|()| fs::rename(&new, path)).map_err(files("write", path))
 }
 
 pub(super) fn erase(path: &Path) -> Result<(), Error> {
@@ -266,4 +296,15 @@ pub(super) fn read_file(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
     let mut contents = Vec::new();
     file.take(most).read_to_end(&mut contents)?;
     Ok(Some(contents))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_share_one() {
+        fn shared<T: Send + Sync>() {}
+        shared::<Repository>();
+    }
 }

@@ -6,22 +6,27 @@
 //! that do (filters, hooks, monitors) are at most noticed.
 //!
 //! `git config --list` is the one command that runs with the repository's configuration. It prints it, and
-//! does nothing else.
+//! does nothing else. What it printed is remembered for as long as the files it read are the same.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use agency_sandbox::git::spawn;
 
 use super::error::Error;
 use super::names::Format;
+use super::owner::Owner;
+use super::stamp::Stamp;
 
 /// Who is asked, and how.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reader<'a> {
     pub(super) program: &'a Path,
     pub(super) home: Option<&'a Path>,
-    pub(super) user: Option<(u32, u32)>,
+    pub(super) owner: Option<Owner>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -61,10 +66,12 @@ impl Reader<'_> {
         command.env("HOME", self.home.unwrap_or(Path::new("/nonexistent")));
         command.env("LC_ALL", "C").env("GIT_DIR", git);
         command.args(["config", "--list", "-z", "--show-scope", "--includes"]);
-        if let Some((uid, gid)) = self.user {
+        if let Some(Owner { uid, gid }) = self.owner {
             command.uid(uid).gid(gid);
         }
-        let output = command.output().map_err(|error| unreadable(error.to_string()))?;
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = spawn(&mut command).and_then(|child| child.wait_with_output());
+        let output = output.map_err(|error| unreadable(error.to_string()))?;
         if !output.status.success() {
             let message = agency_sandbox::path::escape(output.stderr.trim_ascii());
             return Err(unreadable(format!("its configuration can't be read: {message}")));
@@ -77,6 +84,42 @@ impl Reader<'_> {
             _ => path,
         });
         settings.attributes = expanded.or(usual);
+        Ok(settings)
+    }
+
+    /// Every file that decides about it, unless one of them includes another.
+    fn sources(&self, git: &Path, common: &Path) -> Vec<PathBuf> {
+        let installed = self.program.parent().unwrap_or(Path::new("/"));
+        let mut sources = vec![installed.join("../etc/gitconfig"), "/etc/gitconfig".into()];
+        for name in [".gitconfig", ".config/git/config", ".config/git/attributes"] {
+            sources.extend(self.home.map(|home| home.join(name)));
+        }
+        sources.extend([common.join("config"), common.join("config.worktree"), git.join("config.worktree")]);
+        sources
+    }
+}
+
+/// What was read last in each work tree, and what the files looked like then.
+#[derive(Debug, Default)]
+pub(super) struct Remembered(Mutex<HashMap<PathBuf, (Stamps, Settings)>>);
+
+/// Of each file that may decide.
+type Stamps = Vec<Option<Stamp>>;
+
+impl Remembered {
+    pub(super) fn read(&self, reader: &Reader<'_>, git: &Path, common: &Path) -> Result<Settings, Error> {
+        let sources = reader.sources(git, common);
+        // What we may not look at, git does not read either.
+        let stamps = || sources.iter().map(|path| Stamp::of(path).ok().flatten()).collect::<Stamps>();
+        let before = stamps();
+        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, settings)) = known().get(git).filter(|(then, _)| *then == before) {
+            return Ok(settings.clone());
+        }
+        let settings = reader.read(git)?;
+        if !settings.includes() && stamps() == before {
+            known().insert(git.to_owned(), (before, settings.clone()));
+        }
         Ok(settings)
     }
 }
@@ -96,6 +139,12 @@ impl Settings {
         let attributes =
             own.find(|entry| entry.key == "core.attributesfile").map(|entry| entry.value.clone());
         Self { entries, attributes }
+    }
+
+    /// Whether they come from other files as well.
+    fn includes(&self) -> bool {
+        let include = |key: &str| key.starts_with("include.") || key.starts_with("includeif.");
+        self.entries.iter().any(|entry| include(&entry.key))
     }
 
     /// The last one counts.

@@ -9,8 +9,9 @@
 
 use std::collections::HashSet;
 use std::os::fd::AsFd;
+use std::path::Path;
 
-use agency_sandbox::harvest::apply;
+use agency_sandbox::harvest::apply::{self, ApplyError};
 use agency_sandbox::path::RelPath;
 
 use super::checkout::{self, Checkout, Way};
@@ -20,10 +21,9 @@ use super::error::{Error, files};
 use super::index;
 use super::journal::Pending;
 use super::names::RefName;
-use super::objects::Objects;
 use super::refs;
 use super::repository::Repository;
-use super::steps::{Observer, Step, Watch};
+use super::steps::{Observer, Step, Watch, When};
 use super::worktree::{Head, Worktree};
 
 /// What was found and done.
@@ -39,27 +39,25 @@ pub enum Undone {
     Kept,
 }
 
-/// Takes back what an interrupted landing left. The caller has the landing lock.
+/// Takes back what an interrupted landing left. It is the caller's turn to land.
 pub(super) fn undo(repository: &Repository, observer: Observer<'_>) -> Result<Undone, Error> {
     let Some(pending) = Pending::read(repository)? else { return Ok(Undone::Nothing) };
     let mut watch = Watch { observer, undoing: true };
     let names = [pending.landed.clone(), pending.target.clone()];
     let found = refs::read(repository, &names)?;
     let at = |name: &RefName| found.get(name).map(|found| found.at.clone());
-    let undone = match at(&pending.landed) == Some(pending.record.clone()) {
-        true => {
-            index::unlock(&pending.git, pending.inode)?;
-            Undone::Landed
-        }
-        false if !pending.root.is_dir() || !pending.git.is_dir() => Undone::Kept,
+    let landed = at(&pending.landed) == Some(pending.record.clone());
+    if !landed {
+        recover_files(repository, &pending)?;
+    }
+    index::unlock(&pending.git, &pending.index)?;
+    let undone = match landed {
+        true => Undone::Landed,
+        false if !pending.root.is_dir() || at(&pending.target) != pending.target_at => Undone::Kept,
         false => {
-            recover_files(repository, &pending)?;
-            index::unlock(&pending.git, pending.inode)?;
-            let worktree =
-                Worktree { root: Some(pending.root.clone()), git: pending.git.clone(), locked: false };
-            let same =
-                at(&pending.target) == pending.target_at && is_on(repository, &worktree, &pending.target)?;
-            match same {
+            let (root, git) = (Some(pending.root.clone()), pending.git.clone());
+            let worktree = Worktree { root, git, locked: false };
+            match is_on(repository, &worktree, &pending.target)? {
                 true => take_back(repository, &pending, &worktree, &mut watch)?,
                 false => Undone::Kept,
             }
@@ -69,13 +67,19 @@ pub(super) fn undo(repository: &Repository, observer: Observer<'_>) -> Result<Un
     Ok(undone)
 }
 
-/// Files are put in place all at once; if that was interrupted, it is finished or taken back first.
+/// Files are put in place all at once; if that was interrupted, it is finished or taken back first. If a person
+/// removed the work tree since, or what was displaced, there is nothing to be put back: git has all of it.
 fn recover_files(repository: &Repository, pending: &Pending) -> Result<(), Error> {
+    if !pending.root.is_dir() {
+        return checkout::clear_desk(repository);
+    }
     let live = compare::open_folder(&pending.root).map_err(files("open", &pending.root))?;
     let desk = checkout::desk(repository)?;
-    let failed = |source| Error::Apply { root: pending.root.clone(), source };
-    apply::recover(desk.as_fd(), live.as_fd()).map_err(failed)?;
-    Ok(())
+    match apply::recover(desk.as_fd(), live.as_fd()) {
+        Ok(_) => Ok(()),
+        Err(ApplyError::NoStage { .. }) => checkout::clear_desk(repository),
+        Err(source) => Err(Error::Apply { root: pending.root.clone(), source }),
+    }
 }
 
 fn is_on(repository: &Repository, worktree: &Worktree, branch: &RefName) -> Result<bool, Error> {
@@ -91,32 +95,48 @@ fn take_back(
     worktree: &Worktree,
     watch: &mut Watch<'_>,
 ) -> Result<Undone, Error> {
-    let changed: Vec<Changed> =
-        difference::between(repository, &pending.from, &pending.to)?.into_iter().map(reversed).collect();
-    let way = Way { from: &pending.to, to: &pending.from, changed: &changed };
-    let mut objects = Objects::open(repository)?;
-    let Some(checkout) = Checkout::open(repository, &mut objects, worktree, &pending.root, &way)? else {
-        return Ok(Undone::Kept);
-    };
-    let next = checkout.next_index(repository)?;
-    let pending = Pending { inode: next.inode, ..pending.clone() };
+    let opened = repository.ask(|objects| {
+        let changed = difference::compare(objects, &pending.from, &pending.to)?;
+        let changed: Vec<Changed> = changed.into_iter().map(reversed).collect();
+        let way = Way { from: &pending.to, to: &pending.from, changed: &changed };
+        Checkout::open(repository, objects, worktree, &pending.root, &way)
+    });
+    let Some(checkout) = opened? else { return Ok(Undone::Kept) };
+    let next = checkout.next_index()?;
+    let pending = Pending { index: next.file, ..pending.clone() };
     watch.step(Step::Announce, || pending.write(repository))?;
-    let locked = watch.step(Step::LockIndex, || next.lock())?;
-    if !locked || !checkout.is_as_seen()? {
-        return Err(Error::Busy { what: pending.git.join("index.lock").display().to_string() });
+    match place(repository, &pending, &checkout, &next, watch) {
+        Ok(()) => Ok(Undone::TakenBack { theirs: checkout.theirs() }),
+        Err(Error::Stopped) => Err(Error::Stopped),
+        Err(error) => {
+            // The next try begins anew, and a person's git need not wait for it.
+            index::unlock(&pending.git, &pending.index)?;
+            Err(error)
+        }
+    }
+}
+
+fn place(
+    repository: &Repository,
+    pending: &Pending,
+    checkout: &Checkout,
+    next: &index::Next,
+    watch: &mut Watch<'_>,
+) -> Result<(), Error> {
+    let busy = |what: &Path| Err(Error::Busy { what: what.display().to_string() });
+    if !watch.step(Step::LockIndex, || next.lock())? || !checkout.is_as_seen()? {
+        return busy(&pending.git.join("index.lock"));
     }
     // What was there before the landing began was not put there by it.
     let left: HashSet<RelPath> = pending.left.iter().cloned().collect();
-    watch.tell(Step::PlaceFiles, super::steps::When::Before)?;
+    watch.tell(Step::PlaceFiles, When::Before)?;
     let obstacles = checkout.place(repository, &left, watch)?;
-    watch.tell(Step::PlaceFiles, super::steps::When::After)?;
+    watch.tell(Step::PlaceFiles, When::After)?;
     if !obstacles.is_empty() {
         // Somebody saved one of the files this very moment; the next try sees it as theirs.
-        index::unlock(&pending.git, pending.inode)?;
-        return Err(Error::Busy { what: pending.root.display().to_string() });
+        return busy(&pending.root);
     }
-    watch.step(Step::PlaceIndex, || next.place())?;
-    Ok(Undone::TakenBack { theirs: checkout.theirs() })
+    watch.step(Step::PlaceIndex, || next.place())
 }
 
 fn reversed(one: Changed) -> Changed {

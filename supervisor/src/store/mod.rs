@@ -2,7 +2,12 @@
 //!
 //! A store answers one question without fail: whose task is it? Each write by an owner names its lease, task,
 //! epoch and term; a lease that was lost changes nothing, and its owner is told so ([`StoreError::Fenced`]).
-//! Whether the machine stops just before or just after a write, the next reader sees all of it or nothing.
+//! Whether the machine stops just before or just after a write, the next reader sees all of it or nothing. A write
+//! that returned is durable. One that failed with [`StoreError::Unusable`], or was dropped before it returned, may
+//! have happened or not: look again.
+//!
+//! The fence is the term and not the time. A lease whose time is up, and that nobody took, still counts: the work
+//! done under it is still the only one. That it is up only tells others that they may take it.
 //!
 //! The engine is written against this trait. [`sqlite`] is the one there is.
 
@@ -24,13 +29,15 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// A supervisor takes charge, and gets a term nobody had before.
     fn enter(&self, owner: &Owner) -> impl Future<Output = Result<Term, StoreError>> + Send;
 
-    /// A supervisor goes. What it still held can be taken at once.
+    /// A supervisor goes. What it still held is its own until somebody takes it, which they can at once; it gets
+    /// no more, and its leases are not put off any more.
     fn leave(&self, term: Term) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Whoever is or was in charge under these terms.
+    /// Whoever is or was in charge under these terms, the first one first.
     fn owners(&self) -> impl Future<Output = Result<Vec<(Term, Owner)>, StoreError>> + Send;
 
-    /// A new attempt at a task, if none is open. The epoch is one more than any before.
+    /// A new attempt at a task, if none is open and the last one is the one the claimer knows of. The epoch is one
+    /// more than any before.
     fn claim(
         &self,
         claim: &Claim<'_>,
@@ -38,12 +45,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         ttl: Duration,
     ) -> impl Future<Output = Result<Claimed, StoreError>> + Send;
 
-    /// Puts the end of every lease of a term off. Returns those it still has.
-    fn renew(
-        &self,
-        term: Term,
-        ttl: Duration,
-    ) -> impl Future<Output = Result<Vec<Lease>, StoreError>> + Send;
+    /// Puts the end of every lease of a term off. Returns those it still has, by task.
+    fn renew(&self, term: Term, ttl: Duration)
+    -> impl Future<Output = Result<Vec<Lease>, StoreError>> + Send;
 
     /// Takes an open attempt over from another owner: the same epoch, a new term. `None` if it is not as it was
     /// seen any more. That the other is dead, or its time up, is for the caller to know.
@@ -54,7 +58,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         ttl: Duration,
     ) -> impl Future<Output = Result<Option<Lease>, StoreError>> + Send;
 
-    /// Records the next phase of an attempt, and that it happened. [`Phase::Over`] ends it and its lease.
+    /// Records the next phase of an attempt, and that it happened. [`Phase::Over`] ends it and its lease. Which
+    /// phase may follow which is for the caller to know.
     fn advance(&self, lease: &Lease, phase: &Phase) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Records something that is worth knowing and changes no phase.
@@ -69,20 +74,21 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// The last attempt at each task, by task.
     fn latest(&self) -> impl Future<Output = Result<Vec<Attempt>, StoreError>> + Send;
 
-    /// What happened after an event, in the order in which it did; at most so many.
+    /// What happened after an event, in the order in which it did; at most so many. Numbers go up by one: whoever
+    /// asks again from the last one misses nothing, but what was pruned.
     fn events(
         &self,
         after: u64,
         most: usize,
     ) -> impl Future<Output = Result<Vec<Happening>, StoreError>> + Send;
 
-    /// Asks for the end of a task's open attempt; `false` if there is none.
+    /// Asks for the end of a task's open attempt; `false` if there is none. Once asked for, it stays so.
     fn ask_to_cancel(&self, task: &TaskKey) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
-    /// Forgets that a task failed: its attempts so far do not count any more.
+    /// Forgets that a task failed: its attempts so far, the open one with them, do not count any more.
     fn forgive(&self, task: &TaskKey) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// How many of a task's attempts failed by the agent's fault since it was last forgiven.
+    /// How many of a task's attempts failed by the agent's fault since it was last forgiven, pruned ones with them.
     fn failures(&self, task: &TaskKey) -> impl Future<Output = Result<u32, StoreError>> + Send;
 
     /// What every supervisor is asked to heed.
@@ -90,11 +96,12 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     fn set_mode(&self, mode: Mode) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// A number that is another one after every change by anybody else. Cheap enough to ask often.
+    /// A number that is another one after every change by anybody else. Cheap enough to ask often. It may be
+    /// another one without a change, too.
     fn version(&self) -> impl Future<Output = Result<u64, StoreError>> + Send;
 
-    /// Forgets attempts that are over and older than this (seconds since 1970), but the last of each task.
-    /// Returns how many.
+    /// Forgets attempts that are over and older than this (seconds since 1970), but the last of each task, and
+    /// what happened to them; also supervisors that left before it. Returns how many attempts.
     fn prune(&self, before: i64) -> impl Future<Output = Result<u64, StoreError>> + Send;
 }
 
@@ -153,11 +160,25 @@ pub enum Mode {
     Draining,
 }
 
+impl Mode {
+    /// Its name, as it is shown and kept.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Draining => "draining",
+        }
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Whoever asked has lost the lease. It must stop what it does for it.
     #[error("attempt {} at {} belongs to somebody else now", .0.epoch, .0.task)]
     Fenced(Lease),
+    /// Whoever asked never entered, or has left.
+    #[error("term {0} is not in charge, and can't take a task on")]
+    NotInCharge(Term),
     #[error("the store {path} was made by a newer agency (schema {found}, this one knows {known})")]
     Newer { path: String, found: i64, known: i64 },
     #[error("the store {path} can't be used")]

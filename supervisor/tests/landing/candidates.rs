@@ -3,48 +3,30 @@
 use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
 use agency_sandbox::harvest::{Base, Harvest, Limits, Rules, harvest};
 use agency_sandbox::scope::Scope;
-use agency_sandbox::workspace::folder::Folder;
 use agency_supervisor::landing::Error;
 use agency_supervisor::landing::candidate::{self, Work};
 use agency_supervisor::landing::commit::{Signature, Statement};
 use agency_supervisor::landing::names::{Oid, Task};
-use agency_supervisor::landing::repository::{Opening, Repository};
+use agency_supervisor::landing::repository::Repository;
 
-use crate::support::{World, worlds_by_git};
-
-fn open(world: &World) -> Repository {
-    let folder = Folder::around(&world.root()).expect("a folder");
-    let found = folder.repository.expect("a repository");
-    let place = found.common.join("agency");
-    fs::create_dir_all(&place).expect("made");
-    let opening = Opening {
-        program: &world.git,
-        repository: &found,
-        root: Some(&folder.root),
-        place: &place.join("landing"),
-        home: Some(&world.home()),
-        patience: Duration::from_secs(10),
-    };
-    Repository::open(&opening).expect("opens")
-}
+use crate::support::{Put, World, worlds_by_git};
 
 fn folder(path: &Path) -> OwnedFd {
     OwnedFd::from(File::open(path).expect("opens"))
 }
 
 /// An attempt on the last commit of `main`: what its layer holds is made by hand.
-struct Attempt {
-    lower: std::path::PathBuf,
-    upper: std::path::PathBuf,
+pub(crate) struct Attempt {
+    lower: PathBuf,
+    upper: PathBuf,
 }
 
 impl Attempt {
-    fn on(world: &World) -> Self {
+    pub(crate) fn on(world: &World) -> Self {
         let (lower, upper) = (world.outside("lower"), world.outside("upper"));
         fs::create_dir(&lower).expect("made");
         fs::create_dir(&upper).expect("made");
@@ -53,7 +35,7 @@ impl Attempt {
         Self { lower, upper }
     }
 
-    fn put(&self, name: &str, content: &[u8]) {
+    pub(crate) fn put(&self, name: &str, content: &[u8]) {
         let path = self.upper.join(name);
         fs::create_dir_all(path.parent().expect("a folder")).expect("made");
         fs::write(path, content).expect("written");
@@ -67,7 +49,7 @@ impl Attempt {
         rustix::fs::mknodat(rustix::fs::CWD, &path, kind, 0o600.into(), 0).expect("made");
     }
 
-    fn harvest(&self, scope: &[&str]) -> Harvest {
+    pub(crate) fn harvest(&self, scope: &[&str]) -> Harvest {
         let scope = Scope::parse(scope, &[]).expect("globs");
         let rules = Rules {
             scope: &scope,
@@ -82,19 +64,28 @@ impl Attempt {
 
     fn write(&self, world: &World, harvest: &Harvest) -> Result<Option<Oid>, Error> {
         let base = Oid::parse(&world.at("main")).expect("a commit");
-        let task = Task::new("T1").expect("a task");
+        self.write_on(&world.open(), &base, harvest, &Task::new("kodingx", "T1").expect("a task"))
+    }
+
+    pub(crate) fn write_on(
+        &self,
+        repository: &Repository,
+        base: &Oid,
+        harvest: &Harvest,
+        task: &Task,
+    ) -> Result<Option<Oid>, Error> {
         let who = Signature::new("Agent <of> ours", "agent@localhost", 1_700_000_000, 60);
         let statement = Statement {
             author: &who,
             committer: &who,
             subject: "Does the work",
             body: "Because it was asked to.",
-            task: &task,
+            task,
             epoch: 2,
             verify: Some("V7"),
         };
         let upper = folder(&self.upper);
-        candidate::write(&open(world), &Work { harvest, upper: upper.as_fd(), base: &base }, &statement)
+        candidate::write(repository, &Work { harvest, upper: upper.as_fd(), base }, &statement)
     }
 }
 
@@ -136,6 +127,35 @@ fn a_harvest_becomes_a_commit_of_exactly_that() {
         assert_eq!(attempt.write(&world, &harvest).expect("made again").expect("a commit").as_str(), commit);
         assert!(!world.git(&["for-each-ref"]).contains("made"), "nothing refers to it yet");
         world.git(&["fsck", "--strict"]);
+    }
+}
+
+#[test]
+fn a_harvest_of_many_or_large_files_is_what_git_would_make_of_it() {
+    for world in worlds_by_git() {
+        world.write("swap", b"a file\n");
+        world.commit("More");
+        let (attempt, base) = (Attempt::on(&world), world.at("main"));
+        let large = vec![b'x'; 5 << 20];
+        let names: Vec<String> = (0..80).map(|number| format!("d{}/e{number}/f", number % 9)).collect();
+        let mut changes: Vec<(&str, Put<'_>)> = vec![("large", Put::File(&large)), ("swap", Put::Gone)];
+        changes.push(("swap/inside", Put::File(b"inside\n")));
+        changes.extend(names.iter().map(|name| (name.as_str(), Put::File(b"one of many\n"))));
+        // First a large file alone, then many.
+        for count in [1, changes.len()] {
+            for (name, put) in &changes[..count] {
+                match put {
+                    Put::File(content) => attempt.put(name, content),
+                    _ => assert_eq!(*name, "swap", "a folder hides it"),
+                }
+            }
+            let made = attempt.write(&world, &attempt.harvest(&["**"])).expect("made").expect("a commit");
+            let tree = |commit: &str| world.at(&format!("{commit}^{{tree}}"));
+            assert_eq!(tree(made.as_str()), tree(&world.candidate(&base, &changes[..count])));
+        }
+        let own = world.root().join(".git/agency/landing/objects.git");
+        let left = world.git_at(&own, &["for-each-ref"]);
+        assert_eq!(left, "", "git's own reference is gone");
     }
 }
 

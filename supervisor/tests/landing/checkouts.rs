@@ -23,7 +23,10 @@ fn a_checked_out_branch_moves_together_with_its_files() {
         assert!(!world.exists("docs"), "a folder without files goes, as with git");
         assert_eq!(world.status(), "");
         world.git(&["diff-index", "--quiet", "--cached", "HEAD"]);
-        assert_eq!(world.git(&["reflog", "-1", "--format=%gs", "main"]), "agency: T1 lands, attempt 1");
+        assert_eq!(
+            world.git(&["reflog", "-1", "--format=%gs", "main"]),
+            "agency: kodingx:T1 lands, attempt 1"
+        );
         world.assert_tidy();
     }
 }
@@ -361,5 +364,33 @@ fn a_branch_under_another_name_is_the_branch() {
         world.land_with("T2", &more, &["target=trunk"]).is("landed");
         assert_eq!((world.at("refs/heads/main"), world.status().as_str()), (more, ""));
         assert_eq!(world.git(&["symbolic-ref", "refs/heads/trunk"]), "refs/heads/main");
+    }
+}
+
+#[test]
+fn a_branch_that_is_checked_out_in_the_last_moment_takes_its_files_along() {
+    use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+    for world in worlds_by_git() {
+        world.git(&["checkout", "--quiet", "--detach"]);
+        let work = world.candidate(&world.at("main"), &[("src/1.txt", Put::File(b"changed\n"))]);
+        let arguments =
+            [format!("candidate={work}"), "scope=**".to_owned(), "stop=Prepare:Before".to_owned()];
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let child = world.program("T1", &arguments).spawn().expect("it starts");
+        let pid = Pid::from_child(&child);
+        let stopped = || {
+            let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).expect("waits").expect("a status");
+            assert!(status.stopped(), "{status:?}");
+        };
+        stopped();
+        world.git(&["checkout", "--quiet", "main"]);
+        kill_process(pid, Signal::CONT).expect("woken");
+        // It looks again, and so comes by a second time.
+        stopped();
+        kill_process(pid, Signal::CONT).expect("woken");
+        crate::support::Said::of(child).is("landed");
+        assert_eq!((world.at("main"), world.read("src/1.txt").as_str()), (work, "changed\n"));
+        assert_eq!(world.status(), "");
+        world.assert_tidy();
     }
 }

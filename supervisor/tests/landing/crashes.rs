@@ -131,10 +131,11 @@ fn killed_together_with_git_the_locks_are_known_as_ours() {
     }
 }
 
-/// The attempt that was killed lost its lease: nothing of it may stay.
+/// The attempt that was killed lost its lease: nothing of it may stay, whether its git lives on or not.
 #[test]
 fn the_next_task_takes_back_what_a_killed_one_left() {
-    for world in [World::new(ends().0, Actor::Same, &[])] {
+    for kill in ["kill", "kill_group"] {
+        let world = World::new(ends().0, Actor::Same, &[]);
         for (number, moment) in moments(&Step::ALL).iter().enumerate() {
             let (stale, next) = (format!("S{number}"), format!("N{number}"));
             let base = world.at("main");
@@ -143,7 +144,7 @@ fn the_next_task_takes_back_what_a_killed_one_left() {
                 &base,
                 &[("src/1.txt", Put::File(text.as_bytes())), (&stale, Put::File(b"stale\n"))],
             );
-            assert!(world.land_with(&stale, &lost, &[&format!("kill={moment}")]).killed);
+            assert!(world.land_with(&stale, &lost, &[&format!("{kill}={moment}")]).killed);
             let landed = world.at("main") == lost;
             Said::of(world.program(&stale, &["act=claim", "epoch=2"]).spawn().expect("starts")).is("claimed");
             let other = world.candidate(&base, &[(&next, Put::File(b"next\n"))]);
@@ -154,6 +155,54 @@ fn the_next_task_takes_back_what_a_killed_one_left() {
             assert_eq!(world.status(), "", "{moment}");
             world.assert_tidy();
         }
+    }
+}
+
+#[test]
+fn a_lock_of_a_branch_that_we_did_not_leave_stays_whatever_it_says() {
+    for world in worlds_by_git() {
+        let base = world.at("main");
+        let work = world.candidate(&base, &[("src/1.txt", Put::File(b"agent\n"))]);
+        // A person's git takes the branch to the very commit that is to land.
+        let lock = world.root().join(".git/refs/heads/main.lock");
+        fs::write(&lock, format!("{work}\n")).expect("written");
+        world.land("T1", &work).is("busy");
+        assert!(lock.exists());
+        assert_eq!((world.at("main"), world.status().as_str()), (base, ""));
+        fs::remove_file(&lock).expect("removed");
+        world.land("T1", &work).is("landed");
+        world.assert_tidy();
+    }
+}
+
+#[test]
+fn an_index_lock_that_was_ours_and_is_a_persons_now_stays() {
+    for world in worlds_by_git() {
+        let work = world.candidate(&world.at("main"), &[("src/1.txt", Put::File(b"agent\n"))]);
+        assert!(world.land_with("T1", &work, &["kill=LockIndex:After"]).killed);
+        // The same inode, as when a file gets the number of one that was just removed.
+        let lock = world.root().join(".git/index.lock");
+        fs::write(&lock, "theirs").expect("written");
+        world.land("T1", &work).is("busy");
+        assert_eq!(fs::read(&lock).expect("it is there"), b"theirs");
+        fs::remove_file(&lock).expect("removed");
+        world.land("T1", &work).is("landed");
+        world.assert_tidy();
+    }
+}
+
+#[test]
+fn who_can_not_take_back_what_was_left_leaves_no_lock_of_its_own() {
+    for world in worlds_by_git() {
+        let work = world.candidate(&world.at("main"), &[("src/1.txt", Put::File(b"agent\n"))]);
+        assert!(world.land_with("T1", &work, &["kill=PlaceIndex:After"]).killed);
+        let lock = world.root().join(".git/index.lock");
+        fs::write(&lock, "theirs").expect("written");
+        world.land("T1", &work).is("busy");
+        assert_eq!(world.locks(), std::slice::from_ref(&lock));
+        fs::remove_file(&lock).expect("removed");
+        world.land("T1", &work).is("landed");
+        world.assert_tidy();
     }
 }
 
@@ -256,13 +305,40 @@ fn a_work_tree_that_was_removed_after_the_crash_holds_nobody_up() {
         world.git(&["checkout", "--quiet", "--detach"]);
         let linked = world.outside("linked");
         let path = linked.to_str().expect("a path");
-        world.git(&["worktree", "add", "--quiet", path, "main"]);
-        let work = world.candidate(&world.at("main"), &[("src/1.txt", Put::File(b"agent\n"))]);
-        assert!(world.land_with("T1", &work, &["kill=PlaceIndex:After"]).killed);
-        fs::remove_dir_all(&linked).expect("removed");
-        world.git(&["worktree", "prune"]);
+        for (number, moment) in ["PlaceFiles:Operated", "PlaceIndex:After"].iter().enumerate() {
+            let task = format!("T{number}");
+            world.git(&["worktree", "add", "--quiet", path, "main"]);
+            let work = world.candidate(&world.at("main"), &[("src/1.txt", Put::File(task.as_bytes()))]);
+            assert!(world.land_with(&task, &work, &[&format!("kill={moment}")]).killed);
+            fs::remove_dir_all(&linked).expect("removed");
+            world.git(&["worktree", "prune"]);
+            world.land(&task, &work).is("landed");
+            assert_eq!(world.at("main"), work);
+            // Nor is the next one in a new work tree at the same place.
+            world.git(&["worktree", "add", "--quiet", path, "main"]);
+            let more = world.candidate(&work, &[("src/2.txt", Put::File(task.as_bytes()))]);
+            world.land(&format!("{task} more"), &more).is("landed");
+            assert_eq!(fs::read(linked.join("src/2.txt")).expect("read"), task.as_bytes());
+            world.git(&["worktree", "remove", path]);
+            world.assert_tidy();
+        }
+    }
+}
+
+#[test]
+fn a_person_who_removed_what_the_crash_displaced_holds_nobody_up() {
+    for world in worlds_by_git() {
+        let work = world.candidate(
+            &world.at("main"),
+            &[("src/1.txt", Put::File(b"agent\n")), ("src/2.txt", Put::File(b"agent\n"))],
+        );
+        assert!(world.land_with("T1", &work, &["kill=PlaceFiles:Operated"]).killed);
+        let entries = fs::read_dir(world.root()).expect("listed").flatten();
+        let stage =
+            entries.map(|entry| entry.path()).find(|path| path.to_string_lossy().contains(".agency-"));
+        fs::remove_dir_all(stage.expect("a stage")).expect("removed");
         world.land("T1", &work).is("landed");
-        assert_eq!(world.at("main"), work);
+        assert_eq!((world.at("main"), world.status().as_str()), (work, ""));
         world.assert_tidy();
     }
 }

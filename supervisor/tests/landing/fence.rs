@@ -1,44 +1,24 @@
 //! Who lost the lease lands nothing, although the branch never moved.
 
-use std::path::Path;
-use std::time::Duration;
-
 use agency_sandbox::scope::Scope;
-use agency_sandbox::workspace::folder::Folder;
 use agency_supervisor::landing::commit::Signature;
 use agency_supervisor::landing::land::{self, Outcome};
 use agency_supervisor::landing::lease::{self, Lease, Taken};
 use agency_supervisor::landing::names::{Oid, RefName, Task};
 use agency_supervisor::landing::plan::{self, Facts, Request, Work};
-use agency_supervisor::landing::refs::{self, Line, Reason};
-use agency_supervisor::landing::repository::{Opening, Repository};
+use agency_supervisor::landing::refs::{Line, Reason, Transaction};
+use agency_supervisor::landing::repository::Repository;
 use agency_supervisor::landing::{candidate, landed};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-use crate::support::{Put, Said, World, worlds, worlds_by_git};
-
-fn open(world: &World) -> Repository {
-    let folder = Folder::around(&world.root()).expect("a folder");
-    let found = folder.repository.expect("a repository");
-    let place = found.common.join("agency");
-    std::fs::create_dir_all(&place).expect("made");
-    let opening = Opening {
-        program: &world.git,
-        repository: &found,
-        root: Some(&folder.root),
-        place: &place.join("landing"),
-        home: Some(Path::new("/nonexistent")),
-        patience: Duration::from_secs(10),
-    };
-    Repository::open(&opening).expect("opens")
-}
+use crate::support::{Put, Said, worlds, worlds_by_git};
 
 fn who() -> Signature {
     Signature::new("agency", "agency@localhost", 1_700_000_000, 0)
 }
 
 fn take(repository: &Repository, task: &Task, epoch: u64, expected: Option<&Oid>) -> Lease {
-    match lease::take(repository, task, (epoch, 1), expected, &who()).expect("it answers") {
+    match lease::take(repository, task, (epoch, 1), expected).expect("it answers") {
         Taken::Held(lease) => lease,
         Taken::Lost { found } => panic!("lost to {found:?}"),
     }
@@ -53,7 +33,7 @@ fn an_owner_that_was_stopped_past_its_lease_lands_nothing_when_it_wakes_up() {
             let arguments =
                 [format!("candidate={work}"), "scope=**".into(), format!("stop={moment}"), "epoch=1".into()];
             let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-            world.git(&["update-ref", "-d", "refs/agency/lease/T1"]);
+            world.git(&["update-ref", "-d", "refs/agency/lease/kodingx/T1"]);
             let owner = world.program("T1", &arguments).spawn().expect("it starts");
             let pid = Pid::from_child(&owner);
             let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).expect("waits").expect("a status");
@@ -74,7 +54,7 @@ fn an_owner_that_was_stopped_past_its_lease_lands_nothing_when_it_wakes_up() {
 #[test]
 fn without_the_line_that_verifies_the_lease_the_same_stale_attempt_lands() {
     for world in worlds_by_git() {
-        let (repository, task) = (open(&world), Task::new("T1").expect("a task"));
+        let (repository, task) = (world.open(), Task::new("kodingx", "T1").expect("a task"));
         let base = Oid::parse(&world.at("main")).expect("a commit");
         let work = world.candidate(base.as_str(), &[("src/1.txt", Put::File(b"stale\n"))]);
         let work = Oid::parse(&work).expect("a commit");
@@ -95,8 +75,9 @@ fn without_the_line_that_verifies_the_lease_the_same_stale_attempt_lands() {
         let lines = plan::lines(&request, &Facts::default(), &stale.object);
         let newer = take(&repository, &task, 2, Some(&stale.object));
         let reason = Reason { who: &who, text: "landing".into() };
-        let refused = refs::transact(&repository, &lines, &reason).expect_err("the fence holds");
-        assert!(refused.to_string().contains("refs/agency/lease/T1"), "{refused}");
+        let moved = |lines: &[Line]| Transaction::prepare(&repository, lines, &reason)?.commit();
+        let refused = moved(&lines).expect_err("the fence holds");
+        assert!(refused.to_string().contains("refs/agency/lease/kodingx/T1"), "{refused}");
         assert_eq!(world.at("main"), base.as_str());
         assert!(
             matches!(land::land(&repository, &request), Ok(Outcome::Stale { found: Some(found) }) if found == newer.object)
@@ -105,7 +86,7 @@ fn without_the_line_that_verifies_the_lease_the_same_stale_attempt_lands() {
         let unfenced: Vec<Line> =
             lines.into_iter().filter(|line| !matches!(line, Line::Verify { .. })).collect();
         assert_eq!(unfenced.len(), 2);
-        refs::transact(&repository, &unfenced, &reason).expect("nothing else would have held it");
+        moved(&unfenced).expect("nothing else would have held it");
         assert_eq!(world.at("main"), work.as_str());
     }
 }
@@ -113,15 +94,15 @@ fn without_the_line_that_verifies_the_lease_the_same_stale_attempt_lands() {
 #[test]
 fn a_stale_attempt_can_not_even_keep_its_candidate() {
     for world in worlds_by_git() {
-        let (repository, task) = (open(&world), Task::new("T1").expect("a task"));
+        let (repository, task) = (world.open(), Task::new("kodingx", "T1").expect("a task"));
         let work = world.candidate(&world.at("main"), &[("src/1.txt", Put::File(b"stale\n"))]);
         let work = Oid::parse(&work).expect("a commit");
         let stale = take(&repository, &task, 1, None);
-        assert!(candidate::keep(&repository, &stale, &work, &who()).expect("kept"));
-        assert_eq!(world.at("refs/agency/T1/1"), work.as_str());
+        assert!(candidate::keep(&repository, &stale, &work).expect("kept"));
+        assert_eq!(world.at("refs/agency/kodingx/T1/1"), work.as_str());
         let newer = take(&repository, &task, 2, Some(&stale.object));
         let other = Oid::parse(&world.at("main")).expect("a commit");
-        assert!(!candidate::keep(&repository, &stale, &other, &who()).expect("answered"));
+        assert!(!candidate::keep(&repository, &stale, &other).expect("answered"));
         assert_eq!(candidate::read(&repository, &stale).expect("read"), Some(work));
         assert_eq!(candidate::read(&repository, &newer).expect("read"), None);
     }
@@ -130,24 +111,27 @@ fn a_stale_attempt_can_not_even_keep_its_candidate() {
 #[test]
 fn a_lease_is_taken_from_where_it_was_seen_and_from_nowhere_else() {
     for world in worlds_by_git() {
-        let (repository, task) = (open(&world), Task::new("a/b:c d").expect("a task"));
+        let (repository, task) = (world.open(), Task::new("kodingx", "a/b:c d").expect("a task"));
         assert_eq!(lease::read(&repository, &task).expect("read"), None);
         let first = take(&repository, &task, 1, None);
         assert_eq!(take(&repository, &task, 1, None), first, "taking what one has is nothing new");
         assert_eq!(lease::read(&repository, &task).expect("read"), Some(first.clone()));
         assert!(lease::holds(&repository, &first).expect("asked"));
 
+        // Packed or not, it is where it is.
+        world.git(&["pack-refs", "--all"]);
         let second = take(&repository, &task, 2, Some(&first.object));
         assert!(!lease::holds(&repository, &first).expect("asked"));
         for expected in [None, Some(&first.object)] {
-            let late = lease::take(&repository, &task, (3, 1), expected, &who()).expect("answered");
+            let late = lease::take(&repository, &task, (3, 1), expected).expect("answered");
             assert_eq!(late, Taken::Lost { found: Some(second.object.clone()) });
         }
-        assert!(!lease::release(&repository, &first, &who()).expect("answered"));
-        assert!(lease::release(&repository, &second, &who()).expect("answered"));
+        assert!(!lease::release(&repository, &first).expect("answered"));
+        world.git(&["pack-refs", "--all"]);
+        assert!(lease::release(&repository, &second).expect("answered"));
         assert_eq!(lease::read(&repository, &task).expect("read"), None);
-        assert!(!lease::release(&repository, &second, &who()).expect("answered"));
-        let gone = lease::take(&repository, &task, (3, 1), Some(&second.object), &who()).expect("answered");
+        assert!(!lease::release(&repository, &second).expect("answered"));
+        let gone = lease::take(&repository, &task, (3, 1), Some(&second.object)).expect("answered");
         assert_eq!(gone, Taken::Lost { found: None });
     }
 }
@@ -162,7 +146,7 @@ fn of_many_who_claim_at_once_one_has_it() {
             })
             .collect();
         let said: Vec<Said> = claims.into_iter().map(Said::of).collect();
-        let now = world.at("refs/agency/lease/T1");
+        let now = world.at("refs/agency/lease/kodingx/T1");
         let holders = said.iter().filter(|said| said.value["lease"] == now.as_str()).count();
         assert_eq!(holders, 1, "{said:?}");
     }
@@ -193,8 +177,8 @@ fn what_landed_is_known_whatever_happens_to_the_branch() {
         world.git(&["reset", "--quiet", "--hard", &base]);
         world.land("T1", &work).is("already_landed");
         assert_eq!(world.at("main"), base);
-        let task = Task::new("T1").expect("a task");
-        let record = landed::read(&open(&world), &task).expect("read").expect("a record");
+        let task = Task::new("kodingx", "T1").expect("a task");
+        let record = landed::read(&world.open(), &task).expect("read").expect("a record");
         assert_eq!((record.epoch, record.commit.as_str()), (1, work.as_str()));
         assert_eq!(record.branch, RefName::branch("main").expect("a name"));
     }

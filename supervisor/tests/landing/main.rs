@@ -3,6 +3,7 @@
 
 mod candidates;
 mod checkouts;
+mod costs;
 mod crashes;
 mod fence;
 mod hostile;

@@ -2,7 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::support::{Put, Said, World, worlds_by_git};
+use agency_sandbox::scope::Scope;
+use agency_supervisor::landing::candidate;
+use agency_supervisor::landing::commit::{self, Signature, Statement};
+use agency_supervisor::landing::land::{self, Outcome};
+use agency_supervisor::landing::lease::{self, Taken};
+use agency_supervisor::landing::merge::{self, Merged};
+use agency_supervisor::landing::names::{Oid, RefName, Task};
+use agency_supervisor::landing::plan::{Request, Work};
+use agency_supervisor::landing::refs;
+use agency_supervisor::landing::repository::Repository;
+
+use crate::support::{Said, World, worlds_by_git};
 
 /// Candidates on one base, each with a file of its own.
 fn candidates(world: &World, prefix: &str, count: usize) -> Vec<(String, String)> {
@@ -11,7 +22,9 @@ fn candidates(world: &World, prefix: &str, count: usize) -> Vec<(String, String)
     let mut stream = String::new();
     for task in &tasks {
         let (name, length) = (format!("refs/candidates/{task}"), task.len());
-        stream.push_str(&format!("commit {name}\ncommitter A <a@b> 1700000000 +0000\ndata 4\nWork\nfrom {base}\n"));
+        stream.push_str(&format!(
+            "commit {name}\ncommitter A <a@b> 1700000000 +0000\ndata 4\nWork\nfrom {base}\n"
+        ));
         stream.push_str(&format!("M 100644 inline work/{task}\ndata {length}\n{task}\n\n"));
     }
     let input = world.outside("stream");
@@ -19,7 +32,8 @@ fn candidates(world: &World, prefix: &str, count: usize) -> Vec<(String, String)
     let mut import = world.command(&world.root(), &["fast-import", "--quiet"]);
     let done = import.stdin(std::fs::File::open(&input).expect("opens")).status().expect("git runs");
     assert!(done.success());
-    let listed = world.git(&["for-each-ref", "--format=%(objectname) %(refname:lstrip=2)", "refs/candidates"]);
+    let listed =
+        world.git(&["for-each-ref", "--format=%(objectname) %(refname:lstrip=2)", "refs/candidates"]);
     let found: BTreeMap<&str, &str> =
         listed.lines().filter_map(|line| line.split_once(' ')).map(|(object, task)| (task, object)).collect();
     tasks.iter().map(|task| (task.clone(), found[task.as_str()].to_owned())).collect()
@@ -129,6 +143,73 @@ fn a_person_who_commits_all_the_time_loses_nothing() {
             );
         }
         assert_eq!(world.status(), "");
+        world.assert_tidy();
+    }
+}
+
+/// As an engine does it that keeps one repository open.
+pub(crate) fn land_here(repository: &Repository, task: &str, work: &str) {
+    let task = Task::new("kodingx", task).expect("a task");
+    let who = Signature::new("agency", "agency@localhost", 1_700_000_000, 0);
+    let work = Oid::parse(work).expect("a commit");
+    let Ok(Taken::Held(lease)) = lease::take(repository, &task, (1, 1), None) else {
+        panic!("{task} is lost")
+    };
+    assert!(candidate::keep(repository, &lease, &work).expect("kept"));
+    let base = candidate::base_of(repository, &work).expect("a base");
+    let (target, scope) =
+        (RefName::branch("main").expect("a name"), Scope::parse(&["**"], &[]).expect("globs"));
+    loop {
+        let tip = refs::at(repository, &target).expect("read").expect("a branch");
+        let Ok(Merged::Clean { tree }) = merge::onto(repository, &base, &work, &tip) else {
+            panic!("{task}")
+        };
+        let statement = Statement {
+            author: &who,
+            committer: &who,
+            subject: "Work",
+            body: "",
+            task: &task,
+            epoch: 1,
+            verify: None,
+        };
+        let commit = commit::write(repository, &tree, &tip, &statement).expect("made");
+        let request = Request {
+            lease: &lease,
+            target: &target,
+            expected: Some(&tip),
+            work: Work::Commit { commit: &commit, base: &tip },
+            scope: &scope,
+            reopened_after: None,
+            who: &who,
+        };
+        match land::land(repository, &request).expect("answered") {
+            Outcome::Landed { .. } => break,
+            Outcome::Moved { .. } => {}
+            other => panic!("{task}: {other:?}"),
+        }
+    }
+    assert!(lease::release(repository, &lease).expect("given back"));
+}
+
+#[test]
+fn threads_that_share_one_repository_land_each_task_exactly_once() {
+    for world in worlds_by_git() {
+        let (start, tasks) = (world.at("main"), candidates(&world, "T", 24));
+        let repository = world.open();
+        std::thread::scope(|scope| {
+            for share in tasks.chunks(6) {
+                let repository = &repository;
+                scope.spawn(move || {
+                    for (task, work) in share {
+                        land_here(repository, task, work);
+                    }
+                });
+            }
+        });
+        assert_each_once(&world, &tasks, &start);
+        assert_eq!(world.git(&["for-each-ref", "refs/agency/lease"]), "");
+        drop(repository);
         world.assert_tidy();
     }
 }

@@ -214,7 +214,7 @@ fn landing_nowhere_keeps_the_candidate() {
         let refs = world.git(&["for-each-ref", "refs/heads"]);
         let work = world.candidate(&base, &[("README", Put::File(b"agent\n"))]);
         world.land_with("T1", &work, &["act=none", "epoch=4"]).is("kept");
-        assert_eq!(world.at("refs/agency/T1/4"), work);
+        assert_eq!(world.at("refs/agency/kodingx/T1/4"), work);
         assert_eq!((world.git(&["for-each-ref", "refs/heads"]), world.status().as_str()), (refs, ""));
         assert!(!world.git(&["for-each-ref"]).contains("landed"));
     }

@@ -3,6 +3,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use agency_supervisor::landing::difference::{self, Changed, Entry, Kind};
+use agency_supervisor::landing::names::Oid;
+
+use crate::many::land_here;
 use crate::support::{Actor, Put, Said, World, gits, worlds, worlds_by_git};
 
 #[test]
@@ -49,6 +53,75 @@ fn links_modes_and_folders_that_change_places_with_files() {
         assert_eq!(world.read("file/inside"), "a folder now\n");
         world.assert_tidy();
     }
+}
+
+#[test]
+fn two_trees_differ_where_git_says_that_they_differ() {
+    for world in worlds_by_git() {
+        for number in 0..40 {
+            world.write(&format!("many/{}/{number}", number % 7), format!("{number}\n").as_bytes());
+        }
+        world.write("swap", b"a file\n");
+        world.write("folder/inside", b"x\n");
+        let base = world.commit("Many");
+        let mut changes = vec![
+            ("swap", Put::Gone),
+            ("swap/inside/deep", Put::File(b"y\n")),
+            ("folder/inside", Put::Gone),
+            ("folder", Put::Link("docs")),
+            ("README", Put::Program(b"read me\n")),
+            ("a\nb/\"c\"", Put::File(b"odd\n")),
+        ];
+        changes.extend([
+            ("many/3/3", Put::Gone),
+            ("many/3/10", Put::Gone),
+            ("many/5/5", Put::File(b"new\n")),
+        ]);
+        let work = world.candidate(&base, &changes);
+        for (old, new) in [(&base, &work), (&work, &base), (&base, &base)] {
+            let raw = ["diff-tree", "-r", "--raw", "--no-renames", "--no-abbrev", "-z", old, new];
+            let raw = world.git(&raw).replace('\0', "\n");
+            let oid = |text: &str| Oid::parse(text).expect("a commit");
+            let found = difference::between(&world.open(), &oid(old), &oid(new)).expect("compared");
+            let mut shown: Vec<String> = found.iter().map(in_raw).collect();
+            shown.sort();
+            let mut expected: Vec<String> = raw
+                .split(':')
+                .filter(|one| !one.is_empty())
+                .map(|one| format!(":{}", one.trim_end()))
+                .collect();
+            expected.sort();
+            assert_eq!(shown, expected);
+        }
+    }
+}
+
+/// As git shows one path.
+fn in_raw(one: &Changed) -> String {
+    let mode = |entry: &Option<Entry>| match entry.as_ref().map(|entry| entry.kind) {
+        None => "000000",
+        Some(Kind::File) => "100644",
+        Some(Kind::Program) => "100755",
+        Some(Kind::Link) => "120000",
+        Some(Kind::Submodule) => "160000",
+    };
+    let object = |entry: &Option<Entry>| {
+        entry.as_ref().map_or("0".repeat(40), |entry| entry.object.as_str().to_owned())
+    };
+    let letter = match (&one.old, &one.new) {
+        (None, _) => 'A',
+        (_, None) => 'D',
+        (Some(old), Some(new)) if (old.kind == Kind::Link) != (new.kind == Kind::Link) => 'T',
+        _ => 'M',
+    };
+    let path = String::from_utf8_lossy(one.path.as_bytes()).into_owned();
+    format!(
+        ":{} {} {} {} {letter}\n{path}",
+        mode(&one.old),
+        mode(&one.new),
+        object(&one.old),
+        object(&one.new)
+    )
 }
 
 #[test]
@@ -115,6 +188,39 @@ fn autocrlf_of_the_repository_and_of_the_person_are_followed() {
             assert_eq!(world.read("src/1.txt"), content.replace('\n', "\r\n"));
             assert_eq!(world.status(), "");
             world.git(&["config", file, "--unset", "core.autocrlf"]);
+        }
+    }
+}
+
+#[test]
+fn a_setting_that_changes_between_two_landings_is_followed() {
+    for world in worlds_by_git() {
+        let repository = world.open();
+        let included = world.outside("included");
+        fs::write(&included, "").expect("written");
+        world.git(&["config", "--global", "core.autocrlf", "false"]);
+        let set = |value: &str| drop(world.git(&["config", "--global", "core.autocrlf", value]));
+        let include = |text: &str| fs::write(&included, text).expect("written");
+        let settings: [(&str, &dyn Fn(), &str); 5] = [
+            ("plain", &|| {}, "\n"),
+            ("set", &|| set("true"), "\r\n"),
+            ("unset", &|| set("false"), "\n"),
+            (
+                "including",
+                &|| drop(world.git(&["config", "include.path", included.to_str().expect("a path")])),
+                "\n",
+            ),
+            ("included", &|| include("[core]\n\tautocrlf = true\n"), "\r\n"),
+        ];
+        for (task, change, end) in settings {
+            change();
+            world.git(&["rm", "--quiet", "--cached", "-r", "."]);
+            world.git(&["reset", "--quiet", "--hard"]);
+            let content = format!("one\ntwo {task}\n");
+            let work = world.candidate(&world.at("main"), &[("src/1.txt", Put::File(content.as_bytes()))]);
+            land_here(&repository, task, &work);
+            assert_eq!(world.read("src/1.txt"), content.replace('\n', end), "{task}");
+            assert_eq!(world.status(), "", "{task}");
         }
     }
 }

@@ -8,7 +8,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
+use agency_sandbox::workspace::folder::Folder;
+use agency_supervisor::landing::repository::{Opening, Repository};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -109,6 +112,28 @@ impl World {
         world.write("docs/guide", b"guide\n");
         world.commit("First");
         world
+    }
+
+    /// As the library sees it.
+    pub(crate) fn open(&self) -> Repository {
+        self.open_with(&self.git)
+    }
+
+    /// With another program as git.
+    pub(crate) fn open_with(&self, git: &Path) -> Repository {
+        let folder = Folder::around(&self.root()).expect("a folder");
+        let found = folder.repository.expect("a repository");
+        let place = found.common.join("agency");
+        fs::create_dir_all(&place).expect("made");
+        let opening = Opening {
+            program: git,
+            repository: &found,
+            root: Some(&folder.root),
+            place: &place.join("landing"),
+            home: Some(&self.home()),
+            patience: Duration::from_secs(10),
+        };
+        Repository::open(&opening).expect("opens")
     }
 
     pub(crate) fn home(&self) -> PathBuf {

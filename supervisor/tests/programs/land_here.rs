@@ -2,7 +2,7 @@
 //! the tests kill it, stop it, run several at once, and run it as somebody else.
 //!
 //! `land_here key=value …` with `git`, `root`, `home`, `task`, `epoch`, `scope` (globs, split at commas) and
-//! `candidate`; if need be `term` (1), `target` (main), `lease` (the record of one that was taken before, which
+//! `candidate`; if need be `protocol` (kodingx), `term` (1), `target` (main), `lease` (the record of one that was taken before, which
 //! is not taken again), `reopened`, `act` (merge, branch, none, claim or recover), and what to do to itself at a
 //! moment: `kill`, `kill_group` or `stop`, each `Step:When`, with `:undo` when that is meant.
 
@@ -55,12 +55,12 @@ fn run() -> Result<Value, Box<dyn Error>> {
     let arguments = Arguments(std::env::args().skip(1).collect());
     let repository = open(&arguments)?;
     let who = Signature::new("agency", "agency@localhost", 1_700_000_000, 0);
-    let task = Task::new(arguments.needed("task")?)?;
+    let task = Task::new(arguments.value("protocol").unwrap_or("kodingx"), arguments.needed("task")?)?;
     let act = arguments.value("act").unwrap_or("merge");
     if act == "recover" {
         return Ok(json!({ "outcome": format!("{:?}", land::recover(&repository)?) }));
     }
-    let lease = match claim(&arguments, &repository, &task, &who)? {
+    let lease = match claim(&arguments, &repository, &task)? {
         Taken::Held(lease) => lease,
         Taken::Lost { found } => return Ok(json!({ "outcome": "lost", "found": found })),
     };
@@ -68,7 +68,7 @@ fn run() -> Result<Value, Box<dyn Error>> {
         return Ok(json!({ "outcome": "claimed", "lease": lease.object }));
     }
     let commit = Oid::parse(arguments.needed("candidate")?)?;
-    let kept = candidate::keep(&repository, &lease, &commit, &who)?;
+    let kept = candidate::keep(&repository, &lease, &commit)?;
     if act == "none" {
         return Ok(json!({ "outcome": "kept", "kept": kept }));
     }
@@ -100,19 +100,14 @@ fn open(arguments: &Arguments) -> Result<Repository, Box<dyn Error>> {
     })?)
 }
 
-fn claim(
-    arguments: &Arguments,
-    repository: &Repository,
-    task: &Task,
-    who: &Signature,
-) -> Result<Taken, Box<dyn Error>> {
+fn claim(arguments: &Arguments, repository: &Repository, task: &Task) -> Result<Taken, Box<dyn Error>> {
     let epoch = arguments.value("epoch").unwrap_or("1").parse()?;
     let term = arguments.value("term").unwrap_or("1").parse()?;
     if let Some(object) = arguments.value("lease") {
         return Ok(Taken::Held(Lease { task: task.clone(), epoch, term, object: Oid::parse(object)? }));
     }
     let expected = lease::read(repository, task)?.map(|lease| lease.object);
-    Ok(lease::take(repository, task, (epoch, term), expected.as_ref(), who)?)
+    Ok(lease::take(repository, task, (epoch, term), expected.as_ref())?)
 }
 
 struct Engine<'a> {
@@ -128,7 +123,7 @@ impl Engine<'_> {
     fn merge(&self, target: &RefName, candidate: &Oid) -> Result<Value, Box<dyn Error>> {
         let base = candidate::base_of(self.repository, candidate)?;
         loop {
-            let at = self.at(target)?;
+            let at = refs::at(self.repository, target)?;
             let Some(tip) = &at else {
                 let work = Work::Commit { commit: candidate, base: &base };
                 return self.said(&self.land(target, None, work)?);
@@ -152,12 +147,8 @@ impl Engine<'_> {
 
     fn branch(&self, target: &RefName, candidate: &Oid) -> Result<Value, Box<dyn Error>> {
         let base = candidate::base_of(self.repository, candidate)?;
-        let at = self.at(target)?;
+        let at = refs::at(self.repository, target)?;
         self.said(&self.land(target, at.as_ref(), Work::Commit { commit: candidate, base: &base })?)
-    }
-
-    fn at(&self, name: &RefName) -> Result<Option<Oid>, Box<dyn Error>> {
-        Ok(refs::read(self.repository, std::slice::from_ref(name))?.remove(name).map(|found| found.at))
     }
 
     fn statement(&self) -> Statement<'_> {

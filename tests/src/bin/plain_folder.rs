@@ -54,6 +54,7 @@ fn run() -> Result<u8, Box<dyn std::error::Error>> {
             start: &folder.start,
             terminal: false,
             streams: [input.as_fd(), output.as_fd(), error.as_fd()],
+            attendant: &agency_sandbox::supervise::Nobody,
         },
         None,
     )?;

@@ -287,7 +287,7 @@ fn the_state_of_runs_is_out_of_sight(actor: Actor) {
     let run = || ground.sandbox().write("**").apply();
     run().attack("read-dir", [&state]).assert_denied();
     run().attack("create", [state.join("new")]).assert_denied();
-    run().attack("delete", [state.join("runs")]).assert_denied();
+    run().attack("delete", [state.join("sandboxes")]).assert_denied();
     run().attack("rename", [&state, &state.with_extension("moved")]).assert_denied();
     run().attack("rename", [ground.repo().join(".git"), ground.repo().join("moved")]).assert_denied();
     assert!(!state.join("new").exists() && state.is_dir());

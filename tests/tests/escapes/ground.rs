@@ -251,7 +251,7 @@ impl Ground {
     #[track_caller]
     pub(crate) fn assert_no_run_is_left(&self) {
         // Made by the first run that needs it. Root's copies are in one place with those of other tests.
-        let places = [self.repo().join(".git/agency/runs"), self.base.join("state/agency/runs")];
+        let places = [self.repo().join(".git/agency/sandboxes"), self.base.join("state/agency/sandboxes")];
         let runs = places.iter().flat_map(|place| fs::read_dir(place).into_iter().flatten());
         let left: Vec<_> = runs.map(|run| run.expect("a run").path()).collect();
         assert!(left.is_empty(), "{left:?}");

@@ -18,7 +18,7 @@ use super::objects::Objects;
 use crate::path::RelPath;
 use crate::workspace::folder::Repository;
 use crate::workspace::private_git::sanitize;
-use crate::workspace::{Added, SharedObjects};
+use crate::workspace::{Added, Shown};
 
 /// Everything is checked out, as raw bytes, on a file system that knows modes and links.
 const OVERRULED: &str = "[core]\n\tbare = false\n\tfileMode = true\n\tsymlinks = true\n\tignoreCase = false\n\
@@ -34,7 +34,7 @@ pub(super) fn additions(
     root: &Path,
     objects: &Objects,
     commit: &str,
-) -> Result<(Vec<Added>, Vec<SharedObjects>)> {
+) -> Result<(Vec<Added>, Vec<Shown>)> {
     let repository = &objects.repository;
     let git = RelPath::root().join(b".git");
     let refs = References::read(repository, objects.format)?;
@@ -66,7 +66,7 @@ pub(super) fn additions(
             added.push(Added::Directory(folder.clone()));
             root.join(folder.as_path())
         };
-        shared.push(SharedObjects { source: found.path, at });
+        shared.push(Shown { source: found.path, at });
     }
     let list = git.join(b"objects").join(b"info").join(b"alternates");
     added.push(Added::File(list, alternates.into_bytes()));

@@ -213,6 +213,8 @@ impl Snapshots {
             // Nothing is there that is not in the tree, and so in its history.
             hidden: Vec::new(),
             objects,
+            live: Vec::new(),
+            outbox: None,
             state: self.state.clone(),
             owner: (owner.uid, owner.gid),
         })

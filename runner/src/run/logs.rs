@@ -1,0 +1,113 @@
+//! `agency logs`: what an agent wrote.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use agency_protocols::names::TaskId;
+use agency_sandbox::host::Host;
+use agency_sandbox::output::shown::Shown;
+use agency_supervisor::attempt::{Attempt, TaskKey};
+use agency_supervisor::store::Store;
+use agency_supervisor::{charge, life};
+use clap::Args;
+
+use crate::board::{Here, Who, task_id};
+use crate::message::{Failure, INTERNAL, NO_SUCH};
+use crate::sandbox::user_state;
+
+/// Show what an agent wrote while it worked on a task
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  agency logs -f T0007")]
+pub(crate) struct Logs {
+    /// The task
+    #[arg(value_name = "ID", value_parser = task_id)]
+    task: TaskId,
+    /// Go on until the agent ends
+    #[arg(short, long)]
+    follow: bool,
+    /// An earlier attempt than the last
+    #[arg(long, value_name = "N")]
+    attempt: Option<u64>,
+}
+
+/// How often a file that grows is read again.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+pub(crate) fn run(command: &Logs, who: &Who) -> Result<u8, Failure> {
+    let here = Here::find()?;
+    let state =
+        here.folder.state(&user_state(&Host::observe())).map_err(|error| Failure::new(INTERNAL, &error))?;
+    let key = super::control::key(&here, who, &command.task)?;
+    let nothing = || {
+        Failure::new_message(NO_SUCH, format!("there is no attempt at {} to show", command.task))
+            .with_hint("`agency ps --all` shows what there is")
+    };
+    if !charge::store_path(state.path()).exists() {
+        return Err(nothing());
+    }
+    let attempts = |key: TaskKey| -> Result<Vec<Attempt>, Failure> {
+        let found = super::runtime()?.block_on(async {
+            charge::open_store(state.path()).await?.attempts(&key).await
+        });
+        found.map_err(|error| Failure::new(INTERNAL, &error))
+    };
+    let wanted = |attempt: &Attempt| command.attempt.is_none_or(|number| number == attempt.epoch.0);
+    let find = || Ok(attempts(key.clone())?.into_iter().rfind(wanted));
+    let attempt = find()?.ok_or_else(nothing)?;
+    let path = life::records(state.path(), &attempt).join("agent").join("output.log");
+    let mut log = Log { path, read: 0, shown: Shown::default() };
+    loop {
+        let open = find()?.is_some_and(|attempt: Attempt| attempt.held.is_some());
+        log.pass_on()?;
+        if !command.follow || !open {
+            log.end()?;
+            return Ok(0);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// A log that may still grow, shown so that nothing in it moves a cursor.
+struct Log {
+    path: PathBuf,
+    read: u64,
+    shown: Shown,
+}
+
+impl Log {
+    /// Shows what came since the last time.
+    fn pass_on(&mut self) -> Result<(), Failure> {
+        use std::io::{Seek, SeekFrom};
+        let Ok(mut file) = File::open(&self.path) else { return Ok(()) };
+        let failed = |error: std::io::Error| Failure::new(INTERNAL, &error);
+        file.seek(SeekFrom::Start(self.read)).map_err(failed)?;
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            let length = file.read(&mut buffer).map_err(failed)?;
+            if length == 0 {
+                return Ok(());
+            }
+            self.read += length as u64;
+            let mut harmless = Vec::new();
+            self.shown.push(&buffer[..length], &mut |bytes| harmless.extend_from_slice(bytes));
+            say(&harmless)?;
+        }
+    }
+
+    fn end(&mut self) -> Result<(), Failure> {
+        let mut harmless = Vec::new();
+        self.shown.finish(&mut |bytes| harmless.extend_from_slice(bytes));
+        say(&harmless)
+    }
+}
+
+/// Somebody who stopped reading is no failure of ours.
+fn say(bytes: &[u8]) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::new(INTERNAL, &error)),
+        _ => Ok(()),
+    }
+}

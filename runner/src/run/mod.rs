@@ -1,0 +1,243 @@
+//! `agency run`: the queue is worked off.
+//!
+//! What is configured becomes settings ([`settings`]), whatever is wrong with it is said before anything starts,
+//! and then the supervisor is in charge. What happens is told line by line ([`progress`]).
+
+pub(crate) mod control;
+pub(crate) mod logs;
+mod progress;
+pub(crate) mod ps;
+mod settings;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use agency_protocols::board::{Board, Role};
+use agency_protocols::names::TaskId;
+use agency_sandbox::host::Host;
+use agency_supervisor::attempt::{Ending, FailureKind};
+use agency_supervisor::charge::{self, Charge, ChargeError};
+use agency_supervisor::desk::Desk;
+use agency_supervisor::dispatch::{Fate, Interrupt, Summary, Wishes};
+use agency_supervisor::errand::{self, send::Shim};
+use clap::Args;
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use crate::arguments::Isolation;
+use crate::board::{Here, Who, task_id};
+use crate::configuration::{Configuration, Operator};
+use crate::message::{self, Failure, INTERNAL, INTERRUPTED, UNDONE, USAGE};
+use crate::sandbox::user_state;
+use crate::units;
+use progress::Lines;
+
+/// A scope violation was refused.
+const OUT_OF_SCOPE: u8 = 20;
+
+/// Work off the board's tasks: each by its agent, in a sandbox, verified and landed
+///
+/// Agents start from the branch that is checked out, and see nothing that is not committed but the board itself.
+/// What they do lands on that branch, if all of it is in scope and the task's Definition of Done holds there.
+/// Ctrl-C lets what runs come to its end; a second one stops it. An agency that is killed, or told to go by
+/// SIGTERM, leaves its agents at work; the next `agency run` takes them over.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  agency run --parallel 4\n  agency run --task T0007 --land branch\n\nExit codes: 0 if all is done, 10 if something is not, 20 if a change was out of scope, 2 for a mistake in\nthe arguments, the configuration or the repository's state, 130 if interrupted."
+)]
+pub(crate) struct Run {
+    /// How many agents work at the same time [default: run.parallel, or 1]
+    #[arg(long, value_name = "N", value_parser = units::count)]
+    parallel: Option<u64>,
+    /// Only tasks of this agent
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+    /// Only this task; may be repeated
+    #[arg(long, value_name = "ID", value_parser = task_id)]
+    task: Vec<TaskId>,
+    /// How agents are held [default: run.isolation, or process]
+    #[arg(long, value_enum)]
+    isolation: Option<Isolation>,
+    /// Where work lands [default: run.land, or merge]
+    #[arg(long, value_enum)]
+    land: Option<settings::LandArgument>,
+    /// Only what is ready now; what becomes ready later is left
+    #[arg(long)]
+    once: bool,
+    /// Go on with other agents when one of them can't be started
+    #[arg(long)]
+    keep_going: bool,
+    /// Only say what would start
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    operator: Operator,
+    /// One JSON object for each event, on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(command: &Run, who: &Who) -> Result<u8, Failure> {
+    let here = Here::find()?;
+    let board = here.board(who)?;
+    let host = Host::observe();
+    let configuration = Configuration::load(&here.folder.root, &command.operator)?;
+    let state = here.folder.state(&user_state(&host)).map_err(|error| Failure::new(INTERNAL, &error))?;
+    let repository = charge::open_repository(&here.folder, state.path(), &host.home).map_err(refused)?;
+    let branch = charge::branch(&repository, &here.folder).map_err(refused)?;
+    let ready = ready(command, &here, &board)?;
+    let settings = settings::settings(&settings::Given {
+        command,
+        configuration: &configuration,
+        here: &here,
+        host: &host,
+        state: state.path(),
+        branch: &branch,
+        agents: &ready.iter().map(|(_, agent)| agent.as_str()).collect(),
+    })?;
+    if let Some((task, agent)) = ready.iter().find(|(_, agent)| !settings.agents.contains_key(agent)) {
+        return Err(settings::unknown_agent(task, agent, &configuration));
+    }
+    mention_uncommitted(&repository, &branch, &board);
+    if command.dry_run {
+        return progress::dry_run(&here, &board, command);
+    }
+    start_tracing();
+    let who = who.clone();
+    let root = here.folder.root.clone();
+    let desk = Desk::open(move || Here::at(&root)?.open(&who))?;
+    let lines = Arc::new(Lines::new(command.json));
+    let shim = std::env::current_exe().map_err(|error| Failure::new(INTERNAL, &error))?;
+    let charge = Charge {
+        settings,
+        repository,
+        desk,
+        shim: Shim { command: vec![shim.into(), "shim".into()] },
+        teller: lines.clone(),
+        witness: Arc::new(|_, _, _| {}),
+    };
+    let tasks = (!command.task.is_empty())
+        .then(|| command.task.iter().map(ToString::to_string).collect::<BTreeSet<String>>());
+    let wishes =
+        Wishes { tasks, agent: command.agent.clone(), once: command.once, keep_going: command.keep_going };
+    let summary = runtime()?.block_on(async {
+        let (interrupt, interrupts) = mpsc::channel(4);
+        listen(interrupt).map_err(|error| Failure::new(INTERNAL, &error))?;
+        charge::run(charge, wishes, interrupts).await.map_err(refused)
+    })?;
+    lines.summary(&summary)?;
+    Ok(code(&summary))
+}
+
+/// What is asked for and may start, with its agent.
+fn ready(
+    command: &Run,
+    here: &Here,
+    board: &dyn Board,
+) -> Result<Vec<(TaskId, String)>, Failure> {
+    let agenda = board.next(here.tree()).map_err(crate::board::refused)?;
+    for task in &command.task {
+        let known = agenda.ready.iter().map(|start| &start.task);
+        if !known.chain(agenda.waiting.iter().map(|waiting| &waiting.task)).any(|known| known == task) {
+            // It is done, canceled, or not there at all; the board knows which.
+            board.brief(here.tree(), task).map_err(crate::board::refused)?;
+        }
+    }
+    let asked = |task: &TaskId, agent: &str| {
+        (command.task.is_empty() || command.task.contains(task))
+            && command.agent.as_ref().is_none_or(|only| only == agent)
+    };
+    let builders = agenda.ready.into_iter().filter(|start| start.role == Role::Builder);
+    let asked = builders.filter(|start| asked(&start.task, start.agent.as_str()));
+    Ok(asked.map(|start| (start.task, start.agent.to_string())).collect())
+}
+
+/// Agents start from a commit: what is not in it they don't see.
+fn mention_uncommitted(
+    repository: &agency_supervisor::landing::repository::Repository,
+    branch: &agency_supervisor::landing::names::RefName,
+    board: &dyn Board,
+) {
+    let Ok(files) = agency_supervisor::landing::uncommitted::files(repository, branch) else { return };
+    let folder = format!("{}/", board.folder());
+    let files: Vec<String> =
+        files.iter().map(ToString::to_string).filter(|file| !file.starts_with(&folder)).collect();
+    if files.is_empty() {
+        return;
+    }
+    let shown = files.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
+    let more = if files.len() > 5 { format!(" and {} more", files.len() - 5) } else { String::new() };
+    message::notice(&format!("agents start from the last commit, and don't see your changes to {shown}{more}"));
+}
+
+/// Ctrl-C is for us, and what ends a service lets its agents live.
+fn listen(interrupt: mpsc::Sender<Interrupt>) -> std::io::Result<()> {
+    for (kind, meant) in [
+        (SignalKind::interrupt(), Interrupt::Drain),
+        (SignalKind::terminate(), Interrupt::Detach),
+        (SignalKind::hangup(), Interrupt::Detach),
+    ] {
+        let mut heard = signal(kind)?;
+        let interrupt = interrupt.clone();
+        tokio::spawn(async move {
+            while heard.recv().await.is_some() {
+                if interrupt.send(meant).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    Ok(())
+}
+
+/// One thread, and a few for what has to wait for files and for git.
+fn runtime() -> Result<Runtime, Failure> {
+    let built = Builder::new_current_thread().enable_all().max_blocking_threads(8).build();
+    built.map_err(|error| Failure::new(INTERNAL, &error))
+}
+
+/// `AGENCY_LOG=debug` shows every step, on standard error.
+fn start_tracing() {
+    use tracing_subscriber::EnvFilter;
+    if let Ok(filter) = EnvFilter::try_from_env("AGENCY_LOG") {
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    }
+}
+
+fn refused(error: ChargeError) -> Failure {
+    let code = if error.is_about_the_repository() { USAGE } else { INTERNAL };
+    let failure = Failure::new(code, &error);
+    match error {
+        ChargeError::NoRepository { .. } => failure.with_hint("`git init`, and make a first commit"),
+        ChargeError::Detached => failure.with_hint("switch to a branch first: `git switch NAME`"),
+        ChargeError::Unborn { .. } => failure.with_hint("make a first commit"),
+        ChargeError::Busy { .. } => failure.with_hint("end it or abort it first"),
+        _ => failure,
+    }
+}
+
+fn code(summary: &Summary) -> u8 {
+    let out_of_scope = |fate: &Fate| {
+        matches!(fate, Fate::Ended(Ending::Failed { failure }) if failure.kind == FailureKind::Scope)
+    };
+    let done = |fate: &Fate| matches!(fate, Fate::Ended(Ending::Done { .. } | Ending::Kept { .. }));
+    match summary {
+        summary if summary.interrupted => INTERRUPTED,
+        summary if summary.tasks.values().any(out_of_scope) => OUT_OF_SCOPE,
+        summary
+            if !summary.tasks.values().all(done)
+                || !summary.waiting.is_empty()
+                || !summary.troubles.is_empty() =>
+        {
+            UNDONE
+        }
+        _ => 0,
+    }
+}
+
+/// What a supervisor starts for each sandbox.
+pub(crate) fn shim(folder: &Path) -> Result<u8, Failure> {
+    errand::shim::run(folder).map(|()| 0).map_err(|error| Failure::new(INTERNAL, &error))
+}

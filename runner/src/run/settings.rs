@@ -1,0 +1,204 @@
+//! From flags and configuration to what a supervisor is told. Whatever is missing or wrong is one clear sentence.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use agency_protocols::names::TaskId;
+use agency_sandbox::egress::List;
+use agency_sandbox::host::Host;
+use agency_sandbox::policy::Level;
+use agency_supervisor::errand::order::{Limits, Reach, Trust as Trusted};
+use agency_supervisor::landing::names::RefName;
+use agency_supervisor::settings::{Agent, Committer, Land, Leases, Settings};
+use clap::ValueEnum;
+use toml::Value;
+
+use super::Run;
+use crate::arguments::Isolation;
+use crate::board::Here;
+use crate::configuration::Configuration;
+use crate::configuration::trust::Trust;
+use crate::message::Failure;
+use crate::sandbox::{copies, level};
+use crate::units;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LandArgument {
+    /// On the branch that is checked out
+    Merge,
+    /// On a branch of the task's own, `agency/ID`
+    Branch,
+    /// Nowhere: it is verified and kept
+    None,
+}
+
+/// How often a task is tried, and how long its second attempt waits, if nobody says.
+const ATTEMPTS: u32 = 3;
+const BACKOFF: Duration = Duration::from_secs(5);
+
+/// Everything that has a say.
+pub(super) struct Given<'a> {
+    pub(super) command: &'a Run,
+    pub(super) configuration: &'a Configuration,
+    pub(super) here: &'a Here,
+    pub(super) host: &'a Host,
+    pub(super) state: &'a Path,
+    pub(super) branch: &'a RefName,
+    /// The agents that are needed.
+    pub(super) agents: &'a BTreeSet<&'a str>,
+}
+
+pub(super) fn settings(given: &Given<'_>) -> Result<Settings, Failure> {
+    let Given { command, configuration, here, host, .. } = given;
+    let mut agents = BTreeMap::new();
+    for name in configuration.names("agents") {
+        let needed = given.agents.contains(name);
+        if let Some(agent) = agent(name, needed, configuration)? {
+            agents.insert(name.to_owned(), agent);
+        }
+    }
+    let number = |path: &[&str]| configuration.value(path).and_then(Value::as_integer);
+    let parallel = command.parallel.or(number(&["run", "parallel"]).and_then(|count| u64::try_from(count).ok()));
+    let trust = match command.operator.trust {
+        true => Trusted::All,
+        false => Trusted::These(Trust::of(&here.folder.root)?.texts()),
+    };
+    Ok(Settings {
+        root: here.folder.root.clone(),
+        state: given.state.to_owned(),
+        copies: copies(host),
+        level: match command.isolation {
+            Some(isolation) => level(isolation)?,
+            None => named_level(configuration, &["run", "isolation"])?.unwrap_or(Level::Process),
+        },
+        branch: given.branch.clone(),
+        land: land(command, configuration)?,
+        agents,
+        trust,
+        committer: committer(here),
+        parallel: usize::try_from(parallel.unwrap_or(1)).unwrap_or(usize::MAX),
+        attempts: number(&["run", "attempts"]).and_then(|count| u32::try_from(count).ok()).unwrap_or(ATTEMPTS),
+        backoff: duration(configuration, &["run", "backoff"])?.unwrap_or(BACKOFF),
+        leases: Leases::default(),
+    })
+}
+
+/// What is configured for an agent; `None` for one that can't be started and is not needed.
+fn agent(name: &str, needed: bool, configuration: &Configuration) -> Result<Option<Agent>, Failure> {
+    let value = |key: &str| configuration.value(&["agents", name, key]);
+    let command = texts(value("command"));
+    if command.is_empty() {
+        return match needed {
+            false => Ok(None),
+            true if configuration.is_withheld(&format!("agents.{name}.command")) => Err(untrusted(name)),
+            true => Err(Failure::usage(format!("the agent `{name}` has no command"))
+                .with_hint(format!("[agents.{name}] command = [\"PROGRAM\", \"{{prompt}}\"] in agency.toml"))),
+        };
+    }
+    let ms = |key: &str| -> Result<Option<u64>, Failure> {
+        let found = duration(configuration, &["agents", name, key])?;
+        Ok(found.map(|found| u64::try_from(found.as_millis()).unwrap_or(u64::MAX)))
+    };
+    let number = |key: &str| value(key).and_then(Value::as_integer).and_then(|count| u64::try_from(count).ok());
+    let memory = value("memory").and_then(Value::as_str).map(units::size).transpose();
+    let memory = memory.map_err(|reason| Failure::usage(format!("agents.{name}.memory: {reason}")))?;
+    Ok(Some(Agent {
+        command,
+        env: texts(value("env")),
+        network: network(name, value("network"))?,
+        limits: Limits {
+            memory,
+            processes: number("processes"),
+            wall_ms: ms("timeout")?,
+            stall_ms: ms("stall")?,
+            grace_ms: ms("grace")?,
+            output: None,
+        },
+        level: named_level(configuration, &["agents", name, "isolation"])?,
+        parallel: number("parallel").and_then(|count| usize::try_from(count).ok()),
+    }))
+}
+
+fn untrusted(name: &str) -> Failure {
+    Failure::usage(format!("agency.toml is not trusted, so it can't say how the agent `{name}` is started"))
+        .with_hint("`agency trust` shows it to you; --trust, or AGENCY_TRUST=1, trusts it this once")
+}
+
+/// A task is for an agent that nobody has configured.
+pub(super) fn unknown_agent(task: &TaskId, name: &str, configuration: &Configuration) -> Failure {
+    if configuration.is_withheld(&format!("agents.{name}.command")) {
+        return untrusted(name);
+    }
+    let known: Vec<&str> = configuration.names("agents").into_iter().collect();
+    let nearest = known.iter().max_by(|a, b| {
+        strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name))
+    });
+    let hint = match nearest {
+        Some(nearest) => format!("did you mean `{nearest}`? `agency assign` gives a task to another agent"),
+        None => format!("[agents.{name}] command = [\"PROGRAM\", \"{{prompt}}\"] in agency.toml"),
+    };
+    Failure::usage(format!("{task} is for the agent `{name}`, and no such agent is configured")).with_hint(hint)
+}
+
+fn network(name: &str, value: Option<&Value>) -> Result<Reach, Failure> {
+    match value {
+        Some(Value::Array(_)) => {
+            let list = texts(value).join(",");
+            List::parse(&list).map_err(|error| Failure::usage(format!("agents.{name}.network: {error}")))?;
+            Ok(Reach::Hosts(list))
+        }
+        Some(Value::String(text)) if text == "full" => Ok(Reach::Full),
+        _ => Ok(Reach::None),
+    }
+}
+
+fn land(command: &Run, configuration: &Configuration) -> Result<Land, Failure> {
+    let wanted = match (command.land, configuration.text("run.land")) {
+        (Some(land), _) => land,
+        (None, Some(name)) => LandArgument::from_str(name, true)
+            .map_err(|_| Failure::usage(format!("run.land: `{name}` is none of merge, branch and none")))?,
+        (None, None) => LandArgument::Merge,
+    };
+    Ok(match wanted {
+        LandArgument::Merge => Land::Merge,
+        LandArgument::Branch => Land::Branch,
+        LandArgument::None => Land::None,
+    })
+}
+
+fn named_level(configuration: &Configuration, path: &[&str]) -> Result<Option<Level>, Failure> {
+    let Some(name) = configuration.value(path).and_then(Value::as_str) else { return Ok(None) };
+    let isolation = Isolation::from_str(name, true)
+        .map_err(|_| Failure::usage(format!("{}: there is no isolation `{name}`", path.join("."))))?;
+    level(isolation).map(Some)
+}
+
+fn duration(configuration: &Configuration, path: &[&str]) -> Result<Option<Duration>, Failure> {
+    let text = configuration.value(path).and_then(Value::as_str);
+    let found = text.map(units::duration).transpose();
+    found.map_err(|reason| Failure::usage(format!("{}: {reason}", path.join("."))))
+}
+
+fn texts(value: Option<&Value>) -> Vec<String> {
+    let items = value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    items.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// Commits are made in the name of whoever runs this, as git knows them.
+fn committer(here: &Here) -> Committer {
+    let asked = |key: &str| {
+        let output = std::process::Command::new("git")
+            .args(["config", "--get", key])
+            .current_dir(&here.folder.root)
+            .stderr(std::process::Stdio::null())
+            .output()
+            .ok()?;
+        let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+        (!text.is_empty()).then_some(text)
+    };
+    Committer {
+        name: asked("user.name").unwrap_or_else(|| "agency".to_owned()),
+        email: asked("user.email").unwrap_or_else(|| "agency@localhost".to_owned()),
+    }
+}

@@ -1,0 +1,151 @@
+//! Taking charge of a repository: everything is opened, a run is made, and what was opened is given back.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use agency_sandbox::workspace::folder::Folder;
+use tokio::sync::mpsc;
+
+use crate::clock::{self, BootClock};
+use crate::desk::Desk;
+use crate::dispatch::{self, Interrupt, RunError, Summary, Wishes};
+use crate::errand::send::Shim;
+use crate::landing::names::RefName;
+use crate::landing::repository::{Opening, Repository};
+use crate::landing::worktree::{self, Head, Operation};
+use crate::landing::{self, land, refs};
+use crate::life::{Witness, Workshop};
+use crate::notice::Teller;
+use crate::owner::{self, Presence};
+use crate::records;
+use crate::settings::Settings;
+use crate::store::sqlite::SqliteStore;
+use crate::store::{Store, StoreError};
+use crate::train::Train;
+
+/// How long somebody else's lock in git is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Why nobody can take charge.
+#[derive(Debug, thiserror::Error)]
+pub enum ChargeError {
+    #[error("{} is not a git repository", root.display())]
+    NoRepository { root: PathBuf },
+    #[error("HEAD is detached: there is no branch that work could land on")]
+    Detached,
+    #[error("the branch {branch} has no commit yet")]
+    Unborn { branch: RefName },
+    #[error("{operation} is under way in {}", root.display())]
+    Busy { operation: Operation, root: PathBuf },
+    #[error(transparent)]
+    Landing(#[from] landing::Error),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("can't use the state folder {}", path.display())]
+    State { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl ChargeError {
+    /// Whether it is about how the repository is, and so for a person to change.
+    pub fn is_about_the_repository(&self) -> bool {
+        matches!(self, Self::NoRepository { .. } | Self::Detached | Self::Unborn { .. } | Self::Busy { .. })
+            || matches!(self, Self::Landing(landing::Error::Unsupported { .. }))
+    }
+}
+
+/// Opens the repository a folder is in, to land in it.
+pub fn open_repository(folder: &Folder, state: &Path, home: &Path) -> Result<Repository, ChargeError> {
+    let Some(real) = &folder.repository else {
+        return Err(ChargeError::NoRepository { root: folder.root.clone() });
+    };
+    Ok(Repository::open(&Opening {
+        program: Path::new("git"),
+        repository: real,
+        root: Some(&folder.root),
+        place: &state.join("landing"),
+        home: Some(home),
+        patience: PATIENCE,
+    })?)
+}
+
+/// The branch that is checked out in a folder, if agents can start from it.
+pub fn branch(repository: &Repository, folder: &Folder) -> Result<RefName, ChargeError> {
+    let git = folder.repository.as_ref().map(|real| real.git.clone()).unwrap_or_default();
+    let here = worktree::Worktree { root: Some(folder.root.clone()), git, locked: false };
+    if let Some(operation) = here.operation() {
+        return Err(ChargeError::Busy { operation, root: folder.root.clone() });
+    }
+    let Head::Branch(name) = here.head() else { return Err(ChargeError::Detached) };
+    let branch = refs::resolve(repository, &name)?;
+    match refs::read(repository, std::slice::from_ref(&branch))?.contains_key(&branch) {
+        true => Ok(branch),
+        false => Err(ChargeError::Unborn { branch }),
+    }
+}
+
+/// Where the store of a repository is.
+pub fn store_path(state: &Path) -> PathBuf {
+    state.join("store.sqlite")
+}
+
+/// Opens the store of a repository.
+pub async fn open_store(state: &Path) -> Result<SqliteStore, StoreError> {
+    SqliteStore::open(&store_path(state), Arc::new(BootClock), clock::wall).await
+}
+
+/// Everything a run needs from outside.
+pub struct Charge {
+    pub settings: Settings,
+    pub repository: Repository,
+    pub desk: Desk,
+    pub shim: Shim,
+    pub teller: Arc<dyn Teller>,
+    pub witness: Witness,
+}
+
+impl std::fmt::Debug for Charge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Charge").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+/// Takes charge until there is nothing left to do.
+pub async fn run(
+    charge: Charge,
+    wishes: Wishes,
+    interrupts: mpsc::Receiver<Interrupt>,
+) -> Result<Summary, ChargeError> {
+    let Charge { settings, repository, desk, shim, teller, witness } = charge;
+    let state = settings.state.clone();
+    let failed = |source| ChargeError::State { path: state.clone(), source };
+    let store = open_store(&state).await?;
+    let term = store.enter(&owner::myself()).await?;
+    let presence = Presence::show(&state, term).map_err(failed)?;
+    // What a landing that was cut short left in somebody's files is taken back before anything else.
+    let repository = Arc::new(repository);
+    let opened = Arc::clone(&repository);
+    match tokio::task::spawn_blocking(move || land::recover(&opened)).await {
+        Ok(recovered) => drop(recovered?),
+        Err(_) => return Err(failed(io::Error::other("a thread broke"))),
+    }
+    records::prune(&state, &store).await.map_err(failed)?;
+    let shop = Arc::new(Workshop {
+        store,
+        desk,
+        repository,
+        settings,
+        shim,
+        term,
+        train: Train::default(),
+        teller,
+        witness,
+    });
+    let summary = dispatch::run(Arc::clone(&shop), wishes, interrupts).await?;
+    shop.store.leave(term).await?;
+    drop(presence);
+    Ok(summary)
+}

@@ -1,0 +1,599 @@
+//! The loop of a supervisor: it sees what happens, decides what to start, and lets every attempt live its life.
+//!
+//! Everything that happens arrives here as one [`Event`]: an attempt has come to rest, somebody pressed Ctrl-C, the
+//! store or the board changed, time passed. After each one the same questions are asked again: what can be taken
+//! over, what can start ([`plan`]), is there anything left to wait for.
+
+mod backoff;
+pub mod plan;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use agency_protocols::board::{Agenda, BoardError, Start};
+use sysinfo::{MemoryRefreshKind, System};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::attempt::{Attempt, Ending, FailureKind, Held, Phase, TaskKey};
+use crate::clock::{self, BootClock, Clock, Instant};
+use crate::errand::{Place, send};
+use crate::life::{LifeError, Rest, Side, Step, Wanted, Workshop};
+use crate::notice::Notice;
+use crate::owner;
+use crate::settings::{Agent, Settings};
+use crate::store::{Claim, Claimed, Mode, Store, StoreError};
+use plan::{Choice, Limits, World};
+
+/// How often it is asked whether somebody changed the store.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How often the board is read again although nothing of ours happened.
+const READ_EVERY: Duration = Duration::from_secs(2);
+/// How often what waits for a person is tried again, and what others left is looked for.
+const TRY_EVERY: Duration = Duration::from_secs(2);
+/// How often an attempt that can't be taken further is taken up again.
+const TROUBLES: u32 = 3;
+
+/// What a run is about.
+#[derive(Debug, Clone, Default)]
+pub struct Wishes {
+    /// Only these tasks.
+    pub tasks: Option<BTreeSet<String>>,
+    /// Only tasks of this agent.
+    pub agent: Option<String>,
+    /// Only what is ready at the start.
+    pub once: bool,
+    /// Go on although agents can't be started.
+    pub keep_going: bool,
+}
+
+/// Somebody outside wants an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interrupt {
+    /// Start nothing new; a second time, stop what runs.
+    Drain,
+    /// Leave at once. What runs goes on, and whoever comes next takes it over.
+    Detach,
+}
+
+/// What a run came to.
+#[derive(Debug, Default)]
+pub struct Summary {
+    /// How each task that was worked on ended last.
+    pub tasks: BTreeMap<TaskKey, Fate>,
+    /// What the board could not tell or would not start, with the reason.
+    pub waiting: Vec<(String, String)>,
+    pub findings: Vec<agency_protocols::finding::Finding>,
+    pub interrupted: bool,
+    /// What went wrong that is nobody's work.
+    pub troubles: Vec<String>,
+}
+
+/// What became of a task in a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    Ended(Ending),
+    Waits(String),
+    /// It is still open.
+    Open,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Board(#[from] BoardError),
+}
+
+/// What happened.
+#[derive(Debug)]
+enum Event {
+    Rested { task: TaskKey, rest: Box<Result<Rest, LifeError>> },
+    Interrupt(Interrupt),
+    /// It is time to look at the store.
+    Look,
+    Heartbeat,
+}
+
+/// One attempt that lives.
+#[derive(Debug)]
+struct Running {
+    attempt: Attempt,
+    wanted: watch::Sender<Wanted>,
+}
+
+/// An attempt that rests until something changes.
+#[derive(Debug)]
+struct Resting {
+    attempt: Attempt,
+    why: String,
+    again_at: Instant,
+}
+
+/// A supervisor at work.
+struct Dispatcher<S> {
+    shop: Arc<Workshop<S>>,
+    wishes: Wishes,
+    limits: Limits,
+    lives: JoinSet<(TaskKey, Result<Rest, LifeError>)>,
+    running: HashMap<TaskKey, Running>,
+    resting: HashMap<TaskKey, Resting>,
+    agenda: Agenda,
+    /// When the board was last read; `None` if it must be read before anything is decided.
+    read_at: Option<Instant>,
+    /// The last attempt at each task.
+    latest: HashMap<TaskKey, Attempt>,
+    /// What somebody else has. Looked at again when the store changes.
+    taken: HashSet<TaskKey>,
+    /// What is not touched again in this run.
+    given_up: HashSet<TaskKey>,
+    not_before: HashMap<TaskKey, Instant>,
+    troubles: HashMap<TaskKey, u32>,
+    version: u64,
+    mode: Mode,
+    draining: bool,
+    stopping: bool,
+    looked_for_orphans: Option<Instant>,
+    first_agenda: Option<BTreeSet<String>>,
+    /// Where it can't be asked, memory keeps nobody from starting.
+    system: Option<System>,
+    summary: Summary,
+}
+
+/// Runs what there is to run, until nothing is left that could be done now.
+pub async fn run<S: Store + 'static>(
+    shop: Arc<Workshop<S>>,
+    wishes: Wishes,
+    mut interrupts: mpsc::Receiver<Interrupt>,
+) -> Result<Summary, RunError> {
+    let settings = &shop.settings;
+    let limits = Limits {
+        total: settings.parallel,
+        of_agent: of_agents(settings, |agent| agent.parallel),
+        memory: of_agents(settings, |agent| agent.limits.memory),
+    };
+    let mut heartbeat = tokio::time::interval(settings.leases.heartbeat);
+    let mut look = tokio::time::interval(LOOK_EVERY);
+    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut dispatcher = Dispatcher {
+        wishes,
+        limits,
+        lives: JoinSet::new(),
+        running: HashMap::new(),
+        resting: HashMap::new(),
+        agenda: Agenda::default(),
+        read_at: None,
+        latest: HashMap::new(),
+        taken: HashSet::new(),
+        given_up: HashSet::new(),
+        not_before: HashMap::new(),
+        troubles: HashMap::new(),
+        version: 0,
+        mode: Mode::Running,
+        draining: false,
+        stopping: false,
+        looked_for_orphans: None,
+        first_agenda: None,
+        system: System::new().ok(),
+        summary: Summary::default(),
+        shop: Arc::clone(&shop),
+    };
+    // A drain was meant for those who ran when it was asked for.
+    if shop.store.mode().await? == Mode::Draining {
+        shop.store.set_mode(Mode::Running).await?;
+    }
+    dispatcher.look_at_store(true).await?;
+    loop {
+        if dispatcher.settle_down().await? {
+            return Ok(dispatcher.finish());
+        }
+        let event = tokio::select! {
+            biased;
+            Some(interrupt) = interrupts.recv() => Event::Interrupt(interrupt),
+            Some(ended) = dispatcher.lives.join_next() => match ended {
+                Ok((task, rest)) => Event::Rested { task, rest: Box::new(rest) },
+                Err(_) => continue,
+            },
+            _ = heartbeat.tick() => Event::Heartbeat,
+            _ = look.tick() => Event::Look,
+        };
+        tracing::trace!(?event);
+        match event {
+            Event::Rested { task, rest } => dispatcher.rested(task, *rest).await?,
+            Event::Interrupt(Interrupt::Detach) => {
+                dispatcher.summary.interrupted = true;
+                return Ok(dispatcher.finish());
+            }
+            Event::Interrupt(Interrupt::Drain) => dispatcher.interrupted(),
+            Event::Look => dispatcher.look_at_store(false).await?,
+            Event::Heartbeat => dispatcher.heartbeat().await?,
+        }
+    }
+}
+
+/// What agents have a value of their own for.
+fn of_agents<T>(settings: &Settings, value: impl Fn(&Agent) -> Option<T>) -> BTreeMap<String, T> {
+    settings.agents.iter().filter_map(|(name, agent)| Some((name.clone(), value(agent)?))).collect()
+}
+
+impl<S: Store + 'static> Dispatcher<S> {
+    /// Starts and takes over what can be; `true` when nothing is left to wait for.
+    async fn settle_down(&mut self) -> Result<bool, RunError> {
+        let now = BootClock.now();
+        self.read_board(now).await?;
+        if !self.stopping {
+            self.look_for_orphans(now).await?;
+            self.try_again(now);
+        }
+        loop {
+            let busy: HashMap<TaskKey, String> =
+                self.running.iter().map(|(key, one)| (key.clone(), one.attempt.agent.clone())).collect();
+            let aside: HashSet<TaskKey> = self
+                .taken
+                .iter()
+                .chain(&self.given_up)
+                .chain(self.resting.keys())
+                .cloned()
+                .chain(self.unasked())
+                .collect();
+            let free_memory = self.system.as_mut().map_or(u64::MAX, |system| {
+                system.refresh_memory_specifics(MemoryRefreshKind::nothing().with_ram());
+                system.available_memory()
+            });
+            let choice = plan::choose(&World {
+                ready: &self.agenda.ready,
+                protocol: self.shop.desk.protocol,
+                busy: &busy,
+                aside: &aside,
+                not_before: &self.not_before,
+                now,
+                limits: &self.limits,
+                free_memory,
+                closed: self.draining || self.mode == Mode::Paused,
+            });
+            match choice {
+                Choice::Start(start) => {
+                    let start = start.clone();
+                    self.start(start).await?;
+                }
+                Choice::Wait { .. } if !self.draining => return Ok(false),
+                Choice::Wait { .. } | Choice::Nothing => {
+                    return Ok(self.running.is_empty());
+                }
+            }
+        }
+    }
+
+    /// Tasks that this run is not about.
+    fn unasked(&self) -> Vec<TaskKey> {
+        let asked = |start: &Start| {
+            let id = start.task.as_str();
+            self.wishes.tasks.as_ref().is_none_or(|tasks| tasks.contains(id))
+                && self.wishes.agent.as_ref().is_none_or(|agent| agent == start.agent.as_str())
+                && self.first_agenda.as_ref().is_none_or(|first| !self.wishes.once || first.contains(id))
+        };
+        self.agenda.ready.iter().filter(|start| !asked(start)).map(|start| self.key(start.task.as_str())).collect()
+    }
+
+    fn key(&self, id: &str) -> TaskKey {
+        TaskKey { protocol: self.shop.desk.protocol.to_owned(), id: id.to_owned() }
+    }
+
+    async fn read_board(&mut self, now: Instant) -> Result<(), RunError> {
+        let fresh = self.read_at.is_some_and(|at| now.since(at) < READ_EVERY);
+        if fresh {
+            return Ok(());
+        }
+        self.agenda = self.shop.desk.look(|board, tree| board.next(tree)).await?;
+        self.read_at = Some(now);
+        let ids = || self.agenda.ready.iter().map(|start| start.task.to_string()).collect();
+        self.first_agenda.get_or_insert_with(ids);
+        self.heed_people().await
+    }
+
+    /// Stops what a person has taken off the board.
+    async fn heed_people(&mut self) -> Result<(), RunError> {
+        let offered: HashSet<TaskKey> =
+            self.agenda.ready.iter().map(|start| self.key(start.task.as_str())).collect();
+        let doubtful: Vec<TaskKey> = self.running.keys().filter(|key| !offered.contains(key)).cloned().collect();
+        for key in doubtful {
+            let Ok(task) = agency_protocols::names::TaskId::parse(&key.id) else { continue };
+            let wanted = self.shop.desk.look(move |board, tree| board.is_wanted(tree, &task)).await?;
+            if let (false, Some(running)) = (wanted, self.running.get(&key))
+                && !matches!(running.attempt.phase, Phase::Landed { .. } | Phase::Over(_))
+            {
+                running.wanted.send_replace(Wanted::Cancel);
+            }
+        }
+        Ok(())
+    }
+
+    /// Claims a task and lets it live.
+    async fn start(&mut self, start: Start) -> Result<(), RunError> {
+        let key = self.key(start.task.as_str());
+        let claim = Claim {
+            task: &key,
+            title: &start.title,
+            agent: start.agent.as_str(),
+            after: self.latest.get(&key).map(|attempt| attempt.epoch),
+        };
+        (self.shop.witness)(&key, Step::Claim, Side::Before);
+        let ttl = self.shop.settings.leases.ttl;
+        let claimed = self.shop.store.claim(&claim, self.shop.term, ttl).await?;
+        (self.shop.witness)(&key, Step::Claim, Side::After);
+        match claimed {
+            Claimed::Taken => {
+                self.taken.insert(key);
+            }
+            Claimed::Held(lease) => {
+                let now = clock::wall();
+                let attempt = Attempt {
+                    task: key,
+                    epoch: lease.epoch,
+                    title: start.title.clone(),
+                    agent: start.agent.to_string(),
+                    phase: Phase::Claimed,
+                    held: Some(Held { term: lease.term, until: BootClock.now() + ttl }),
+                    cancel: false,
+                    claimed_at: now,
+                    recorded_at: now,
+                };
+                self.live(attempt);
+            }
+        }
+        Ok(())
+    }
+
+    fn live(&mut self, attempt: Attempt) {
+        let key = attempt.task.clone();
+        let start = self.agenda.ready.iter().find(|start| start.task.as_str() == key.id).cloned();
+        let wish = if attempt.cancel { Wanted::Cancel } else { Wanted::GoOn };
+        let (sender, wanted) = watch::channel(wish);
+        self.latest.insert(key.clone(), attempt.clone());
+        self.running.insert(key.clone(), Running { attempt: attempt.clone(), wanted: sender });
+        let shop = Arc::clone(&self.shop);
+        self.lives.spawn(async move { (key, shop.take_on(attempt, start, wanted).await) });
+    }
+
+    /// An attempt has come to rest.
+    async fn rested(&mut self, key: TaskKey, rest: Result<Rest, LifeError>) -> Result<(), RunError> {
+        let Some(Running { attempt, .. }) = self.running.remove(&key) else { return Ok(()) };
+        self.read_at = None;
+        match rest {
+            Ok(Rest::Over(ending)) => self.over(key, attempt, ending).await?,
+            Ok(Rest::Waits(why)) => {
+                let again_at = BootClock.now() + TRY_EVERY;
+                self.summary.tasks.insert(key.clone(), Fate::Waits(why.clone()));
+                if let Some(attempt) = self.reread(&key).await? {
+                    self.resting.insert(key, Resting { attempt, why, again_at });
+                }
+            }
+            Ok(Rest::Interrupted) => {
+                self.summary.tasks.insert(key.clone(), Fate::Open);
+                self.given_up.insert(key);
+            }
+            Err(error) if error.is_fenced() => {
+                self.taken.insert(key);
+            }
+            Err(error) => self.trouble(key, &error).await?,
+        }
+        Ok(())
+    }
+
+    async fn over(&mut self, key: TaskKey, attempt: Attempt, ending: Ending) -> Result<(), RunError> {
+        self.troubles.remove(&key);
+        match &ending {
+            Ending::Failed { failure } => {
+                let failures = self.shop.store.failures(&key).await?;
+                let pause = backoff::pause(self.shop.settings.backoff, failures, &key, attempt.epoch);
+                self.not_before.insert(key.clone(), BootClock.now() + pause);
+                let stays = failure.kind == FailureKind::Start && !self.wishes.keep_going;
+                if stays && !self.draining {
+                    self.draining = true;
+                    self.summary.troubles.push(format!("{key}: {}", failure.reason));
+                    self.shop.teller.tell(&Notice::Draining);
+                }
+            }
+            Ending::Lost { .. } => {
+                let count = self.troubles.entry(key.clone()).or_default();
+                *count += 1;
+                match *count >= TROUBLES {
+                    true => drop(self.given_up.insert(key.clone())),
+                    false => {
+                        let pause = Duration::from_millis(500) * *count;
+                        self.not_before.insert(key.clone(), BootClock.now() + pause);
+                    }
+                }
+            }
+            Ending::Done { .. } | Ending::Kept { .. } | Ending::Blocked { .. } | Ending::Canceled => {}
+        }
+        self.summary.tasks.insert(key, Fate::Ended(ending));
+        Ok(())
+    }
+
+    /// Something went wrong that is nobody's work. The attempt stays open, and is taken up again a few times.
+    async fn trouble(&mut self, key: TaskKey, error: &LifeError) -> Result<(), RunError> {
+        let what = crate::life::chain(error);
+        self.shop.teller.tell(&Notice::Trouble { task: Some(key.clone()), what: what.clone() });
+        let count = self.troubles.entry(key.clone()).or_default();
+        *count += 1;
+        let pause = Duration::from_millis(500) * *count;
+        if *count >= TROUBLES {
+            self.summary.tasks.insert(key.clone(), Fate::Open);
+            self.summary.troubles.push(format!("{key}: {what}"));
+            self.given_up.insert(key);
+            self.draining = true;
+        } else if let Some(attempt) = self.reread(&key).await? {
+            let again_at = BootClock.now() + pause;
+            self.resting.insert(key, Resting { attempt, why: what, again_at });
+        }
+        Ok(())
+    }
+
+    /// An attempt as the store has it, if it is still ours.
+    async fn reread(&self, key: &TaskKey) -> Result<Option<Attempt>, RunError> {
+        let attempts = self.shop.store.attempts(key).await?;
+        let ours = |attempt: &Attempt| attempt.held.is_some_and(|held| held.term == self.shop.term);
+        Ok(attempts.into_iter().next_back().filter(ours))
+    }
+
+    /// Takes up what rests, when it is time.
+    fn try_again(&mut self, now: Instant) {
+        let something_runs = !self.running.is_empty();
+        let due: Vec<TaskKey> = self
+            .resting
+            .iter()
+            .filter(|(_, one)| one.again_at <= now && self.running.len() < self.limits.total)
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in due {
+            let waits = matches!(self.summary.tasks.get(&key), Some(Fate::Waits(_)));
+            // A person is waited for only while there is something else to do.
+            if waits && !something_runs {
+                continue;
+            }
+            if let Some(Resting { attempt, .. }) = self.resting.remove(&key) {
+                self.live(attempt);
+            }
+        }
+    }
+
+    /// Takes over what nobody looks after: of owners that are dead, or whose time is up.
+    async fn look_for_orphans(&mut self, now: Instant) -> Result<(), RunError> {
+        if self.looked_for_orphans.is_some_and(|at| now.since(at) < TRY_EVERY) {
+            return Ok(());
+        }
+        self.looked_for_orphans = Some(now);
+        let open = self.shop.store.open().await?;
+        let others: Vec<&Attempt> = open
+            .iter()
+            .filter(|attempt| attempt.task.protocol == self.shop.desk.protocol)
+            .filter(|attempt| attempt.held.is_some_and(|held| held.term != self.shop.term))
+            .collect();
+        if others.is_empty() {
+            return Ok(());
+        }
+        let owners: HashMap<_, _> = self.shop.store.owners().await?.into_iter().collect();
+        let time = self.shop.store.now().await?;
+        for attempt in others {
+            let (Some(held), Some(lease)) = (attempt.held, attempt.lease()) else { continue };
+            let dead = match owners.get(&held.term) {
+                Some(owner) => owner::is_dead(&self.shop.settings.state, held.term, owner),
+                None => true,
+            };
+            if !dead && held.until > time {
+                self.taken.insert(attempt.task.clone());
+                continue;
+            }
+            let ttl = self.shop.settings.leases.ttl;
+            let Some(lease) = self.shop.store.adopt(&lease, self.shop.term, ttl).await? else { continue };
+            let adopted = Attempt {
+                held: Some(Held { term: lease.term, until: time + ttl }),
+                ..attempt.clone()
+            };
+            self.taken.remove(&adopted.task);
+            self.renew_shims(&adopted).await;
+            self.shop.teller.tell(&Notice::Adopted { attempt: adopted.clone() });
+            self.live(adopted);
+        }
+        Ok(())
+    }
+
+    /// Puts the end of all our leases off, in the store and with every shim.
+    async fn heartbeat(&mut self) -> Result<(), RunError> {
+        let leases = self.shop.store.renew(self.shop.term, self.shop.settings.leases.ttl).await?;
+        for running in self.running.values() {
+            let ours = running.attempt.lease().is_some_and(|lease| leases.contains(&lease));
+            if ours {
+                self.renew_shims(&running.attempt).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn renew_shims(&self, attempt: &Attempt) {
+        let until = BootClock.now() + self.shop.settings.leases.ttl;
+        let folder = self.shop.records(attempt);
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let place = Place::new(entry.path());
+            // Whoever does not answer has nothing to be put off.
+            if let Err(error) = send::renew(&place, self.shop.term, until).await {
+                tracing::debug!(%error, "a shim does not answer");
+            }
+        }
+    }
+
+    /// What others wrote into the store: wishes of people, ends of attempts.
+    async fn look_at_store(&mut self, first: bool) -> Result<(), RunError> {
+        let version = self.shop.store.version().await?;
+        if version == self.version && !first {
+            return Ok(());
+        }
+        self.version = version;
+        self.taken.clear();
+        let mode = self.shop.store.mode().await?;
+        if mode != self.mode {
+            self.shop.teller.tell(&match mode {
+                Mode::Running => Notice::Resumed,
+                Mode::Paused => Notice::Paused,
+                Mode::Draining => Notice::Draining,
+            });
+            self.mode = mode;
+            self.draining |= mode == Mode::Draining;
+        }
+        for attempt in self.shop.store.latest().await? {
+            let key = attempt.task.clone();
+            if let Some(running) = self.running.get(&key)
+                && attempt.cancel
+                && attempt.epoch == running.attempt.epoch
+            {
+                running.wanted.send_if_modified(|wanted| {
+                    let new = *wanted == Wanted::GoOn;
+                    *wanted = Wanted::Cancel;
+                    new
+                });
+            }
+            if let Some(resting) = self.resting.get_mut(&key)
+                && attempt.cancel
+            {
+                resting.attempt.cancel = true;
+                resting.again_at = Instant(0);
+                self.summary.tasks.remove(&key);
+            }
+            self.latest.insert(key, attempt);
+        }
+        Ok(())
+    }
+
+    fn interrupted(&mut self) {
+        self.summary.interrupted = true;
+        if !self.draining {
+            self.draining = true;
+            self.shop.teller.tell(&Notice::Draining);
+        } else if !self.stopping {
+            self.stopping = true;
+            self.shop.teller.tell(&Notice::Stopping);
+            for running in self.running.values() {
+                running.wanted.send_replace(Wanted::Stop);
+            }
+        }
+    }
+
+    fn finish(mut self) -> Summary {
+        for (key, resting) in &self.resting {
+            self.summary.tasks.entry(key.clone()).or_insert_with(|| Fate::Waits(resting.why.clone()));
+        }
+        let asked = |id: &str| self.wishes.tasks.as_ref().is_none_or(|tasks| tasks.contains(id));
+        self.summary.waiting = self
+            .agenda
+            .waiting
+            .iter()
+            .filter(|waiting| asked(waiting.task.as_str()))
+            .map(|waiting| (waiting.task.to_string(), waiting.why.clone()))
+            .collect();
+        self.summary.findings = self.agenda.findings.clone();
+        self.summary
+    }
+}

@@ -1,0 +1,210 @@
+//! Which task starts next: decided over what is known, and over nothing else.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use agency_protocols::board::{Role, Start};
+
+use crate::attempt::TaskKey;
+use crate::clock::Instant;
+
+/// Everything that has a say in it.
+#[derive(Debug)]
+pub struct World<'a> {
+    /// What the board offers, the most urgent first.
+    pub ready: &'a [Start],
+    pub protocol: &'a str,
+    /// What is being worked on, with its agent.
+    pub busy: &'a HashMap<TaskKey, String>,
+    /// What somebody else has, or what is not to be touched in this run.
+    pub aside: &'a HashSet<TaskKey>,
+    /// What has to wait for its next attempt.
+    pub not_before: &'a HashMap<TaskKey, Instant>,
+    pub now: Instant,
+    pub limits: &'a Limits,
+    /// Bytes of memory nobody uses.
+    pub free_memory: u64,
+    /// Nothing new is to be started.
+    pub closed: bool,
+}
+
+/// How much may run at once.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    pub total: usize,
+    /// By agent, where it has a number of its own.
+    pub of_agent: BTreeMap<String, usize>,
+    /// By agent: the memory it may use, which has to be free when it starts.
+    pub memory: BTreeMap<String, u64>,
+}
+
+/// What an agent is expected to need if nobody says.
+pub const USUAL_MEMORY: u64 = 512 << 20;
+
+/// What to do now.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Choice<'a> {
+    Start(&'a Start),
+    /// Nothing can start before this moment, or before something ends or changes.
+    Wait { until: Option<Instant> },
+    /// There is nothing left that could start.
+    Nothing,
+}
+
+pub fn choose<'a>(world: &World<'a>) -> Choice<'a> {
+    let key = |start: &Start| TaskKey { protocol: world.protocol.to_owned(), id: start.task.to_string() };
+    let open = world
+        .ready
+        .iter()
+        .filter(|start| start.role == Role::Builder)
+        .map(|start| (start, key(start)))
+        .filter(|(_, key)| !world.busy.contains_key(key) && !world.aside.contains(key));
+    let mut until: Option<Instant> = None;
+    let mut waits = false;
+    for (start, key) in open {
+        if world.closed {
+            return Choice::Wait { until: None };
+        }
+        waits = true;
+        if let Some(at) = world.not_before.get(&key).filter(|at| **at > world.now) {
+            until = Some(until.map_or(*at, |soonest| soonest.min(*at)));
+            continue;
+        }
+        if has_room(world, start.agent.as_str()) {
+            return Choice::Start(start);
+        }
+    }
+    match waits {
+        true => Choice::Wait { until },
+        false => Choice::Nothing,
+    }
+}
+
+fn has_room(world: &World<'_>, agent: &str) -> bool {
+    let of_agent = world.busy.values().filter(|busy| *busy == agent).count();
+    let most = world.limits.of_agent.get(agent).copied().unwrap_or(usize::MAX);
+    let needed = world.limits.memory.get(agent).copied().unwrap_or(USUAL_MEMORY);
+    // One may always run: nothing else would ever free what is missing.
+    let fits = world.busy.is_empty() || world.free_memory >= needed;
+    world.busy.len() < world.limits.total && of_agent < most && fits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agency_protocols::board::Scope;
+    use agency_protocols::names::{AgentName, TaskId};
+    use proptest::prelude::*;
+
+    fn start(id: u8, agent: &str) -> Start {
+        Start {
+            task: TaskId::parse(&format!("T{id:04}")).expect("an id"),
+            title: "x".into(),
+            role: Role::Builder,
+            agent: AgentName::parse(agent).expect("a name"),
+            file: "f".into(),
+            scope: Scope::default(),
+            profile: "auto".into(),
+            urgency: 0,
+        }
+    }
+
+    fn key(id: u8) -> TaskKey {
+        TaskKey { protocol: "kodingx".into(), id: format!("T{id:04}") }
+    }
+
+    fn limits(total: usize) -> Limits {
+        let of_agent = BTreeMap::from([("codex".to_owned(), 1)]);
+        Limits { total, of_agent, memory: BTreeMap::from([("large".to_owned(), 8 << 30)]) }
+    }
+
+    struct Case {
+        ready: Vec<Start>,
+        busy: HashMap<TaskKey, String>,
+        aside: HashSet<TaskKey>,
+        not_before: HashMap<TaskKey, Instant>,
+        limits: Limits,
+        closed: bool,
+    }
+
+    impl Case {
+        fn new(ready: Vec<Start>) -> Self {
+            let (busy, aside, not_before) = Default::default();
+            Self { ready, busy, aside, not_before, limits: limits(2), closed: false }
+        }
+
+        fn choose(&self) -> Choice<'_> {
+            choose(&World {
+                ready: &self.ready,
+                protocol: "kodingx",
+                busy: &self.busy,
+                aside: &self.aside,
+                not_before: &self.not_before,
+                now: Instant(100),
+                limits: &self.limits,
+                free_memory: 4 << 30,
+                closed: self.closed,
+            })
+        }
+
+        fn chosen(&self) -> Option<&str> {
+            match self.choose() {
+                Choice::Start(start) => Some(start.task.as_str()),
+                _ => None,
+            }
+        }
+    }
+
+    #[test]
+    fn the_most_urgent_that_has_room_starts() {
+        let mut case = Case::new(vec![start(1, "codex"), start(2, "codex"), start(3, "shell")]);
+        assert_eq!(case.chosen(), Some("T0001"));
+        case.busy.insert(key(1), "codex".into());
+        assert_eq!(case.chosen(), Some("T0003"), "an agent of which there is one is passed over");
+        case.busy.insert(key(3), "shell".into());
+        assert_eq!(case.choose(), Choice::Wait { until: None });
+    }
+
+    #[test]
+    fn an_agent_that_needs_more_memory_than_is_free_waits_unless_it_is_alone() {
+        let mut case = Case::new(vec![start(1, "large")]);
+        assert_eq!(case.chosen(), Some("T0001"));
+        case.busy.insert(key(2), "shell".into());
+        assert_eq!(case.choose(), Choice::Wait { until: None });
+    }
+
+    #[test]
+    fn whoever_failed_waits_and_others_go_on() {
+        let mut case = Case::new(vec![start(1, "shell"), start(2, "shell")]);
+        case.not_before.insert(key(1), Instant(500));
+        assert_eq!(case.chosen(), Some("T0002"));
+        case.aside.insert(key(2));
+        assert_eq!(case.choose(), Choice::Wait { until: Some(Instant(500)) });
+        case.aside.insert(key(1));
+        assert_eq!(case.choose(), Choice::Nothing);
+    }
+
+    #[test]
+    fn what_waits_for_a_reviewer_is_not_built_again() {
+        let mut reviewed = start(1, "shell");
+        reviewed.role = Role::Reviewer;
+        assert_eq!(Case::new(vec![reviewed]).choose(), Choice::Nothing);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_starts_twice_or_beyond_its_limits(
+            busy in prop::collection::hash_set(0_u8..20, 0..6), ready in prop::collection::vec(0_u8..20, 0..10),
+            total in 1_usize..6, closed in any::<bool>(),
+        ) {
+            let mut case = Case::new(ready.iter().map(|id| start(*id, "shell")).collect());
+            case.busy = busy.iter().map(|id| (key(*id), "shell".to_owned())).collect();
+            case.limits = limits(total);
+            case.closed = closed;
+            if let Choice::Start(start) = case.choose() {
+                let id = start.task.as_str();
+                prop_assert!(!closed && busy.len() < total);
+                prop_assert!(!busy.iter().any(|busy| key(*busy).id == id));
+            }
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Files of the state folder, written so that they are there whole or not at all, and stay after a crash of the
+//! machine.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Puts a file in its place, whatever was there.
+pub(crate) fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = Path::new(&beside);
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(beside)?;
+    file.write_all(contents)?;
+    file.sync_all()?;
+    fs::rename(beside, path)?;
+    sync_folder(path)
+}
+
+/// Makes an empty file that says something by being there. `false` if it said so already.
+pub(crate) fn mark(path: &Path) -> io::Result<bool> {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Ok(_) => sync_folder(path).map(|()| true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// A folder, and those above it.
+pub(crate) fn folder(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+}

@@ -1,0 +1,153 @@
+//! One sandbox, run on behalf of a supervisor and not tied to its life.
+//!
+//! An errand is a program of its own, the *shim*: the same binary, with one thread until its sandbox is started.
+//! It owns the sandbox, its output and its deadlines, and writes down what came of it. A supervisor that is
+//! killed or replaced takes nothing with it: the next one finds the shim by its folder and goes on from there.
+//!
+//! ```text
+//! runs/<attempt>/<errand>/
+//!   order.json    what is to be done; written first, and never changed
+//!   lock          held by the shim for as long as it lives
+//!   control       where a supervisor talks to it
+//!   started       whether the order may have been begun: then it is never begun again
+//!   output.log    what the sandbox wrote, redacted
+//!   outcome.json  what came of it; written last
+//! ```
+//!
+//! The order of things is what makes it safe. The shim waits for a word from its supervisor, which gives it when
+//! its own record is durable; a supervisor that dies before that closes the shim's input, and the shim goes. Then
+//! the shim marks its folder and only then begins. So there is one start at most, whoever is killed when, and
+//! whether there was one can be told from the folder alone ([`Standing`]).
+//!
+//! The lease that the errand was started under ends by itself. A shim whose supervisor does not put that off
+//! stops what it runs.
+
+mod agent;
+mod control;
+pub mod order;
+pub mod outcome;
+mod proof;
+pub mod send;
+pub mod shim;
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use crate::durable;
+use order::Order;
+use outcome::Outcome;
+
+/// The folder of an errand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    path: PathBuf,
+}
+
+/// How far an errand has come, as its folder shows it.
+#[derive(Debug)]
+pub enum Standing {
+    /// Nobody has been asked.
+    Unordered,
+    /// It was not begun, and nobody is about to.
+    Waiting,
+    /// A shim lives: it waits for its word, or is at work.
+    Alive,
+    /// It was begun, and whoever did it is gone without a word.
+    Lost,
+    Over(Box<Outcome>),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ErrandError {
+    #[error("can't {doing} {}", path.display())]
+    File { doing: &'static str, path: PathBuf, source: io::Error },
+    #[error("{} is not what this program wrote", path.display())]
+    Odd { path: PathBuf, source: serde_json::Error },
+    #[error("the shim can't be started")]
+    Start { source: io::Error },
+    #[error("the shim ended before it was ready: {said}")]
+    NotReady { said: String },
+}
+
+impl Place {
+    pub fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn output(&self) -> PathBuf {
+        self.path.join("output.log")
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    fn failed(&self, doing: &'static str, name: &str) -> impl FnOnce(io::Error) -> ErrandError {
+        let path = self.file(name);
+        move |source| ErrandError::File { doing, path, source }
+    }
+
+    /// Writes the order down. The same one twice is the first one.
+    pub fn order(&self, order: &Order) -> Result<(), ErrandError> {
+        durable::folder(&self.path).map_err(self.failed("make", ""))?;
+        let path = self.file("order.json");
+        if path.exists() {
+            return Ok(());
+        }
+        let text = serde_json::to_vec_pretty(order)
+            .map_err(|source| ErrandError::Odd { path: path.clone(), source })?;
+        durable::write(&path, &text).map_err(self.failed("write", "order.json"))
+    }
+
+    pub fn read_order(&self) -> Result<Order, ErrandError> {
+        self.read("order.json")
+    }
+
+    fn read<T: serde::de::DeserializeOwned>(&self, name: &str) -> Result<T, ErrandError> {
+        let bytes = std::fs::read(self.file(name)).map_err(self.failed("read", name))?;
+        serde_json::from_slice(&bytes).map_err(|source| ErrandError::Odd { path: self.file(name), source })
+    }
+
+    /// What can be told from outside, now.
+    pub fn standing(&self) -> Result<Standing, ErrandError> {
+        if !self.file("order.json").exists() {
+            return Ok(Standing::Unordered);
+        }
+        // The lock is looked at first: whoever has it may be about to write the outcome.
+        let lives = self.lock()?.is_none();
+        match (lives, self.file("outcome.json").exists(), self.file("started").exists()) {
+            (_, true, _) => Ok(Standing::Over(Box::new(self.read("outcome.json")?))),
+            (true, false, _) => Ok(Standing::Alive),
+            (false, false, true) => Ok(Standing::Lost),
+            (false, false, false) => Ok(Standing::Waiting),
+        }
+    }
+
+    /// Takes the lock that says somebody is at work here; `None` if somebody is.
+    fn lock(&self) -> Result<Option<File>, ErrandError> {
+        let open = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(self.file("lock"));
+        let file = open.map_err(self.failed("open", "lock"))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(file)),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(self.failed("lock", "lock")(error.into())),
+        }
+    }
+
+    /// By descriptor, because the name of a socket has a hundred bytes at most.
+    fn control(&self) -> Result<(File, PathBuf), ErrandError> {
+        use std::os::fd::AsRawFd;
+        let folder = File::open(&self.path).map_err(self.failed("open", ""))?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}/control", folder.as_raw_fd()));
+        Ok((folder, path))
+    }
+}

@@ -1,0 +1,106 @@
+//! What an errand is to do. It is written down once and holds no secret: variables are named, their values come
+//! from the environment.
+
+use std::path::PathBuf;
+
+use agency_sandbox::policy::Level;
+use serde::{Deserialize, Serialize};
+
+use crate::attempt::{Epoch, TaskKey};
+
+/// The format of an order.
+pub const VERSION: u32 = 1;
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Order {
+    pub version: u32,
+    pub task: TaskKey,
+    pub epoch: Epoch,
+    /// A folder of the repository's work tree.
+    pub root: PathBuf,
+    /// Below which private copies are kept, at the level that needs them.
+    pub copies: PathBuf,
+    pub level: Level,
+    pub what: What,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "snake_case")]
+pub enum What {
+    Agent(AgentOrder),
+    Proof(ProofOrder),
+}
+
+/// An agent is to work on a commit.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct AgentOrder {
+    /// The commit it starts from.
+    pub base: String,
+    /// Its name, and the name under which its commit is made.
+    pub agent: String,
+    /// With placeholders: `{prompt}`, `{prompt_file}`, `{task_id}`, `{task_file}`, `{report_file}`, `{workspace}`.
+    pub command: Vec<String>,
+    pub prompt: String,
+    /// The Definition of Done it is held to.
+    pub profile: String,
+    /// The file the task is written in, relative to the work tree.
+    pub task_file: String,
+    pub scope: ScopeOrder,
+    /// Folders of the real work tree that it sees as they are.
+    pub live: Vec<String>,
+    pub network: Reach,
+    /// Variables that are passed on.
+    pub env: Vec<String>,
+    pub limits: Limits,
+    pub subject: String,
+}
+
+/// What may change; of `must`, at least one path has to.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct ScopeOrder {
+    pub must: Vec<String>,
+    pub write: Vec<String>,
+    pub deny: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "reach", content = "hosts", rename_all = "snake_case")]
+pub enum Reach {
+    #[default]
+    None,
+    Full,
+    /// `HOST:PORT`, with commas between them.
+    Hosts(String),
+}
+
+/// How much an agent may use, and for how long.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    pub memory: Option<u64>,
+    pub processes: Option<u64>,
+    pub wall_ms: Option<u64>,
+    pub stall_ms: Option<u64>,
+    pub grace_ms: Option<u64>,
+    pub output: Option<u64>,
+}
+
+/// A Definition of Done is to be tried on a commit.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ProofOrder {
+    pub commit: String,
+    /// The commit that says what is to be checked: what the agent changed has no say in it.
+    pub judged_by: String,
+    pub profile: String,
+    /// The folder of the repository's own profiles, relative to the work tree.
+    pub profiles: Option<String>,
+    pub trust: Trust,
+}
+
+/// Which of the repository's own profiles may be run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trust {
+    All,
+    /// Files whose text has one of these names (`sha256:…`).
+    These(Vec<String>),
+}

@@ -1,0 +1,87 @@
+//! What came of an errand, as it was seen from outside the sandbox.
+
+use agency_protocols::board::Evidence;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The format of an outcome.
+pub const VERSION: u32 = 1;
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Outcome {
+    pub version: u32,
+    /// Seconds since 1970.
+    pub started_at: i64,
+    pub ended_at: i64,
+    /// Why it was stopped, if somebody asked for it.
+    pub stopped: Option<StopReason>,
+    pub done: Done,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "done", rename_all = "snake_case")]
+pub enum Done {
+    Agent(Box<AgentDone>),
+    Proof(ProofDone),
+    /// Nothing was run.
+    NotRun { reason: String, hint: Option<String> },
+    /// It was stopped before there was anything to say.
+    Stopped,
+}
+
+/// Why an errand was ended from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// Somebody does not want it any more.
+    Canceled,
+    /// Its lease ran out, and nobody came to put that off.
+    LeaseEnded,
+    /// Somebody sent the shim a signal.
+    Signal,
+}
+
+/// What an agent did.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct AgentDone {
+    pub end: End,
+    pub elapsed_ms: u64,
+    /// Paths in scope that differ.
+    pub changed: Vec<String>,
+    /// Why nothing of it may land, path by path.
+    pub violations: Vec<String>,
+    /// Whether something of what must change did.
+    pub did_something: bool,
+    /// The commit that has its work; `None` where there is none, or none that may land.
+    pub candidate: Option<String>,
+    /// What it wrote as its report, redacted.
+    pub report: Option<String>,
+    pub warnings: Vec<String>,
+    pub attestation: Value,
+    pub network: Value,
+    pub output: Value,
+}
+
+/// How its program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "how", rename_all = "snake_case")]
+pub enum End {
+    Exited { code: i32 },
+    Signaled { signal: i32 },
+    /// It ran for longer than it may.
+    Wall,
+    /// It was silent for longer than it may.
+    Stall,
+    Memory,
+    /// It was asked to.
+    Asked,
+    NotStarted { error: i32 },
+}
+
+/// What came of trying a Definition of Done.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ProofDone {
+    pub evidence: Evidence,
+    /// The whole proof.
+    pub proof: Value,
+}

@@ -1,0 +1,72 @@
+//! The program of an errand.
+//!
+//! It has one thread until its sandbox runs, and nothing asynchronous: it must be small, and simple enough to
+//! outlive everything else.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use super::control::{Reception, Word};
+use super::order::{Order, What};
+use super::outcome::{self, Done, Outcome};
+use super::{ErrandError, Place, agent, proof};
+use crate::clock::wall;
+use crate::durable;
+
+/// What the shim says when it waits for its word.
+pub(super) const READY: &str = "ready";
+
+/// Carries out the order in a folder, once it is told to. Somebody else at work there, an order that was begun
+/// before, or an input that ends without a word, and nothing is done.
+pub fn run(folder: &Path) -> Result<(), ErrandError> {
+    // Whoever presses Ctrl-C means the supervisor, which then decides. In a session of its own already, it is
+    // nobody's business.
+    let _ = rustix::process::setsid();
+    let place = Place::new(folder.to_owned());
+    let Some(_lock) = place.lock()? else { return Ok(()) };
+    if place.file("started").exists() || place.file("outcome.json").exists() {
+        return Ok(());
+    }
+    let order = place.read_order()?;
+    let (_held, address) = place.control()?;
+    let _ = std::fs::remove_file(&address);
+    let listener = UnixListener::bind(&address).map_err(place.failed("listen at", "control"))?;
+    let Some(Word::Lease { term, until }) = wait_for_word(&place)? else { return Ok(()) };
+    let reception =
+        Reception::open(listener, term, until).map_err(place.failed("listen at", "control"))?;
+    if !durable::mark(&place.file("started")).map_err(place.failed("write", "started"))? {
+        return Ok(());
+    }
+    let started_at = wall();
+    let done = carry_out(&place, &order, &reception);
+    let stopped = reception.stopped();
+    let outcome = Outcome { version: outcome::VERSION, started_at, ended_at: wall(), stopped, done };
+    let text = serde_json::to_vec_pretty(&outcome)
+        .map_err(|source| ErrandError::Odd { path: place.file("outcome.json"), source })?;
+    durable::write(&place.file("outcome.json"), &text).map_err(place.failed("write", "outcome.json"))
+}
+
+fn carry_out(place: &Place, order: &Order, reception: &Reception) -> Done {
+    match &order.what {
+        What::Agent(agent) => agent::run(place, order, agent, reception),
+        What::Proof(proof) => proof::run(place, order, proof, reception),
+    }
+}
+
+/// Says that everything is ready, and waits until it may begin; `None` if that never comes.
+fn wait_for_word(place: &Place) -> Result<Option<Word>, ErrandError> {
+    let said = writeln!(io::stdout(), "{READY}").and_then(|()| io::stdout().flush());
+    if said.is_err() {
+        return Ok(None);
+    }
+    let mut line = Vec::new();
+    // Byte by byte: what comes after the word is nobody's.
+    for byte in io::stdin().bytes() {
+        match byte.map_err(place.failed("hear the supervisor of", ""))? {
+            b'\n' => return Ok(serde_json::from_slice(&line).ok()),
+            byte => line.push(byte),
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,156 @@
+//! The end of an attempt, as the board is told.
+
+use agency_protocols::board::{BoardError, Outcome as BoardOutcome};
+use jiff::Zoned;
+
+use super::{Life, LifeError, Step, Wanted, odd};
+use crate::attempt::{Ended, Ending, Failure, FailureKind, Phase};
+use crate::errand::Standing;
+use crate::errand::outcome::Done;
+use crate::landing::lease;
+use crate::notice::Notice;
+use crate::store::Store;
+
+/// What a task that is given up on says.
+const CANCELED: &str = "canceled by `agency cancel`";
+
+impl<S: Store> Life<'_, S> {
+    /// Tells the board how it ended, and gives the lease back.
+    pub(super) async fn settle(&mut self) -> Result<Ending, LifeError> {
+        let (ending, outcome) = self.verdict().await?;
+        self.step(Step::Settle, self.tell_board(outcome)).await?;
+        self.end(ending).await
+    }
+
+    /// How it ended, and what the board is to know of it.
+    async fn verdict(&self) -> Result<(Ending, Option<BoardOutcome>), LifeError> {
+        if let Phase::Landed { commit } = &self.attempt.phase {
+            return Ok((Ending::Done { commit: commit.clone() }, Some(BoardOutcome::Landed)));
+        }
+        let unwanted = *self.wanted.borrow() == Wanted::Cancel;
+        match &self.attempt.phase {
+            Phase::Ended(Ended::Canceled) => Ok((Ending::Canceled, Some(canceled()))),
+            _ if unwanted => Ok((Ending::Canceled, Some(canceled()))),
+            Phase::Ended(Ended::Blocked { reason }) => {
+                let report = self.told(&self.outcome()?).await?.text;
+                let outcome = BoardOutcome::Blocked { report: Some(report), reason: reason.clone() };
+                Ok((Ending::Blocked { reason: reason.clone() }, Some(outcome)))
+            }
+            Phase::Ended(Ended::Failed { failure }) => self.failure(failure.clone()).await,
+            Phase::Proved { merge, passed: false } => {
+                let reason = self.why_not_done(merge)?;
+                self.failure(Failure { kind: FailureKind::Verify, reason }).await
+            }
+            _ => Err(odd("this attempt is not at its end")),
+        }
+    }
+
+    /// Another attempt, or the end of it.
+    async fn failure(&self, failure: Failure) -> Result<(Ending, Option<BoardOutcome>), LifeError> {
+        let failures = self.shop.store.failures(&self.attempt.task).await? + 1;
+        let reason = failure.reason.clone();
+        let again = is_worth_another(failure.kind) && failures < self.shop.settings.attempts;
+        let outcome = match (again, failure.kind) {
+            // A builder gets back what it had reported as ready.
+            (true, FailureKind::Verify | FailureKind::Conflict) => Some(BoardOutcome::Returned { reason }),
+            (true, _) => None,
+            (false, _) => {
+                let report = Some(self.told(&self.outcome()?).await?.text);
+                let times = if failures > 1 { format!(" ({failures} attempts)") } else { String::new() };
+                Some(BoardOutcome::Blocked { report, reason: format!("{reason}{times}") })
+            }
+        };
+        Ok((Ending::Failed { failure }, outcome))
+    }
+
+    /// Which checks did not hold.
+    fn why_not_done(&self, merge: &crate::attempt::Merge) -> Result<String, LifeError> {
+        let Standing::Over(outcome) = self.proof_place(merge).standing()? else {
+            return Ok("the Definition of Done does not hold".to_owned());
+        };
+        let Done::Proof(proof) = outcome.done else {
+            return Ok("the Definition of Done could not be tried".to_owned());
+        };
+        let failed = proof.evidence.commands.iter().filter(|command| command["exit_code"] != 0);
+        let named: Vec<String> = failed
+            .map(|command| {
+                let name = command["cmd"].as_str().unwrap_or("a command").to_owned();
+                match command["exit_code"].as_i64() {
+                    Some(code) => format!("`{name}` ended with exit code {code}"),
+                    None => format!("`{name}` did not end"),
+                }
+            })
+            .collect();
+        Ok(match named.is_empty() {
+            true => "the Definition of Done does not hold".to_owned(),
+            false => format!("the Definition of Done does not hold: {}", named.join(", ")),
+        })
+    }
+
+    async fn tell_board(&self, outcome: Option<BoardOutcome>) -> Result<(), LifeError> {
+        let Some(outcome) = outcome else { return Ok(()) };
+        let (task, _) = self.names()?;
+        let told = self
+            .shop
+            .desk
+            .act(move |board, tree| {
+                // Whoever took the task off the board meanwhile has had the last word on it.
+                if !matches!(outcome, BoardOutcome::Landed) && !board.is_wanted(tree, &task)? {
+                    return Ok(((), agency_protocols::store::Effects::none()));
+                }
+                Ok(((), board.settle(tree, &task, &outcome, &Zoned::now())?))
+            })
+            .await;
+        match told {
+            Err(BoardError::Refused { reason, .. }) => {
+                let what = format!("the board does not take how this attempt ended: {reason}");
+                self.tell(Notice::Trouble { task: Some(self.attempt.task.clone()), what });
+                Ok(())
+            }
+            other => Ok(other?),
+        }
+    }
+
+    /// The lease goes, first in git and then in the store: nobody finds one that nobody has.
+    pub(super) async fn end(&mut self, ending: Ending) -> Result<Ending, LifeError> {
+        let (task, epoch, term) = (self.task.clone(), self.lease.epoch.0, self.lease.term.0);
+        let held = self.held.clone();
+        let released = self.blocking(move |repository| {
+            let own = match held {
+                Some(held) => Some(held),
+                // An owner before us may have left its own.
+                None => lease::read(repository, &task)?.filter(|found| found.epoch == epoch && found.term <= term),
+            };
+            match own {
+                Some(own) => lease::release(repository, &own).map(drop),
+                None => Ok(()),
+            }
+        });
+        let over = Phase::Over(ending.clone());
+        self.step(Step::Release, async {
+            released.await?;
+            Ok(self.shop.store.advance(&self.lease, &over).await?)
+        })
+        .await?;
+        self.tell(Notice::Over {
+            task: self.attempt.task.clone(),
+            attempt: self.attempt.epoch.0,
+            agent: self.attempt.agent.clone(),
+            ending: ending.clone(),
+        });
+        Ok(ending)
+    }
+}
+
+fn canceled() -> BoardOutcome {
+    BoardOutcome::Canceled { reason: CANCELED.to_owned() }
+}
+
+/// Whether trying again may help.
+const fn is_worth_another(kind: FailureKind) -> bool {
+    match kind {
+        FailureKind::Exit | FailureKind::Stopped | FailureKind::Nothing | FailureKind::Verify | FailureKind::Conflict => true,
+        // The same scope refuses the same work, and what is missing stays missing.
+        FailureKind::Scope | FailureKind::Start | FailureKind::Decision => false,
+    }
+}

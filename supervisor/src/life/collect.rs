@@ -1,0 +1,206 @@
+//! What an agent did, from its end to the board.
+
+use std::io::{Read, Seek, SeekFrom};
+
+use agency_protocols::board::{Outcome as BoardOutcome, Seen, Told};
+use jiff::{Timestamp, Zoned};
+
+use super::{Life, LifeError, Step, odd};
+use crate::attempt::{Ended, Failure, FailureKind, Phase};
+use crate::errand::Standing;
+use crate::errand::order::{AgentOrder, What};
+use crate::errand::outcome::{AgentDone, Done, End, Outcome, StopReason};
+use crate::landing::candidate;
+use crate::landing::names::Oid;
+use crate::store::Store;
+
+impl<S: Store> Life<'_, S> {
+    pub(super) async fn collect(&mut self) -> Result<(), LifeError> {
+        let outcome = self.outcome()?;
+        let order = self.agent_order()?;
+        let ended = self.judge(&outcome, &order).await?;
+        if let Ended::Work { candidate, .. } = &ended {
+            let lease = self.hold().await?;
+            let commit = Oid::parse(candidate)?;
+            self.step(Step::Keep, self.keep(lease, commit)).await?;
+            self.step(Step::Report, self.report(&outcome)).await?;
+        }
+        self.shop.store.advance(&self.lease, &Phase::Ended(ended.clone())).await?;
+        self.step(Step::Collect, async { Ok(()) }).await?;
+        self.attempt.phase = Phase::Ended(ended);
+        self.tell(crate::notice::Notice::Phase { attempt: self.attempt.clone() });
+        Ok(())
+    }
+
+    /// What came of the agent's errand.
+    pub(super) fn outcome(&self) -> Result<Outcome, LifeError> {
+        match self.agent_place().standing()? {
+            Standing::Over(outcome) => Ok(*outcome),
+            _ => Err(odd("the agent's outcome is gone")),
+        }
+    }
+
+    pub(super) fn agent_order(&self) -> Result<AgentOrder, LifeError> {
+        match self.agent_place().read_order()?.what {
+            What::Agent(order) => Ok(order),
+            What::Proof(_) => Err(odd("the agent's order is not one for an agent")),
+        }
+    }
+
+    async fn keep(
+        &self,
+        lease: crate::landing::lease::Lease,
+        commit: Oid,
+    ) -> Result<(), LifeError> {
+        let kept = self.blocking(move |repository| candidate::keep(repository, &lease, &commit)).await?;
+        match kept {
+            true => Ok(()),
+            false => Err(crate::store::StoreError::Fenced(self.lease.clone()).into()),
+        }
+    }
+
+    async fn report(&self, outcome: &Outcome) -> Result<(), LifeError> {
+        let told = self.told(outcome).await?;
+        let (task, _) = self.names()?;
+        let outcome = BoardOutcome::Reported { report: told.text };
+        self.shop
+            .desk
+            .act(move |board, tree| Ok(((), board.settle(tree, &task, &outcome, &Zoned::now())?)))
+            .await?;
+        Ok(())
+    }
+
+    /// The agent's report, corrected by what was seen.
+    pub(super) async fn told(&self, outcome: &Outcome) -> Result<Told, LifeError> {
+        let (task, agent) = self.names()?;
+        let (claim, files) = match &outcome.done {
+            Done::Agent(done) => (done.report.clone(), done.changed.clone()),
+            _ => (None, Vec::new()),
+        };
+        let ended = sentence(outcome);
+        let at = |seconds| Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH);
+        let (started, finished) = (at(outcome.started_at), at(outcome.ended_at));
+        let told = self.shop.desk.look(move |board, _| {
+            let seen =
+                Seen { task: &task, agent: &agent, started, finished, files: &files, ended: &ended };
+            Ok(board.report(claim.as_deref(), &seen))
+        });
+        Ok(told.await?)
+    }
+
+    async fn judge(&self, outcome: &Outcome, order: &AgentOrder) -> Result<Ended, LifeError> {
+        if outcome.stopped == Some(StopReason::Canceled) {
+            return Ok(Ended::Canceled);
+        }
+        let failed = |kind, reason| Ok(Ended::Failed { failure: Failure { kind, reason } });
+        let done = match &outcome.done {
+            Done::Agent(done) => done,
+            Done::NotRun { reason, hint } => {
+                let hint = hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+                return failed(FailureKind::Start, format!("it could not be started: {reason}{hint}"));
+            }
+            Done::Stopped => return Ok(Ended::Canceled),
+            Done::Proof(_) => return Err(odd("the agent's outcome is that of a proof")),
+        };
+        if let Some(failure) = failure(done, order) {
+            let last = self.last_words();
+            let reason = match failure.kind {
+                FailureKind::Exit if !last.is_empty() => format!("{}; its last words: {last}", failure.reason),
+                _ => failure.reason,
+            };
+            return failed(failure.kind, reason);
+        }
+        if let Some(reason) = self.told(outcome).await?.blocked {
+            return Ok(Ended::Blocked { reason });
+        }
+        match &done.candidate {
+            Some(candidate) if done.did_something => {
+                Ok(Ended::Work { base: order.base.clone(), candidate: candidate.clone() })
+            }
+            _ => {
+                let wanted = match order.scope.must.is_empty() {
+                    true => String::new(),
+                    false => format!(" of what it must ({})", order.scope.must.join(", ")),
+                };
+                failed(FailureKind::Nothing, format!("it changed nothing{wanted}"))
+            }
+        }
+    }
+
+    /// The end of its output, on one line.
+    fn last_words(&self) -> String {
+        const MOST: u64 = 400;
+        let read = || -> std::io::Result<Vec<u8>> {
+            let mut file = std::fs::File::open(self.agent_place().output())?;
+            let size = file.metadata()?.len();
+            file.seek(SeekFrom::Start(size.saturating_sub(MOST)))?;
+            let mut text = Vec::new();
+            file.take(MOST).read_to_end(&mut text)?;
+            Ok(text)
+        };
+        let text = String::from_utf8_lossy(&read().unwrap_or_default()).into_owned();
+        let printable: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        printable.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// What the agent did wrong, if its end alone says so.
+fn failure(done: &AgentDone, order: &AgentOrder) -> Option<Failure> {
+    let minutes = |ms: Option<u64>| match ms.unwrap_or_default() {
+        ms if ms >= 60_000 && ms % 60_000 == 0 => format!("{} min", ms / 60_000),
+        ms => format!("{} s", ms as f64 / 1000.0),
+    };
+    let (kind, reason) = match done.end {
+        _ if !done.violations.is_empty() => {
+            let more = match done.violations.len() {
+                1 => String::new(),
+                count => format!("; and {} more", count - 1),
+            };
+            (FailureKind::Scope, format!("it changed what it may not: {}{more}", done.violations[0]))
+        }
+        End::Exited { code: 0 } => return None,
+        End::Exited { code } => (FailureKind::Exit, format!("it ended with exit code {code}")),
+        End::Signaled { signal } => (FailureKind::Exit, format!("it was ended by signal {signal}")),
+        End::Wall => {
+            (FailureKind::Stopped, format!("it ran for longer than {}", minutes(order.limits.wall_ms)))
+        }
+        End::Stall => (
+            FailureKind::Stopped,
+            format!("it showed no sign of life for {}", minutes(order.limits.stall_ms)),
+        ),
+        End::Memory => (FailureKind::Stopped, "it used more memory than it may".to_owned()),
+        End::Asked => (FailureKind::Stopped, "it was stopped".to_owned()),
+        End::NotStarted { error } => (
+            FailureKind::Start,
+            format!("its program could not be started: {}", std::io::Error::from_raw_os_error(error)),
+        ),
+    };
+    Some(Failure { kind, reason })
+}
+
+/// How an agent ended, for its report.
+fn sentence(outcome: &Outcome) -> String {
+    let how = match &outcome.done {
+        Done::Agent(done) => match done.end {
+            End::Exited { code } => format!("It ended with exit code {code}"),
+            End::Signaled { signal } => format!("It was ended by signal {signal}"),
+            End::Wall => "It was stopped: it ran for too long".to_owned(),
+            End::Stall => "It was stopped: it showed no sign of life".to_owned(),
+            End::Memory => "It was stopped: it used too much memory".to_owned(),
+            End::Asked => "It was stopped from outside".to_owned(),
+            End::NotStarted { .. } => "Its program could not be started".to_owned(),
+        },
+        _ => return "It was not run.".to_owned(),
+    };
+    let seconds = (outcome.ended_at - outcome.started_at).max(0);
+    let mut text = format!("{how}, after {seconds} s.");
+    if let Done::Agent(done) = &outcome.done {
+        for violation in done.violations.iter().take(20) {
+            text.push_str(&format!(" Refused: {violation}."));
+        }
+        for warning in done.warnings.iter().take(20) {
+            text.push_str(&format!(" Noted: {warning}."));
+        }
+    }
+    text
+}

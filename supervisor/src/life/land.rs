@@ -1,0 +1,376 @@
+//! From a commit nobody sees to the branch.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use agency_protocols::board::Judged;
+use agency_sandbox::path::RelPath;
+use agency_sandbox::scope::Scope;
+use jiff::Zoned;
+use serde_json::json;
+
+use super::{Life, LifeError, Rest, Step, Wanted, odd};
+use crate::attempt::{Ended, Ending, Failure, FailureKind, Merge, Phase};
+use crate::errand::order::{self, Order, ProofOrder, ScopeOrder, What};
+use crate::errand::outcome::Done;
+use crate::errand::{ErrandError, Standing};
+use crate::landing::commit::{self, Signature, Statement};
+use crate::landing::land::{self, Outcome};
+use crate::landing::merge::{self, Merged};
+use crate::landing::names::{Oid, RefName};
+use crate::landing::plan::{Refusal, Request, Work};
+use crate::landing::{difference, landed, refs, scope};
+use crate::notice::Notice;
+use crate::settings::Land;
+use crate::store::Store;
+use crate::train::Turn;
+
+/// How often a repository that is busy is asked again, and how long between.
+const TRIES: u32 = 25;
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// What a merge came to.
+enum Coupled {
+    On { onto: Option<Oid>, commit: Option<Oid> },
+    Conflict { paths: Vec<RelPath> },
+    Outside { reason: String },
+}
+
+impl<S: Store> Life<'_, S> {
+    /// The branch this lands on; `None` if it does not land.
+    fn target(&self) -> Option<RefName> {
+        match self.shop.settings.land {
+            Land::Merge => Some(self.shop.settings.branch.clone()),
+            Land::Branch => Some(self.task.branch()),
+            Land::None => None,
+        }
+    }
+
+    /// Merges the work with the branch as it is, or as it will be when what is ahead has landed.
+    pub(super) async fn merge(&mut self) -> Result<(), LifeError> {
+        let (base, candidate, before) = match &self.attempt.phase {
+            Phase::Ended(Ended::Work { base, candidate }) => (base.clone(), candidate.clone(), None),
+            Phase::Merged(merge) => (merge.base.clone(), merge.candidate.clone(), Some((merge.clone(), false))),
+            Phase::Proved { merge, passed } => {
+                (merge.base.clone(), merge.candidate.clone(), Some((merge.clone(), *passed)))
+            }
+            _ => return Err(odd("there is nothing to merge")),
+        };
+        self.shop.train.leave(&self.attempt.task, false);
+        let coupling = self.shop.train.coupling.lock().await;
+        let ahead = match self.shop.settings.land {
+            Land::Merge => self.shop.train.last(),
+            Land::Branch | Land::None => None,
+        };
+        let number = before.as_ref().map_or(1, |(merge, _)| merge.number + 1);
+        let coupled = self.step(Step::Merge, self.couple(&base, &candidate, ahead, number)).await?;
+        let (onto, commit) = match coupled {
+            Coupled::On { onto, commit } => (onto, commit),
+            Coupled::Conflict { paths } => {
+                let paths: Vec<String> = paths.iter().take(5).map(ToString::to_string).collect();
+                let reason = format!("people changed the same lines meanwhile: {}", paths.join(", "));
+                return self.failed(FailureKind::Conflict, reason).await;
+            }
+            Coupled::Outside { reason } => return self.failed(FailureKind::Scope, reason).await,
+        };
+        let merge = Merge {
+            base,
+            candidate,
+            onto: onto.map(|onto| onto.to_string()),
+            commit: commit.map(|commit| commit.to_string()),
+            number,
+        };
+        // A proof still holds where nothing but the board's own files came between.
+        let proved = match before {
+            Some((before, true)) => self.only_the_board_moved(&before, &merge).await?,
+            _ => false,
+        };
+        if let (Land::Merge, Some(commit)) = (self.shop.settings.land, &merge.commit) {
+            self.shop.train.join(&self.attempt.task, commit);
+        }
+        drop(coupling);
+        self.advance(if proved { Phase::Proved { merge, passed: true } } else { Phase::Merged(merge) }).await
+    }
+
+    async fn failed(&mut self, kind: FailureKind, reason: String) -> Result<(), LifeError> {
+        self.advance(Phase::Ended(Ended::Failed { failure: Failure { kind, reason } })).await
+    }
+
+    async fn couple(
+        &self,
+        base: &str,
+        candidate: &str,
+        ahead: Option<String>,
+        number: u32,
+    ) -> Result<Coupled, LifeError> {
+        let (base, candidate) = (Oid::parse(base)?, Oid::parse(candidate)?);
+        let (target, own, task) = (self.target(), self.task.branch(), self.task.clone());
+        let order = self.agent_order()?;
+        let globs = scope_of(&order.scope)?;
+        let seconds = self.outcome()?.ended_at;
+        let author = Signature::new(&order.agent, &format!("{}@agency.invalid", order.agent), seconds, 0);
+        let committer = self.shop.settings.committer.signature(seconds);
+        let (epoch, verify) = (self.attempt.epoch.0, self.verify_id(number));
+        let ahead = ahead.as_deref().map(Oid::parse).transpose()?;
+        self.blocking(move |repository| {
+            let Some(target) = target else {
+                return Ok(Coupled::On { onto: None, commit: Some(candidate) });
+            };
+            let at = refs::read(repository, std::slice::from_ref(&target))?.remove(&target).map(|found| found.at);
+            let statement = Statement {
+                author: &author,
+                committer: &committer,
+                subject: &order.subject,
+                body: "",
+                task: &task,
+                epoch,
+                verify: Some(&verify),
+            };
+            // On a branch of the task's own there is nothing to merge with.
+            let (parent, onto) = match target == own {
+                true => (base.clone(), at),
+                false => {
+                    let Some(onto) = ahead.or(at) else {
+                        return Ok(Coupled::On { onto: None, commit: None });
+                    };
+                    (onto.clone(), Some(onto))
+                }
+            };
+            let tree = match merge::onto(repository, &base, &candidate, &parent)? {
+                Merged::Clean { tree } => tree,
+                Merged::Conflict { paths } => return Ok(Coupled::Conflict { paths }),
+                Merged::Contained => return Ok(Coupled::On { onto, commit: None }),
+            };
+            let commit = commit::write(repository, &tree, &parent, &statement)?;
+            if parent != base {
+                let outside = scope::outside(&globs, &difference::between(repository, &parent, &commit)?);
+                if !outside.is_empty() {
+                    return Ok(Coupled::Outside { reason: Refusal::Scope { outside }.to_string() });
+                }
+            }
+            Ok(Coupled::On { onto, commit: Some(commit) })
+        })
+        .await
+    }
+
+    /// The id of a proof, given out before it is made.
+    fn verify_id(&self, number: u32) -> String {
+        format!("{}-{}-{number}", self.attempt.task.id, self.attempt.epoch)
+    }
+
+    async fn only_the_board_moved(&self, before: &Merge, after: &Merge) -> Result<bool, LifeError> {
+        let (Some(old), Some(new)) = (before.commit.as_ref(), after.commit.as_ref()) else { return Ok(false) };
+        let (old, new) = (Oid::parse(old)?, Oid::parse(new)?);
+        let folder = RelPath::parse(self.shop.desk.folder.as_bytes()).map_err(|_| odd("the board's folder"))?;
+        self.blocking(move |repository| {
+            let changed = difference::between(repository, &old, &new)?;
+            Ok(changed.iter().all(|one| one.path.is_within(&folder)))
+        })
+        .await
+    }
+
+    /// Has the Definition of Done tried on exactly what would land.
+    pub(super) async fn prove(&mut self) -> Result<(), LifeError> {
+        let Phase::Merged(merge) = self.attempt.phase.clone() else { return Err(odd("there is nothing to prove")) };
+        let place = self.proof_place(&merge);
+        let settings = &self.shop.settings;
+        let order = self.agent_order()?;
+        let level = self.agent_place().read_order()?.level;
+        let proof = ProofOrder {
+            commit: merge.subject().to_owned(),
+            judged_by: merge.base.clone(),
+            profile: order.profile,
+            profiles: self.shop.desk.profiles.map(str::to_owned),
+            trust: settings.trust.clone(),
+        };
+        place.order(&Order {
+            version: order::VERSION,
+            task: self.attempt.task.clone(),
+            epoch: self.attempt.epoch,
+            root: settings.root.clone(),
+            copies: settings.copies.clone(),
+            level,
+            what: What::Proof(proof),
+        })?;
+        let until = self.lease_end();
+        self.step(Step::Prove, async {
+            match self.shop.shim.send(&place).await {
+                // Somebody's shim is there already.
+                Err(ErrandError::NotReady { .. }) if !matches!(place.standing()?, Standing::Waiting) => Ok(()),
+                Err(error) => Err(error.into()),
+                Ok(waiting) => {
+                    let begun = waiting.begin(self.lease.term, until).await;
+                    begun.map_err(|source| ErrandError::Start { source }.into())
+                }
+            }
+        })
+        .await
+    }
+
+    /// Tells the board what came of it.
+    pub(super) async fn attest(&mut self) -> Result<(), LifeError> {
+        let Phase::Merged(merge) = self.attempt.phase.clone() else { return Err(odd("there is no proof")) };
+        let Standing::Over(outcome) = self.proof_place(&merge).standing()? else {
+            return Err(odd("the proof is gone"));
+        };
+        let mut evidence = match outcome.done {
+            Done::Proof(proof) => proof.evidence,
+            Done::NotRun { reason, .. } => {
+                return self.failed(FailureKind::Start, format!("it could not be verified: {reason}")).await;
+            }
+            Done::Agent(_) | Done::Stopped => return Err(odd("the outcome of a proof is none")),
+        };
+        evidence.bound_to.insert("verify".to_owned(), json!(self.verify_id(merge.number)));
+        let (task, _) = self.names()?;
+        let judged = self
+            .step(Step::Attest, async {
+                let judged = self
+                    .shop
+                    .desk
+                    .act(move |board, tree| board.verified(tree, &task, &evidence, &Zoned::now()))
+                    .await?;
+                Ok(judged)
+            })
+            .await?;
+        let passed = match judged {
+            Judged::Accepted => true,
+            Judged::Failed => false,
+            Judged::Waits { why } => return self.failed(FailureKind::Decision, why).await,
+        };
+        self.advance(Phase::Proved { merge, passed }).await
+    }
+
+    /// Lands it. `None` if it goes on from there.
+    pub(super) async fn land(&mut self) -> Result<Option<Rest>, LifeError> {
+        let Phase::Proved { merge, .. } = self.attempt.phase.clone() else { return Err(odd("nothing is proved")) };
+        let Some(target) = self.target() else {
+            let candidate = merge.candidate.clone();
+            return self.end(Ending::Kept { candidate }).await.map(|ending| Some(Rest::Over(ending)));
+        };
+        let turn = self.wait_for_turn().await?;
+        if *self.wanted.borrow() != Wanted::GoOn {
+            return Ok(None);
+        }
+        if turn == Turn::Broken {
+            self.merge().await?;
+            return Ok(None);
+        }
+        for _ in 0..TRIES {
+            let outcome = self.try_to_land(&merge, &target).await?;
+            match outcome {
+                Outcome::Landed { commit } => return self.landed(commit).await,
+                Outcome::AlreadyLanded { landed } => return self.landed(landed.commit).await,
+                Outcome::LandedBefore { landed } => {
+                    let reason = format!("attempt {} of it has landed as {}", landed.epoch, landed.commit);
+                    self.failed(FailureKind::Conflict, reason).await?;
+                }
+                Outcome::Stale { .. } => {
+                    return Err(crate::store::StoreError::Fenced(self.lease.clone()).into());
+                }
+                Outcome::Moved { .. } => self.merge().await?,
+                Outcome::Refused { refusal: refusal @ Refusal::Scope { .. } } => {
+                    self.failed(FailureKind::Scope, refusal.to_string()).await?;
+                }
+                Outcome::Refused { refusal } => {
+                    self.failed(FailureKind::Conflict, refusal.to_string()).await?;
+                }
+                Outcome::Waits { obstacles } => {
+                    let mut seen = HashSet::new();
+                    let all = obstacles.iter().map(ToString::to_string).filter(|one| seen.insert(one.clone()));
+                    return self.waits(all.collect::<Vec<_>>().join("; ")).await;
+                }
+                Outcome::Busy { what } => {
+                    tracing::debug!(what, "the repository is busy");
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            }
+            return Ok(None);
+        }
+        self.waits("another program is at work in the repository all the time".to_owned()).await
+    }
+
+    async fn waits(&mut self, why: String) -> Result<Option<Rest>, LifeError> {
+        self.shop.train.leave(&self.attempt.task, false);
+        self.shop.store.note(&self.lease, &format!("waits: {why}")).await?;
+        self.tell(Notice::Waits {
+            task: self.attempt.task.clone(),
+            attempt: self.attempt.epoch.0,
+            why: why.clone(),
+        });
+        Ok(Some(Rest::Waits(why)))
+    }
+
+    async fn landed(&mut self, commit: Oid) -> Result<Option<Rest>, LifeError> {
+        self.shop.train.leave(&self.attempt.task, true);
+        self.advance(Phase::Landed { commit: commit.to_string() }).await?;
+        Ok(None)
+    }
+
+    /// Waits until what is ahead has landed or gone. Whoever does not want this any more is heard.
+    async fn wait_for_turn(&mut self) -> Result<Turn, LifeError> {
+        let key = self.attempt.task.clone();
+        loop {
+            tokio::select! {
+                turn = self.shop.train.turn(&key) => return Ok(turn),
+                changed = self.wanted.changed() => {
+                    if changed.is_err() {
+                        return Err(odd("nobody is in charge of this attempt any more"));
+                    }
+                    // It is taken up again from where it is.
+                    if *self.wanted.borrow() != Wanted::GoOn {
+                        return Ok(Turn::Broken);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn try_to_land(&mut self, merge: &Merge, target: &RefName) -> Result<Outcome, LifeError> {
+        let lease = self.hold().await?;
+        let globs = scope_of(&self.agent_order()?.scope)?;
+        let reopened_after = self.reopened_after().await?;
+        let who = self.shop.settings.committer.signature(crate::clock::wall());
+        let (merge, target) = (merge.clone(), target.clone());
+        self.step(Step::Land, self.blocking(move |repository| {
+            let oid = |text: &Option<String>| text.as_deref().map(Oid::parse).transpose();
+            let (onto, commit, base) = (oid(&merge.onto)?, oid(&merge.commit)?, Oid::parse(&merge.base)?);
+            let own = target == lease.task.branch();
+            let parent = match (&onto, own) {
+                (Some(onto), false) => onto,
+                _ => &base,
+            };
+            let work = match &commit {
+                Some(commit) => Work::Commit { commit, base: parent },
+                None => Work::Contained,
+            };
+            land::land(repository, &Request {
+                lease: &lease,
+                target: &target,
+                expected: onto.as_ref(),
+                work,
+                scope: &globs,
+                reopened_after,
+                who: &who,
+            })
+        }))
+        .await
+    }
+
+    /// The attempt that landed before, if it was brought to its end: then a person has opened the task again.
+    async fn reopened_after(&self) -> Result<Option<u64>, LifeError> {
+        let task = self.task.clone();
+        let Some(landed) = self.blocking(move |repository| landed::read(repository, &task)).await? else {
+            return Ok(None);
+        };
+        let attempts = self.shop.store.attempts(&self.attempt.task).await?;
+        let ended = |one: &crate::attempt::Attempt| {
+            one.epoch.0 == landed.epoch && matches!(one.phase, Phase::Over(Ending::Done { .. }))
+        };
+        Ok(attempts.iter().any(ended).then_some(landed.epoch))
+    }
+}
+
+fn scope_of(order: &ScopeOrder) -> Result<Scope, LifeError> {
+    Scope::parse(&order.write, &order.deny).map_err(|error| odd(&error.to_string()))
+}

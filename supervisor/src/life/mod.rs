@@ -1,0 +1,395 @@
+//! The life of an attempt: from a claim to an end that the board knows.
+//!
+//! ```text
+//! Claim     the store knows whose it is
+//! Announce  so does git, and the board says that it is being worked on
+//! Order     what the agent is to do is written down, and not changed any more
+//! Send      a shim waits for its word
+//! Begin     the store knows that the agent may run; it is let go
+//! Keep      its commit has a name
+//! Report    the board has its report
+//! Collect   the store knows what it did
+//! Merge     it is on the branch as it will be, as a commit nobody sees
+//! Prove     the Definition of Done is tried there
+//! Attest    the board has the proof
+//! Land      the branch has it
+//! Settle    the board knows how it ended
+//! Release   the lease is given back
+//! ```
+//!
+//! There is no second way for attempts that were interrupted. An attempt is always taken on by looking at it: the
+//! phase in the store, and what its errands left in their folders ([`next`]). Every step may be done again, and
+//! changes nothing when it was done already; so it does not matter who did the last one, or whether that was
+//! finished.
+
+mod begin;
+mod close;
+mod collect;
+mod land;
+pub mod next;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use agency_protocols::board::{BoardError, Start};
+use tokio::sync::watch;
+use tracing::Instrument;
+
+use crate::attempt::{Attempt, Ending, Lease, Merge, Phase, TaskKey, Term};
+use crate::desk::Desk;
+use crate::errand::outcome::StopReason;
+use crate::errand::send::Shim;
+use crate::errand::{ErrandError, Place, Standing};
+use crate::landing;
+use crate::landing::names::Task;
+use crate::landing::repository::Repository;
+use crate::notice::{Notice, Teller};
+use crate::settings::Settings;
+use crate::store::{Store, StoreError};
+use crate::train::Train;
+use next::{Next, Seen};
+
+/// One durable step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Step {
+    Claim,
+    Announce,
+    Order,
+    Send,
+    Begin,
+    Keep,
+    Report,
+    Collect,
+    Merge,
+    Prove,
+    Attest,
+    Land,
+    Settle,
+    Release,
+}
+
+impl Step {
+    pub const ALL: [Self; 14] = [
+        Self::Claim,
+        Self::Announce,
+        Self::Order,
+        Self::Send,
+        Self::Begin,
+        Self::Keep,
+        Self::Report,
+        Self::Collect,
+        Self::Merge,
+        Self::Prove,
+        Self::Attest,
+        Self::Land,
+        Self::Settle,
+        Self::Release,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Claim => "claim",
+            Self::Announce => "announce",
+            Self::Order => "order",
+            Self::Send => "send",
+            Self::Begin => "begin",
+            Self::Collect => "collect",
+            Self::Keep => "keep",
+            Self::Report => "report",
+            Self::Merge => "merge",
+            Self::Prove => "prove",
+            Self::Attest => "attest",
+            Self::Land => "land",
+            Self::Settle => "settle",
+            Self::Release => "release",
+        }
+    }
+}
+
+/// Which side of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Side {
+    Before,
+    After,
+}
+
+/// Told every step, before and after. Tests die here.
+pub type Witness = Arc<dyn Fn(&TaskKey, Step, Side) + Send + Sync>;
+
+/// What all attempts of a supervisor share.
+pub struct Workshop<S> {
+    pub(crate) store: S,
+    pub(crate) desk: Desk,
+    pub(crate) repository: Arc<Repository>,
+    pub(crate) settings: Settings,
+    pub(crate) shim: Shim,
+    pub(crate) term: Term,
+    pub(crate) train: Train,
+    pub(crate) teller: Arc<dyn Teller>,
+    pub(crate) witness: Witness,
+}
+
+impl<S> std::fmt::Debug for Workshop<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Workshop").field("term", &self.term).finish_non_exhaustive()
+    }
+}
+
+/// Why an attempt could not be taken further. It stays as it is, and may be taken on again.
+#[derive(Debug, thiserror::Error)]
+pub enum LifeError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Errand(#[from] ErrandError),
+    #[error(transparent)]
+    Landing(#[from] landing::Error),
+    #[error(transparent)]
+    Board(#[from] BoardError),
+    #[error("{what}")]
+    Odd { what: String },
+}
+
+impl LifeError {
+    /// Whether somebody else has the attempt now.
+    pub fn is_fenced(&self) -> bool {
+        matches!(self, Self::Store(StoreError::Fenced(_)))
+    }
+}
+
+/// Where an attempt has come to when nothing more can be done about it now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rest {
+    Over(Ending),
+    /// Something of a person's is in the way; what, in a sentence.
+    Waits(String),
+    /// It was asked to stop, and can be taken on again.
+    Interrupted,
+}
+
+/// What those in charge want of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    GoOn,
+    /// Nobody wants it any more.
+    Cancel,
+    /// We are to end: what it runs is stopped, and the attempt does not count.
+    Stop,
+}
+
+/// One attempt, being taken on.
+#[derive(Debug)]
+pub(crate) struct Life<'a, S> {
+    pub(crate) shop: &'a Workshop<S>,
+    pub(crate) lease: Lease,
+    pub(crate) task: Task,
+    pub(crate) attempt: Attempt,
+    /// What the board says of it; `None` if it does not offer it any more.
+    pub(crate) start: Option<Start>,
+    pub(crate) wanted: watch::Receiver<Wanted>,
+    /// Its lease in git, once it was looked at.
+    pub(crate) held: Option<landing::lease::Lease>,
+}
+
+impl<S: Store> Workshop<S> {
+    /// Takes an attempt as far as it goes.
+    pub(crate) async fn take_on(
+        &self,
+        attempt: Attempt,
+        start: Option<Start>,
+        wanted: watch::Receiver<Wanted>,
+    ) -> Result<Rest, LifeError> {
+        let span = tracing::info_span!(
+            "attempt",
+            task = %attempt.task,
+            attempt = attempt.epoch.0,
+            agent = %attempt.agent,
+            outcome = tracing::field::Empty,
+        );
+        let lease = attempt.lease().ok_or_else(|| odd("an attempt that nobody holds"))?;
+        let task = Task::new(&attempt.task.protocol, &attempt.task.id)?;
+        let key = attempt.task.clone();
+        let life = Life { shop: self, lease, task, attempt, start, wanted, held: None };
+        async {
+            let rest = life.run().await;
+            self.train.leave(&key, matches!(rest, Ok(Rest::Over(Ending::Done { .. }))));
+            let outcome = match &rest {
+                Ok(Rest::Over(ending)) => ending.name(),
+                Ok(Rest::Waits(_)) => "waits",
+                Ok(Rest::Interrupted) => "interrupted",
+                Err(error) if error.is_fenced() => "fenced",
+                Err(_) => "error",
+            };
+            tracing::Span::current().record("outcome", outcome);
+            rest
+        }
+        .instrument(span)
+        .await
+    }
+
+    /// The folder of an attempt's records.
+    pub(crate) fn records(&self, attempt: &Attempt) -> PathBuf {
+        records(&self.settings.state, attempt)
+    }
+}
+
+/// The folder of an attempt's records.
+pub fn records(state: &std::path::Path, attempt: &Attempt) -> PathBuf {
+    let name = format!("{}.{}.{}", attempt.task.protocol, attempt.task.id, attempt.epoch);
+    // Ids come from files; what could lead elsewhere is taken out.
+    let safe = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+    state.join("runs").join(name.chars().map(safe).collect::<String>())
+}
+
+pub(crate) fn odd(what: &str) -> LifeError {
+    LifeError::Odd { what: what.to_owned() }
+}
+
+impl<S: Store> Life<'_, S> {
+    async fn run(mut self) -> Result<Rest, LifeError> {
+        loop {
+            let seen = self.look()?;
+            let next = next::next(&self.attempt.phase, &seen);
+            tracing::debug!(phase = self.attempt.phase.name(), ?next, "looked");
+            match next {
+                Next::Begin => {
+                    if let Some(reason) = self.begin().await? {
+                        return self.end(Ending::Lost { reason }).await.map(Rest::Over);
+                    }
+                }
+                Next::Send => self.send_again().await?,
+                Next::Await => self.wait().await?,
+                Next::Collect => self.collect().await?,
+                Next::GiveUp { reason } => {
+                    return self.end(Ending::Lost { reason }).await.map(Rest::Over);
+                }
+                Next::Merge => self.merge().await?,
+                Next::Prove => self.prove().await?,
+                Next::Attest => self.attest().await?,
+                Next::Land => {
+                    if let Some(rest) = self.land().await? {
+                        return Ok(rest);
+                    }
+                }
+                Next::Settle => return self.settle().await.map(Rest::Over),
+                Next::Nothing(ending) => return Ok(Rest::Over(ending)),
+            }
+            // Whoever ends us wants nothing new to be begun.
+            if *self.wanted.borrow() == Wanted::Stop && !self.is_at_work()? {
+                return Ok(Rest::Interrupted);
+            }
+        }
+    }
+
+    fn is_at_work(&self) -> Result<bool, LifeError> {
+        Ok(matches!(self.look()?.errand, Some(Standing::Alive)))
+    }
+
+    /// What can be told from outside.
+    fn look(&self) -> Result<Seen, LifeError> {
+        let errand = match &self.attempt.phase {
+            Phase::Started => Some(self.agent_place().standing()?),
+            Phase::Merged(merge) => Some(self.proof_place(merge).standing()?),
+            _ => None,
+        };
+        Ok(Seen { errand, canceled: *self.wanted.borrow() == Wanted::Cancel })
+    }
+
+    fn agent_place(&self) -> Place {
+        Place::new(self.shop.records(&self.attempt).join("agent"))
+    }
+
+    fn proof_place(&self, merge: &Merge) -> Place {
+        Place::new(self.shop.records(&self.attempt).join(merge.proof()))
+    }
+
+    fn current_place(&self) -> Place {
+        match &self.attempt.phase {
+            Phase::Merged(merge) => self.proof_place(merge),
+            _ => self.agent_place(),
+        }
+    }
+
+    /// Does a step, with witnesses.
+    pub(crate) async fn step<T>(
+        &self,
+        step: Step,
+        effect: impl Future<Output = Result<T, LifeError>>,
+    ) -> Result<T, LifeError> {
+        (self.shop.witness)(&self.attempt.task, step, Side::Before);
+        let span = tracing::info_span!("step", step = step.name());
+        let done = effect.instrument(span).await?;
+        (self.shop.witness)(&self.attempt.task, step, Side::After);
+        Ok(done)
+    }
+
+    /// Records the next phase.
+    pub(crate) async fn advance(&mut self, phase: Phase) -> Result<(), LifeError> {
+        self.shop.store.advance(&self.lease, &phase).await?;
+        self.attempt.phase = phase;
+        self.tell(Notice::Phase { attempt: self.attempt.clone() });
+        Ok(())
+    }
+
+    pub(crate) fn tell(&self, notice: Notice) {
+        self.shop.teller.tell(&notice);
+    }
+
+    /// Runs something that waits for git or for files, on a thread where it may.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Repository) -> Result<T, landing::Error> + Send + 'static,
+    ) -> Result<T, LifeError> {
+        let repository = Arc::clone(&self.shop.repository);
+        match tokio::task::spawn_blocking(move || work(&repository)).await {
+            Ok(done) => Ok(done?),
+            Err(_) => Err(odd("a thread that landed work broke")),
+        }
+    }
+
+    /// Waits for an errand to end. Whoever does not want it any more is heard meanwhile.
+    async fn wait(&mut self) -> Result<(), LifeError> {
+        let place = self.current_place();
+        loop {
+            let wish = *self.wanted.borrow_and_update();
+            let why = match wish {
+                Wanted::GoOn => None,
+                Wanted::Cancel => Some(StopReason::Canceled),
+                Wanted::Stop => Some(StopReason::Signal),
+            };
+            if let Some(why) = why {
+                crate::errand::send::stop(&place, self.shop.term, why).await?;
+            }
+            tokio::select! {
+                gone = crate::errand::send::gone(&place) => {
+                    gone?;
+                    // It may hold its lock for a moment longer than its socket.
+                    while matches!(place.standing()?, Standing::Alive) {
+                        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+                    }
+                    return Ok(());
+                }
+                changed = self.wanted.changed() => {
+                    if changed.is_err() {
+                        return Err(odd("nobody is in charge of this attempt any more"));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// An error and its causes, on one line.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let line = cause.to_string();
+        if !text.contains(&line) {
+            text.push_str(": ");
+            text.push_str(&line);
+        }
+        next = cause.source();
+    }
+    text
+}

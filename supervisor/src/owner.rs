@@ -1,0 +1,89 @@
+//! Being in charge, so that others can tell.
+//!
+//! Every supervisor holds a lock on a file of its own for as long as it lives. The kernel gives it back with the
+//! process, however that ends, so a lock that can be taken says that its owner is dead. One that can't says only
+//! that the process exists: it may have been stopped, and then its leases run out.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::attempt::Term;
+use crate::durable;
+use crate::store::Owner;
+
+/// This process, as an owner.
+#[derive(Debug)]
+pub(crate) struct Presence {
+    path: PathBuf,
+    _lock: File,
+}
+
+/// Who this process is.
+pub(crate) fn myself() -> Owner {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    Owner { host: host.trim().to_owned(), boot: boot(), pid: std::process::id() }
+}
+
+fn boot() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+impl Presence {
+    /// Shows that this process is in charge under a term.
+    pub(crate) fn show(state: &Path, term: Term) -> io::Result<Self> {
+        let path = file(state, term);
+        durable::folder(path.parent().unwrap_or(state))?;
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Self { path, _lock: lock })
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Whether whoever had this term is certainly dead.
+pub(crate) fn is_dead(state: &Path, term: Term, owner: &Owner) -> bool {
+    let me = myself();
+    if owner.host != me.host {
+        return false;
+    }
+    if owner.boot != me.boot {
+        return true;
+    }
+    match File::open(file(state, term)) {
+        Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
+        // It is removed by an owner that goes, and made by one that comes before it holds anything.
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+fn file(state: &Path, term: Term) -> PathBuf {
+    state.join("owners").join(term.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_is_dead_when_its_lock_can_be_taken() {
+        let state = tempfile::tempdir().expect("a folder");
+        let presence = Presence::show(state.path(), Term(7)).expect("shown");
+        assert!(!is_dead(state.path(), Term(7), &myself()));
+        assert!(Presence::show(state.path(), Term(7)).is_err());
+        drop(presence);
+        assert!(is_dead(state.path(), Term(7), &myself()));
+        let before = Owner { boot: "another".to_owned(), ..myself() };
+        let elsewhere = Owner { host: "elsewhere".to_owned(), ..before.clone() };
+        assert!(is_dead(state.path(), Term(8), &before));
+        assert!(!is_dead(state.path(), Term(8), &elsewhere));
+    }
+}

@@ -1,0 +1,94 @@
+//! What is kept of attempts that are over, and for how long.
+//!
+//! The folder of an attempt holds its orders, its output, its patch and what was seen of it. The oldest go first:
+//! by age, and where all of them together are too large.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use crate::clock;
+use crate::life;
+use crate::store::Store;
+
+/// How long they are kept.
+const AGE: Duration = Duration::from_secs(30 * 86_400);
+/// How much all of them may hold.
+const SIZE: u64 = 2 << 30;
+
+/// One folder of records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Kept {
+    path: PathBuf,
+    age: Duration,
+    size: u64,
+}
+
+/// Removes what is too old or too much. Attempts that are open keep theirs.
+pub(crate) async fn prune(state: &Path, store: &impl Store) -> io::Result<()> {
+    let open = store.open().await.map_err(io::Error::other)?;
+    let held: Vec<PathBuf> = open.iter().map(|attempt| life::records(state, attempt)).collect();
+    for path in superfluous(kept(&state.join("runs"))?.into_iter().filter(|one| !held.contains(&one.path))) {
+        agency_sandbox::erase::tree(&path)?;
+    }
+    let before = clock::wall() - i64::try_from(AGE.as_secs()).unwrap_or(i64::MAX);
+    store.prune(before).await.map_err(io::Error::other)?;
+    Ok(())
+}
+
+fn kept(runs: &Path) -> io::Result<Vec<Kept>> {
+    let entries = match fs::read_dir(runs) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let now = SystemTime::now();
+    let mut kept = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let age = now.duration_since(entry.metadata()?.modified()?).unwrap_or_default();
+        kept.push(Kept { size: size(&entry.path()), path: entry.path(), age });
+    }
+    Ok(kept)
+}
+
+fn size(folder: &Path) -> u64 {
+    let one = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(meta) if meta.is_dir() => size(&entry.path()),
+        Ok(meta) => meta.len(),
+        Err(_) => 0,
+    };
+    fs::read_dir(folder).into_iter().flatten().flatten().map(one).sum()
+}
+
+/// The oldest, until what is left is young and small enough.
+fn superfluous(kept: impl Iterator<Item = Kept>) -> Vec<PathBuf> {
+    let mut kept: Vec<Kept> = kept.collect();
+    kept.sort_by_key(|one| one.age);
+    let mut total = 0;
+    let stays = |one: &Kept| {
+        total += one.size;
+        one.age <= AGE && total <= SIZE
+    };
+    let young = kept.iter().map(stays).take_while(|stays| *stays).count();
+    kept.into_iter().skip(young).map(|one| one.path).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_go_by_age_and_by_size() {
+        let one = |name: &str, days: u64, size: u64| Kept {
+            path: name.into(),
+            age: Duration::from_secs(days * 86_400),
+            size,
+        };
+        let gone = superfluous([one("old", 31, 1), one("young", 1, 1), one("middle", 20, 1)].into_iter());
+        assert_eq!(gone, [PathBuf::from("old")]);
+        let gone = superfluous([one("a", 3, 1 << 30), one("b", 2, 1 << 30), one("c", 1, 1 << 30)].into_iter());
+        assert_eq!(gone, [PathBuf::from("a")]);
+    }
+}

@@ -1,0 +1,88 @@
+//! What a supervisor is told before it begins.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use agency_sandbox::policy::Level;
+
+use crate::errand::order::{Limits, Reach, Trust};
+use crate::landing::commit::Signature;
+use crate::landing::names::RefName;
+
+/// How a repository's tasks are to be run.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The work tree.
+    pub root: PathBuf,
+    /// The state folder.
+    pub state: PathBuf,
+    /// Below which private copies are kept, at the level that needs them.
+    pub copies: PathBuf,
+    pub level: Level,
+    /// What agents start from, and land on.
+    pub branch: RefName,
+    pub land: Land,
+    pub agents: BTreeMap<String, Agent>,
+    /// Which of the repository's own profiles may be run.
+    pub trust: Trust,
+    /// Who lands.
+    pub committer: Committer,
+    /// How many attempts run at the same time, all together.
+    pub parallel: usize,
+    /// How often a task is tried, counting only what is its agent's fault.
+    pub attempts: u32,
+    /// How long the second attempt waits for its turn; later ones wait longer.
+    pub backoff: Duration,
+    pub leases: Leases,
+}
+
+/// Where work lands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Land {
+    /// On the branch that agents start from.
+    Merge,
+    /// On a branch of the task's own.
+    Branch,
+    /// Nowhere: it is verified and kept.
+    None,
+}
+
+/// One agent.
+#[derive(Debug, Clone, Default)]
+pub struct Agent {
+    pub command: Vec<String>,
+    pub env: Vec<String>,
+    pub network: Reach,
+    pub limits: Limits,
+    /// Its own level, where it has one.
+    pub level: Option<Level>,
+    /// How many of it run at the same time.
+    pub parallel: Option<usize>,
+}
+
+/// In whose name commits are made.
+#[derive(Debug, Clone)]
+pub struct Committer {
+    pub name: String,
+    pub email: String,
+}
+
+impl Committer {
+    pub(crate) fn signature(&self, seconds: i64) -> Signature {
+        Signature::new(&self.name, &self.email, seconds, 0)
+    }
+}
+
+/// How long a lease is good for without a word from its owner.
+#[derive(Debug, Clone, Copy)]
+pub struct Leases {
+    pub ttl: Duration,
+    pub heartbeat: Duration,
+}
+
+impl Default for Leases {
+    fn default() -> Self {
+        Self { ttl: Duration::from_secs(900), heartbeat: Duration::from_secs(300) }
+    }
+}

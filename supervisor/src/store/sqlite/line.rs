@@ -1,0 +1,139 @@
+//! The one connection of a store, used by one caller at a time.
+//!
+//! It is used again only after its last use ended well. Whoever fails or is cancelled in the middle takes it
+//! along: closing it undoes what was begun, and the next caller opens another. The counting of transactions that
+//! sqlx does is not relied on: SQLite undoes one by itself when the disk is full, and the count would be wrong
+//! from then on.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteSynchronous};
+use sqlx::{ConnectOptions, Connection, query_scalar, raw_sql};
+use tokio::sync::{Mutex, MutexGuard};
+
+use super::error::At;
+use super::schema;
+use crate::store::StoreError;
+
+/// Longer than any write of another program, and shorter than a lease.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+pub(super) struct Line {
+    path: PathBuf,
+    slot: Mutex<Slot>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    idle: Option<SqliteConnection>,
+    /// How many there were.
+    opened: u64,
+}
+
+pub(super) async fn connect(path: &Path) -> sqlx::Result<SqliteConnection> {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(false)
+        .busy_timeout(PATIENCE)
+        .foreign_keys(true)
+        .synchronous(SqliteSynchronous::Full)
+        // 256 KiB: what is worked on is small, and an idle supervisor should be, too.
+        .pragma("cache_size", "-256")
+        .pragma("temp_store", "MEMORY")
+        // The file lies where others may write, and is not believed.
+        .pragma("cell_size_check", "ON")
+        .pragma("trusted_schema", "OFF")
+        .statement_cache_capacity(32)
+        .thread_name(|_| "agency-store".to_owned())
+        .disable_statement_logging()
+        .connect()
+        .await
+}
+
+impl Line {
+    pub(super) fn new(path: PathBuf, connection: SqliteConnection) -> Self {
+        Self { path, slot: Mutex::new(Slot { idle: Some(connection), opened: 1 }) }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A turn for one statement that reads.
+    pub(super) async fn reading(&self) -> Result<Turn<'_>, StoreError> {
+        let mut slot = self.slot.lock().await;
+        let connection = match slot.idle.take() {
+            Some(connection) => connection,
+            None => {
+                slot.opened += 1;
+                connect(&self.path).await.at(&self.path)?
+            }
+        };
+        Ok(Turn { connection, slot, path: &self.path })
+    }
+
+    /// A turn that writes: nobody else does until it is over.
+    pub(super) async fn writing(&self) -> Result<Turn<'_>, StoreError> {
+        let mut turn = self.reading().await?;
+        // A transaction that begins as a reader and then writes fails when another wrote in between; one that
+        // begins as a writer waits.
+        turn.execute("BEGIN IMMEDIATE").await?;
+        schema::still_known(&mut turn.connection, &self.path).await?;
+        Ok(turn)
+    }
+
+    pub(super) async fn close(self) -> Result<(), StoreError> {
+        match self.slot.into_inner().idle {
+            Some(connection) => connection.close().await.at(&self.path),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The use of the connection. One that is dropped closes it.
+#[derive(Debug)]
+pub(super) struct Turn<'a> {
+    connection: SqliteConnection,
+    slot: MutexGuard<'a, Slot>,
+    path: &'a Path,
+}
+
+impl Turn<'_> {
+    pub(super) fn connection(&mut self) -> &mut SqliteConnection {
+        &mut self.connection
+    }
+
+    async fn execute(&mut self, statement: &'static str) -> Result<(), StoreError> {
+        raw_sql(statement).execute(&mut self.connection).await.at(self.path).map(drop)
+    }
+
+    /// Ends a turn that read.
+    pub(super) fn end(self) {
+        let Self { connection, mut slot, .. } = self;
+        slot.idle = Some(connection);
+    }
+
+    /// Ends a turn that wrote: from here on it is durable.
+    pub(super) async fn commit(mut self) -> Result<(), StoreError> {
+        self.execute("COMMIT").await?;
+        self.end();
+        Ok(())
+    }
+
+    /// Ends a turn that was to write and does not.
+    pub(super) async fn undo(mut self) -> Result<(), StoreError> {
+        self.execute("ROLLBACK").await?;
+        self.end();
+        Ok(())
+    }
+
+    /// Another number after every change that did not come over this connection. SQLite's own number is
+    /// only comparable with others of one connection.
+    pub(super) async fn version(&mut self) -> Result<u64, StoreError> {
+        let version: i64 =
+            query_scalar("PRAGMA data_version").fetch_one(&mut self.connection).await.at(self.path)?;
+        Ok((self.slot.opened << 32) | (version.unsigned_abs() & u64::from(u32::MAX)))
+    }
+}

@@ -1,0 +1,256 @@
+//! Attempts in one SQLite file, for all supervisors of one machine.
+//!
+//! Readers see the last commit and wait for nobody; one writes at a time, and the others wait for it. A write
+//! that returned is on the disk (`synchronous=FULL`): a lease that a power cut took back would be given out
+//! twice. It costs one fsync. See `docs/decisions/018-store.md`.
+//!
+//! [`place`] is the file, [`schema`] what is in it, [`line`] the connection; [`rows`] reads and [`writes`] writes.
+
+mod error;
+mod line;
+mod place;
+mod rows;
+mod schema;
+mod writes;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Connection, query, query_scalar};
+
+use self::error::At;
+use self::line::{Line, Turn};
+use self::place::{Draft, Refusal};
+use self::writes::signed;
+use super::{Claim, Claimed, Happening, Mode, Owner, Store, StoreError};
+use crate::attempt::{Attempt, Lease, Phase, TaskKey, Term};
+use crate::clock::{Clock, Instant};
+
+/// A store in a file.
+#[derive(Debug)]
+pub struct SqliteStore {
+    line: Line,
+    clock: Arc<dyn Clock>,
+    /// Seconds since 1970.
+    wall: fn() -> i64,
+}
+
+impl SqliteStore {
+    /// Opens the store in this file, and makes it if there is none. The folder has to be there.
+    pub async fn open(path: &Path, clock: Arc<dyn Clock>, wall: fn() -> i64) -> Result<Self, StoreError> {
+        // SQLite takes a name that begins with `file:` for an address.
+        let absolute = std::path::absolute(path).map_err(|source| Refusal::Files {
+            doing: "find",
+            path: path.to_owned(),
+            source,
+        });
+        let path = absolute.at(path)?;
+        if !place::look(&path).at(&path)? {
+            make(&path).await?;
+        }
+        let mut connection = line::connect(&path).await.at(&path)?;
+        schema::bring_up(&mut connection, &path).await?;
+        Ok(Self { line: Line::new(path, connection), clock, wall })
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        self.line.path()
+    }
+
+    /// Waits until the file is let go. A store that is dropped lets it go a moment later.
+    pub async fn close(self) -> Result<(), StoreError> {
+        self.line.close().await
+    }
+
+    fn at(&self) -> i64 {
+        (self.wall)()
+    }
+
+    fn until(&self, ttl: Duration) -> Instant {
+        self.clock.now() + ttl
+    }
+
+    async fn all<T>(
+        &self,
+        statement: &'static str,
+        task: Option<&TaskKey>,
+        read: impl Fn(&SqliteRow) -> Result<T, StoreError>,
+    ) -> Result<Vec<T>, StoreError> {
+        let mut query = query(statement);
+        if let Some(task) = task {
+            query = query.bind(&task.protocol).bind(&task.id);
+        }
+        let mut turn = self.line.reading().await?;
+        let found = query.fetch_all(turn.connection()).await.at(self.path())?;
+        turn.end();
+        found.iter().map(read).collect()
+    }
+
+    /// A turn for a term that may take attempts on.
+    async fn in_charge(&self, term: Term) -> Result<Turn<'_>, StoreError> {
+        let mut turn = self.line.writing().await?;
+        if writes::is_in_charge(turn.connection(), term).await.at(self.path())? {
+            return Ok(turn);
+        }
+        turn.undo().await?;
+        Err(StoreError::NotInCharge(term))
+    }
+}
+
+async fn make(path: &Path) -> Result<(), StoreError> {
+    let draft = Draft::beside(path).at(path)?;
+    let mut connection = line::connect(draft.path()).await.at(path)?;
+    schema::make(&mut connection, path).await?;
+    // What is in the log is moved into the file, and the log is removed.
+    connection.close().await.at(path)?;
+    draft.put(path).at(path)
+}
+
+impl Store for SqliteStore {
+    async fn now(&self) -> Result<Instant, StoreError> {
+        Ok(self.clock.now())
+    }
+
+    async fn enter(&self, owner: &Owner) -> Result<Term, StoreError> {
+        let mut turn = self.line.writing().await?;
+        let term = writes::enter(turn.connection(), owner).await.at(self.path())?;
+        turn.commit().await?;
+        rows::counted(term, "term").map(Term)
+    }
+
+    async fn leave(&self, term: Term) -> Result<(), StoreError> {
+        let mut turn = self.line.writing().await?;
+        writes::leave(turn.connection(), term, self.at()).await.at(self.path())?;
+        turn.commit().await
+    }
+
+    async fn owners(&self) -> Result<Vec<(Term, Owner)>, StoreError> {
+        self.all(rows::OWNERS, None, rows::owner).await
+    }
+
+    async fn claim(&self, claim: &Claim<'_>, term: Term, ttl: Duration) -> Result<Claimed, StoreError> {
+        let mut turn = self.in_charge(term).await?;
+        let epoch = writes::claim(turn.connection(), claim, term, self.until(ttl), self.at()).await;
+        let Some(epoch) = epoch.at(self.path())? else {
+            turn.undo().await?;
+            return Ok(Claimed::Taken);
+        };
+        turn.commit().await?;
+        Ok(Claimed::Held(Lease { task: claim.task.clone(), epoch, term }))
+    }
+
+    async fn renew(&self, term: Term, ttl: Duration) -> Result<Vec<Lease>, StoreError> {
+        let mut turn = self.line.writing().await?;
+        let kept = writes::renew(turn.connection(), term, self.until(ttl)).await.at(self.path())?;
+        turn.commit().await?;
+        let mut kept = kept.iter().map(|row| rows::lease(row, term)).collect::<Result<Vec<_>, _>>()?;
+        kept.sort_by(|one, other| one.task.cmp(&other.task));
+        Ok(kept)
+    }
+
+    async fn adopt(&self, seen: &Lease, term: Term, ttl: Duration) -> Result<Option<Lease>, StoreError> {
+        let mut turn = self.in_charge(term).await?;
+        let adopted = writes::adopt(turn.connection(), seen, term, self.until(ttl), self.at()).await;
+        if !adopted.at(self.path())? {
+            turn.undo().await?;
+            return Ok(None);
+        }
+        turn.commit().await?;
+        Ok(Some(Lease { term, ..seen.clone() }))
+    }
+
+    async fn advance(&self, lease: &Lease, phase: &Phase) -> Result<(), StoreError> {
+        let mut turn = self.line.writing().await?;
+        if writes::advance(turn.connection(), lease, phase, self.at()).await.at(self.path())? {
+            return turn.commit().await;
+        }
+        turn.undo().await?;
+        Err(StoreError::Fenced(lease.clone()))
+    }
+
+    async fn note(&self, lease: &Lease, text: &str) -> Result<(), StoreError> {
+        let mut turn = self.line.writing().await?;
+        if writes::tell(turn.connection(), lease, self.at(), "note", text).await.at(self.path())? {
+            return turn.commit().await;
+        }
+        turn.undo().await?;
+        Err(StoreError::Fenced(lease.clone()))
+    }
+
+    async fn open(&self) -> Result<Vec<Attempt>, StoreError> {
+        self.all(rows::OPEN, None, rows::attempt).await
+    }
+
+    async fn attempts(&self, task: &TaskKey) -> Result<Vec<Attempt>, StoreError> {
+        self.all(rows::OF_A_TASK, Some(task), rows::attempt).await
+    }
+
+    async fn latest(&self) -> Result<Vec<Attempt>, StoreError> {
+        self.all(rows::LATEST, None, rows::attempt).await
+    }
+
+    async fn events(&self, after: u64, most: usize) -> Result<Vec<Happening>, StoreError> {
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let mut turn = self.line.reading().await?;
+        let found = query(rows::EVENTS).bind(signed(after)).bind(most).fetch_all(turn.connection()).await;
+        let found = found.at(self.path())?;
+        turn.end();
+        found.iter().map(rows::happening).collect()
+    }
+
+    async fn ask_to_cancel(&self, task: &TaskKey) -> Result<bool, StoreError> {
+        let mut turn = self.line.writing().await?;
+        let asked = writes::ask_to_cancel(turn.connection(), task, self.at()).await.at(self.path())?;
+        turn.commit().await?;
+        Ok(asked.is_some())
+    }
+
+    async fn forgive(&self, task: &TaskKey) -> Result<(), StoreError> {
+        let mut turn = self.line.writing().await?;
+        writes::forgive(turn.connection(), task).await.at(self.path())?;
+        turn.commit().await
+    }
+
+    async fn failures(&self, task: &TaskKey) -> Result<u32, StoreError> {
+        let mut turn = self.line.reading().await?;
+        let counted: Option<i64> = query_scalar(rows::FAILURES)
+            .bind(&task.protocol)
+            .bind(&task.id)
+            .fetch_optional(turn.connection())
+            .await
+            .at(self.path())?;
+        turn.end();
+        rows::counted(counted.unwrap_or(0), "the number of failures")
+    }
+
+    async fn mode(&self) -> Result<Mode, StoreError> {
+        let mut turn = self.line.reading().await?;
+        let mode: String = query_scalar(rows::MODE).fetch_one(turn.connection()).await.at(self.path())?;
+        turn.end();
+        rows::named(mode, "mode")
+    }
+
+    async fn set_mode(&self, mode: Mode) -> Result<(), StoreError> {
+        let mut turn = self.line.writing().await?;
+        let set = query("UPDATE charge SET mode = $1").bind(mode.name()).execute(turn.connection()).await;
+        set.at(self.path())?;
+        turn.commit().await
+    }
+
+    async fn version(&self) -> Result<u64, StoreError> {
+        let mut turn = self.line.reading().await?;
+        let version = turn.version().await?;
+        turn.end();
+        Ok(version)
+    }
+
+    async fn prune(&self, before: i64) -> Result<u64, StoreError> {
+        let mut turn = self.line.writing().await?;
+        let gone = writes::prune(turn.connection(), before).await.at(self.path())?;
+        turn.commit().await?;
+        Ok(gone)
+    }
+}
