@@ -236,7 +236,7 @@ mod tests {
 
     fn found(text: &str) -> Found {
         let parsed = Profile::parse(Path::new("x.yml"), text).expect("a profile");
-        Found { profile: parsed.profile, origin: Origin::Builtin, notes: parsed.notes }
+        Found { profile: parsed.profile, origin: Origin::Builtin, text: None, notes: parsed.notes }
     }
 
     fn on(files: &[&str], text: &str) -> Result<Resolved, ResolveError> {

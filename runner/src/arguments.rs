@@ -50,7 +50,9 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// What a supervisor starts for each sandbox
     #[command(hide = true)]
-    Shim { folder: PathBuf },
+    Shim {
+        folder: PathBuf,
+    },
 }
 
 /// Run a command so that only its scope can change

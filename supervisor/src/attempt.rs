@@ -198,13 +198,23 @@ pub enum FailureKind {
 #[serde(tag = "ending", rename_all = "snake_case")]
 pub enum Ending {
     /// Landed, and the board knows.
-    Done { commit: String },
+    Done {
+        commit: String,
+    },
     /// The work is verified and kept, and was not to be landed.
-    Kept { candidate: String },
-    Blocked { reason: String },
-    Failed { failure: Failure },
+    Kept {
+        candidate: String,
+    },
+    Blocked {
+        reason: String,
+    },
+    Failed {
+        failure: Failure,
+    },
     /// The machine's fault, not the agent's: it does not count.
-    Lost { reason: String },
+    Lost {
+        reason: String,
+    },
     Canceled,
 }
 

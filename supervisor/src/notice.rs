@@ -9,17 +9,37 @@ use crate::attempt::{Attempt, Ending, TaskKey};
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Notice {
     /// An attempt has come to another phase.
-    Phase { attempt: Attempt },
+    Phase {
+        attempt: Attempt,
+    },
     /// An attempt that somebody else began is ours now.
-    Adopted { attempt: Attempt },
+    Adopted {
+        attempt: Attempt,
+    },
     /// It is over.
-    Over { task: TaskKey, attempt: u64, agent: String, ending: Ending },
+    Over {
+        task: TaskKey,
+        attempt: u64,
+        agent: String,
+        ending: Ending,
+    },
     /// It waits for a person.
-    Waits { task: TaskKey, attempt: u64, why: String },
+    Waits {
+        task: TaskKey,
+        attempt: u64,
+        why: String,
+    },
     /// It will be tried again.
-    Again { task: TaskKey, reason: String, seconds: u64 },
+    Again {
+        task: TaskKey,
+        reason: String,
+        seconds: u64,
+    },
     /// Something went wrong that is nobody's work.
-    Trouble { task: Option<TaskKey>, what: String },
+    Trouble {
+        task: Option<TaskKey>,
+        what: String,
+    },
     /// Nothing new is started from here on.
     Draining,
     /// What runs is being stopped.

@@ -38,11 +38,7 @@ impl Prompt<'_> {
         list(&mut text, "Of these, something has to change", &self.scope.must);
         list(&mut text, "Never change, even where the others allow it", &self.scope.keep);
         text.push_str(&format!("\nDefinition of Done: `{}`.\n", self.profile));
-        text.push_str(&format!(
-            "\n## The task, from `{}`\n\n{}\n",
-            self.file,
-            fenced(&self.brief.task)
-        ));
+        text.push_str(&format!("\n## The task, from `{}`\n\n{}\n", self.file, fenced(&self.brief.task)));
         if let Some(contract) = &self.brief.contract {
             text.push_str(&format!("\n## How to work here\n\n{}\n", contract.trim()));
         }
@@ -89,13 +85,17 @@ mod tests {
 
     #[test]
     fn a_prompt_says_what_may_change_and_what_went_wrong() {
-        let brief = Brief { task: "Do it.".into(), contract: Some("Be brief.".into()), report: "As YAML.".into() };
-        let scope = Scope { must: vec!["src/**".into()], touch: vec!["src/**".into()], keep: vec!["src/x".into()] };
+        let brief =
+            Brief { task: "Do it.".into(), contract: Some("Be brief.".into()), report: "As YAML.".into() };
+        let scope =
+            Scope { must: vec!["src/**".into()], touch: vec!["src/**".into()], keep: vec!["src/x".into()] };
         let before = ["the tests fail".to_owned()];
         let prompt =
             Prompt { id: "T1", file: "t.md", brief: &brief, scope: &scope, profile: "auto", before: &before };
         let text = prompt.text();
-        for part in ["# Task T1", "- `src/**`", "- `src/x`", "Do it.", "Be brief.", "As YAML.", "the tests fail"] {
+        for part in
+            ["# Task T1", "- `src/**`", "- `src/x`", "Do it.", "Be brief.", "As YAML.", "the tests fail"]
+        {
             assert!(text.contains(part), "{part}");
         }
     }

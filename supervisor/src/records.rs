@@ -88,7 +88,8 @@ mod tests {
         };
         let gone = superfluous([one("old", 31, 1), one("young", 1, 1), one("middle", 20, 1)].into_iter());
         assert_eq!(gone, [PathBuf::from("old")]);
-        let gone = superfluous([one("a", 3, 1 << 30), one("b", 2, 1 << 30), one("c", 1, 1 << 30)].into_iter());
+        let gone =
+            superfluous([one("a", 3, 1 << 30), one("b", 2, 1 << 30), one("c", 1, 1 << 30)].into_iter());
         assert_eq!(gone, [PathBuf::from("a")]);
     }
 }

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use jiff::Zoned;
 
-use super::artifact::Verdict;
 use super::acts::note;
+use super::artifact::Verdict;
 use super::layout::{self, Place};
 use super::status::Status;
 use super::task::Task;
 use super::{Found, KodingX};
 use crate::board::{
-    Agenda, Board, BoardError, Brief, Event, Evidence, Judged, Outcome, Role, Scope, Seen, Start, Told, Waiting,
+    Agenda, Board, BoardError, Brief, Event, Evidence, Judged, Outcome, Role, Scope, Seen, Start, Told,
+    Waiting,
 };
 use crate::finding::Finding;
 use crate::moment::Moment;

@@ -56,7 +56,9 @@ pub(super) fn corrected(claim: Option<&str>, seen: &Seen<'_>, zone: &TimeZone) -
     let mut body = words.unwrap_or_default().trim().to_owned();
     let mut notes = vec![seen.ended.to_owned()];
     match (&claim, claimed) {
-        (None, _) => notes.push("The agent wrote no report; this one was made from what was seen.".to_owned()),
+        (None, _) => {
+            notes.push("The agent wrote no report; this one was made from what was seen.".to_owned());
+        }
         (Some(_), None) => notes.push(format!(
             "The agent's report could not be understood ({}); its words are above as they are.",
             read.iter().flat_map(|reading| &reading.findings).next().map_or("", |finding| &finding.message)
@@ -120,7 +122,8 @@ mod tests {
     use super::*;
 
     fn told(claim: Option<&str>, files: &[&str]) -> Told {
-        let (task, agent) = (TaskId::parse("T0001").expect("an id"), AgentName::parse("codex").expect("a name"));
+        let (task, agent) =
+            (TaskId::parse("T0001").expect("an id"), AgentName::parse("codex").expect("a name"));
         let files: Vec<String> = files.iter().map(ToString::to_string).collect();
         let seen = Seen {
             task: &task,
@@ -149,7 +152,9 @@ mod tests {
         assert_eq!(report.files_modified, ["src/a", "src/c"]);
         assert_eq!(report.started_at.map(|at| at.timestamp().as_second()), Some(1_000_000));
         assert_eq!((report.commands_run, report.dod_passed), (vec!["make".to_owned()], true));
-        for said in ["about T0009", "by mallory", "did not mention: src/c", "did not change: src/b", "Did it."] {
+        for said in
+            ["about T0009", "by mallory", "did not mention: src/c", "did not change: src/b", "Did it."]
+        {
             assert!(told.text.contains(said), "{said}: {}", told.text);
         }
         assert_eq!(told.blocked, None);
@@ -171,7 +176,9 @@ mod tests {
 
     #[test]
     fn an_agent_that_is_blocked_is_believed_and_its_reason_is_its_first_paragraph() {
-        let claim = CLAIM.replace("READY_FOR_REVIEW", "BLOCKED").replace("Did it.", "The scope\nis too small.\n\nMore.");
+        let claim = CLAIM
+            .replace("READY_FOR_REVIEW", "BLOCKED")
+            .replace("Did it.", "The scope\nis too small.\n\nMore.");
         assert_eq!(told(Some(&claim), &[]).blocked.as_deref(), Some("The scope is too small."));
         let silent = claim.replace("## Summary\nThe scope\nis too small.\n\nMore.", "");
         assert!(told(Some(&silent), &[]).blocked.is_some_and(|why| why.contains("not why")));

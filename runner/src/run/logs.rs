@@ -48,9 +48,8 @@ pub(crate) fn run(command: &Logs, who: &Who) -> Result<u8, Failure> {
         return Err(nothing());
     }
     let attempts = |key: TaskKey| -> Result<Vec<Attempt>, Failure> {
-        let found = super::runtime()?.block_on(async {
-            charge::open_store(state.path()).await?.attempts(&key).await
-        });
+        let found = super::runtime()?
+            .block_on(async { charge::open_store(state.path()).await?.attempts(&key).await });
         found.map_err(|error| Failure::new(INTERNAL, &error))
     };
     let wanted = |attempt: &Attempt| command.attempt.is_none_or(|number| number == attempt.epoch.0);

@@ -132,11 +132,7 @@ pub(crate) fn run(command: &Run, who: &Who) -> Result<u8, Failure> {
 }
 
 /// What is asked for and may start, with its agent.
-fn ready(
-    command: &Run,
-    here: &Here,
-    board: &dyn Board,
-) -> Result<Vec<(TaskId, String)>, Failure> {
+fn ready(command: &Run, here: &Here, board: &dyn Board) -> Result<Vec<(TaskId, String)>, Failure> {
     let agenda = board.next(here.tree()).map_err(crate::board::refused)?;
     for task in &command.task {
         let known = agenda.ready.iter().map(|start| &start.task);
@@ -169,7 +165,9 @@ fn mention_uncommitted(
     }
     let shown = files.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
     let more = if files.len() > 5 { format!(" and {} more", files.len() - 5) } else { String::new() };
-    message::notice(&format!("agents start from the last commit, and don't see your changes to {shown}{more}"));
+    message::notice(&format!(
+        "agents start from the last commit, and don't see your changes to {shown}{more}"
+    ));
 }
 
 /// Ctrl-C is for us, and what ends a service lets its agents live.
@@ -219,9 +217,7 @@ fn refused(error: ChargeError) -> Failure {
 }
 
 fn code(summary: &Summary) -> u8 {
-    let out_of_scope = |fate: &Fate| {
-        matches!(fate, Fate::Ended(Ending::Failed { failure }) if failure.kind == FailureKind::Scope)
-    };
+    let out_of_scope = |fate: &Fate| matches!(fate, Fate::Ended(Ending::Failed { failure }) if failure.kind == FailureKind::Scope);
     let done = |fate: &Fate| matches!(fate, Fate::Ended(Ending::Done { .. } | Ending::Kept { .. }));
     match summary {
         summary if summary.interrupted => INTERRUPTED,

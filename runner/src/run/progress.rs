@@ -142,7 +142,9 @@ impl Lines {
 fn described(fate: &Fate) -> String {
     match fate {
         Fate::Ended(Ending::Done { commit }) => format!("done, {}", &commit[..commit.len().min(12)]),
-        Fate::Ended(Ending::Kept { candidate }) => format!("verified and kept, {}", &candidate[..candidate.len().min(12)]),
+        Fate::Ended(Ending::Kept { candidate }) => {
+            format!("verified and kept, {}", &candidate[..candidate.len().min(12)])
+        }
         Fate::Ended(Ending::Blocked { reason }) => format!("blocked: {reason}"),
         Fate::Ended(Ending::Failed { failure }) => format!("failed: {}", failure.reason),
         Fate::Ended(Ending::Lost { reason }) => format!("lost: {reason}"),

@@ -35,11 +35,12 @@ pub(crate) fn run(command: &Ps) -> Result<u8, Failure> {
         here.folder.state(&user_state(&Host::observe())).map_err(|error| Failure::new(INTERNAL, &error))?;
     let attempts = match charge::store_path(state.path()).exists() {
         false => Vec::new(),
-        true => super::runtime()?.block_on(async {
-            let store = charge::open_store(state.path()).await?;
-            if command.all { store.latest().await } else { store.open().await }
-        })
-        .map_err(|error| Failure::new(INTERNAL, &error))?,
+        true => super::runtime()?
+            .block_on(async {
+                let store = charge::open_store(state.path()).await?;
+                if command.all { store.latest().await } else { store.open().await }
+            })
+            .map_err(|error| Failure::new(INTERNAL, &error))?,
     };
     if command.json {
         print_json(&Document { version: 1, attempts: &attempts })?;
@@ -55,7 +56,10 @@ pub(crate) fn run(command: &Ps) -> Result<u8, Failure> {
         let (id, agent, phase) = (&attempt.task.id, &attempt.agent, attempt.phase.name());
         let age = (now - attempt.claimed_at).max(0);
         let title = message::harmless(&attempt.title);
-        text.push_str(&format!("{id:<10} {:>2}  {agent:<14} {phase:<8} {age:>6} s  {title}\n", attempt.epoch));
+        text.push_str(&format!(
+            "{id:<10} {:>2}  {agent:<14} {phase:<8} {age:>6} s  {title}\n",
+            attempt.epoch
+        ));
     }
     print(&text)?;
     Ok(0)

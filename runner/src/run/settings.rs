@@ -59,7 +59,8 @@ pub(super) fn settings(given: &Given<'_>) -> Result<Settings, Failure> {
         }
     }
     let number = |path: &[&str]| configuration.value(path).and_then(Value::as_integer);
-    let parallel = command.parallel.or(number(&["run", "parallel"]).and_then(|count| u64::try_from(count).ok()));
+    let parallel =
+        command.parallel.or(number(&["run", "parallel"]).and_then(|count| u64::try_from(count).ok()));
     let trust = match command.operator.trust {
         true => Trusted::All,
         false => Trusted::These(Trust::of(&here.folder.root)?.texts()),
@@ -78,7 +79,9 @@ pub(super) fn settings(given: &Given<'_>) -> Result<Settings, Failure> {
         trust,
         committer: committer(here),
         parallel: usize::try_from(parallel.unwrap_or(1)).unwrap_or(usize::MAX),
-        attempts: number(&["run", "attempts"]).and_then(|count| u32::try_from(count).ok()).unwrap_or(ATTEMPTS),
+        attempts: number(&["run", "attempts"])
+            .and_then(|count| u32::try_from(count).ok())
+            .unwrap_or(ATTEMPTS),
         backoff: duration(configuration, &["run", "backoff"])?.unwrap_or(BACKOFF),
         leases: Leases::default(),
     })
@@ -92,15 +95,17 @@ fn agent(name: &str, needed: bool, configuration: &Configuration) -> Result<Opti
         return match needed {
             false => Ok(None),
             true if configuration.is_withheld(&format!("agents.{name}.command")) => Err(untrusted(name)),
-            true => Err(Failure::usage(format!("the agent `{name}` has no command"))
-                .with_hint(format!("[agents.{name}] command = [\"PROGRAM\", \"{{prompt}}\"] in agency.toml"))),
+            true => Err(Failure::usage(format!("the agent `{name}` has no command")).with_hint(format!(
+                "[agents.{name}] command = [\"PROGRAM\", \"{{prompt}}\"] in agency.toml"
+            ))),
         };
     }
     let ms = |key: &str| -> Result<Option<u64>, Failure> {
         let found = duration(configuration, &["agents", name, key])?;
         Ok(found.map(|found| u64::try_from(found.as_millis()).unwrap_or(u64::MAX)))
     };
-    let number = |key: &str| value(key).and_then(Value::as_integer).and_then(|count| u64::try_from(count).ok());
+    let number =
+        |key: &str| value(key).and_then(Value::as_integer).and_then(|count| u64::try_from(count).ok());
     let memory = value("memory").and_then(Value::as_str).map(units::size).transpose();
     let memory = memory.map_err(|reason| Failure::usage(format!("agents.{name}.memory: {reason}")))?;
     Ok(Some(Agent {
@@ -131,14 +136,14 @@ pub(super) fn unknown_agent(task: &TaskId, name: &str, configuration: &Configura
         return untrusted(name);
     }
     let known: Vec<&str> = configuration.names("agents").into_iter().collect();
-    let nearest = known.iter().max_by(|a, b| {
-        strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name))
-    });
+    let nearest =
+        known.iter().max_by(|a, b| strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name)));
     let hint = match nearest {
         Some(nearest) => format!("did you mean `{nearest}`? `agency assign` gives a task to another agent"),
         None => format!("[agents.{name}] command = [\"PROGRAM\", \"{{prompt}}\"] in agency.toml"),
     };
-    Failure::usage(format!("{task} is for the agent `{name}`, and no such agent is configured")).with_hint(hint)
+    Failure::usage(format!("{task} is for the agent `{name}`, and no such agent is configured"))
+        .with_hint(hint)
 }
 
 fn network(name: &str, value: Option<&Value>) -> Result<Reach, Failure> {

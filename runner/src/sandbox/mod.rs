@@ -70,15 +70,8 @@ pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
     )
     .map_err(refused)?;
 
-    let work = Work {
-        command,
-        policy: &policy,
-        ground: &ground,
-        run: &run,
-        state: &state,
-        outcome: &outcome,
-        live,
-    };
+    let work =
+        Work { command, policy: &policy, ground: &ground, run: &run, state: &state, outcome: &outcome, live };
     let judged = work.judge()?;
     let result = work.settle(&judged, started)?;
     let code = report::tell(command, &policy, &outcome, &judged, &result);

@@ -92,7 +92,10 @@ pub(super) fn uppers(workspace: &Workspace, upper: &OwnedFd) -> Vec<PathBuf> {
         Layer::Disk { upper, .. } => Some(upper.clone()),
         Layer::Memory => None,
     });
-    std::iter::once(PathBuf::from(format!("/proc/self/fd/{}/", upper.as_raw_fd()))).chain(stores).chain(outbox).collect()
+    std::iter::once(PathBuf::from(format!("/proc/self/fd/{}/", upper.as_raw_fd())))
+        .chain(stores)
+        .chain(outbox)
+        .collect()
 }
 
 /// Whether anything below changed after `since`: only asked when nothing else was heard for long.

@@ -90,7 +90,10 @@ pub enum RunError {
 /// What happened.
 #[derive(Debug)]
 enum Event {
-    Rested { task: TaskKey, rest: Box<Result<Rest, LifeError>> },
+    Rested {
+        task: TaskKey,
+        rest: Box<Result<Rest, LifeError>>,
+    },
     Interrupt(Interrupt),
     /// It is time to look at the store.
     Look,
@@ -274,7 +277,12 @@ impl<S: Store + 'static> Dispatcher<S> {
                 && self.wishes.agent.as_ref().is_none_or(|agent| agent == start.agent.as_str())
                 && self.first_agenda.as_ref().is_none_or(|first| !self.wishes.once || first.contains(id))
         };
-        self.agenda.ready.iter().filter(|start| !asked(start)).map(|start| self.key(start.task.as_str())).collect()
+        self.agenda
+            .ready
+            .iter()
+            .filter(|start| !asked(start))
+            .map(|start| self.key(start.task.as_str()))
+            .collect()
     }
 
     fn key(&self, id: &str) -> TaskKey {
@@ -297,7 +305,8 @@ impl<S: Store + 'static> Dispatcher<S> {
     async fn heed_people(&mut self) -> Result<(), RunError> {
         let offered: HashSet<TaskKey> =
             self.agenda.ready.iter().map(|start| self.key(start.task.as_str())).collect();
-        let doubtful: Vec<TaskKey> = self.running.keys().filter(|key| !offered.contains(key)).cloned().collect();
+        let doubtful: Vec<TaskKey> =
+            self.running.keys().filter(|key| !offered.contains(key)).cloned().collect();
         for key in doubtful {
             let Ok(task) = agency_protocols::names::TaskId::parse(&key.id) else { continue };
             let wanted = self.shop.desk.look(move |board, tree| board.is_wanted(tree, &task)).await?;
@@ -489,10 +498,8 @@ impl<S: Store + 'static> Dispatcher<S> {
             }
             let ttl = self.shop.settings.leases.ttl;
             let Some(lease) = self.shop.store.adopt(&lease, self.shop.term, ttl).await? else { continue };
-            let adopted = Attempt {
-                held: Some(Held { term: lease.term, until: time + ttl }),
-                ..attempt.clone()
-            };
+            let adopted =
+                Attempt { held: Some(Held { term: lease.term, until: time + ttl }), ..attempt.clone() };
             self.taken.remove(&adopted.task);
             self.renew_shims(&adopted).await;
             self.shop.teller.tell(&Notice::Adopted { attempt: adopted.clone() });

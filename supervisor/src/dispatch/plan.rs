@@ -45,7 +45,9 @@ pub const USUAL_MEMORY: u64 = 512 << 20;
 pub enum Choice<'a> {
     Start(&'a Start),
     /// Nothing can start before this moment, or before something ends or changes.
-    Wait { until: Option<Instant> },
+    Wait {
+        until: Option<Instant>,
+    },
     /// There is nothing left that could start.
     Nothing,
 }

@@ -74,12 +74,7 @@ pub(super) fn not_run(error: &(dyn Error + 'static)) -> Done {
     Done::NotRun { reason, hint }
 }
 
-fn carry_out(
-    place: &Place,
-    order: &Order,
-    agent: &AgentOrder,
-    reception: &Reception,
-) -> Result<AgentDone> {
+fn carry_out(place: &Place, order: &Order, agent: &AgentOrder, reception: &Reception) -> Result<AgentDone> {
     let host = Host::observe();
     let folder = Folder::around(&order.root)?;
     let repository = folder.repository.clone().ok_or("the work tree is in no repository any more")?;
@@ -125,9 +120,8 @@ fn carry_out(
         false => None,
     };
     let report = ground.workspace.outbox.as_ref().map(|outbox| report(&outbox.source)).transpose()?.flatten();
-    let report = report.map(|text| {
-        String::from_utf8_lossy(&output::redacted(&policy.secrets, &text)).into_owned()
-    });
+    let report =
+        report.map(|text| String::from_utf8_lossy(&output::redacted(&policy.secrets, &text)).into_owned());
     let done = AgentDone {
         end,
         elapsed_ms: u64::try_from(outcome.elapsed.as_millis()).unwrap_or(u64::MAX),
@@ -192,9 +186,10 @@ impl Words {
         while let Some(start) = rest.find('{') {
             filled.push(&rest[..start]);
             rest = &rest[start..];
-            let known = self.pairs.iter().find(|(name, _)| {
-                rest[1..].strip_prefix(name).is_some_and(|after| after.starts_with('}'))
-            });
+            let known = self
+                .pairs
+                .iter()
+                .find(|(name, _)| rest[1..].strip_prefix(name).is_some_and(|after| after.starts_with('}')));
             match known {
                 Some((name, value)) => {
                     filled.push(value);
@@ -218,7 +213,11 @@ impl Words {
 
     /// An agent whose command does not say where the prompt goes reads it from its input.
     fn input(&self, agent: &AgentOrder) -> io::Result<File> {
-        if agent.command.iter().any(|argument| argument.contains("{prompt}") || argument.contains("{prompt_file}")) {
+        if agent
+            .command
+            .iter()
+            .any(|argument| argument.contains("{prompt}") || argument.contains("{prompt_file}"))
+        {
             return File::open("/dev/null");
         }
         let mut file = tempfile_in_memory()?;
@@ -295,7 +294,8 @@ fn commit(
     let repository = open_repository(folder, state)?;
     let base = Oid::parse(&agent.base)?;
     let task = Task::new(&order.task.protocol, &order.task.id)?;
-    let author = Signature::new(&agent.agent, &format!("{}@agency.invalid", agent.agent), crate::clock::wall(), 0);
+    let author =
+        Signature::new(&agent.agent, &format!("{}@agency.invalid", agent.agent), crate::clock::wall(), 0);
     let statement = Statement {
         author: &author,
         committer: &author,
@@ -347,7 +347,9 @@ fn report(outbox: &Path) -> io::Result<Option<Vec<u8>>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     // What can't be opened, or is something else, is no report.
-    let Ok(file) = rustix::fs::openat2(&folder, REPORT, flags, Mode::empty(), resolve) else { return Ok(None) };
+    let Ok(file) = rustix::fs::openat2(&folder, REPORT, flags, Mode::empty(), resolve) else {
+        return Ok(None);
+    };
     let file = File::from(file);
     if !file.metadata()?.is_file() {
         return Ok(None);
@@ -363,8 +365,7 @@ mod tests {
 
     #[test]
     fn placeholders_are_filled_in_once() {
-        let words =
-            Words { pairs: vec![("prompt", "do {task_id} {".into()), ("task_id", "T1".into())] };
+        let words = Words { pairs: vec![("prompt", "do {task_id} {".into()), ("task_id", "T1".into())] };
         assert_eq!(words.fill_in("--say={prompt}"), "--say=do {task_id} {");
         assert_eq!(words.fill_in("{task_id}{task_id}}"), "T1T1}");
         assert_eq!(words.fill_in("a{b}${HOME}{"), "a{b}${HOME}{");

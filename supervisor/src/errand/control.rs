@@ -22,8 +22,14 @@ use crate::clock::{self, BootClock, Clock};
 #[serde(tag = "say", rename_all = "snake_case")]
 pub(super) enum Word {
     /// Whose it is now, and until when. The first one is the word to begin.
-    Lease { term: Term, until: clock::Instant },
-    Stop { term: Term, why: StopReason },
+    Lease {
+        term: Term,
+        until: clock::Instant,
+    },
+    Stop {
+        term: Term,
+        why: StopReason,
+    },
 }
 
 /// What a shim answers.
@@ -149,7 +155,8 @@ impl Attendant for Reception {
     fn attend(&self, _: Instant) -> Wish {
         let mut events = Vec::with_capacity(8);
         // Only to see it: what there is to hear is tried anyway.
-        let _ = epoll::wait(&self.bell, spare_capacity(&mut events), Some(&rustix::time::Timespec::default()));
+        let _ =
+            epoll::wait(&self.bell, spare_capacity(&mut events), Some(&rustix::time::Timespec::default()));
         let mut state = self.state.borrow_mut();
         self.admit(&mut state);
         let mut stop = state.listen();

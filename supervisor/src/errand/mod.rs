@@ -134,7 +134,8 @@ impl Place {
 
     /// Takes the lock that says somebody is at work here; `None` if somebody is.
     fn lock(&self) -> Result<Option<File>, ErrandError> {
-        let open = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(self.file("lock"));
+        let open =
+            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(self.file("lock"));
         let file = open.map_err(self.failed("open", "lock"))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(file)),

@@ -27,7 +27,7 @@ pub struct Order {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum What {
-    Agent(AgentOrder),
+    Agent(Box<AgentOrder>),
     Proof(ProofOrder),
 }
 

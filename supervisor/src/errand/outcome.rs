@@ -24,7 +24,10 @@ pub enum Done {
     Agent(Box<AgentDone>),
     Proof(ProofDone),
     /// Nothing was run.
-    NotRun { reason: String, hint: Option<String> },
+    NotRun {
+        reason: String,
+        hint: Option<String>,
+    },
     /// It was stopped before there was anything to say.
     Stopped,
 }
@@ -66,8 +69,12 @@ pub struct AgentDone {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "how", rename_all = "snake_case")]
 pub enum End {
-    Exited { code: i32 },
-    Signaled { signal: i32 },
+    Exited {
+        code: i32,
+    },
+    Signaled {
+        signal: i32,
+    },
     /// It ran for longer than it may.
     Wall,
     /// It was silent for longer than it may.
@@ -75,7 +82,9 @@ pub enum End {
     Memory,
     /// It was asked to.
     Asked,
-    NotStarted { error: i32 },
+    NotStarted {
+        error: i32,
+    },
 }
 
 /// What came of trying a Definition of Done.

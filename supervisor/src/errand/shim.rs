@@ -3,7 +3,7 @@
 //! It has one thread until its sandbox runs, and nothing asynchronous: it must be small, and simple enough to
 //! outlive everything else.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
@@ -33,8 +33,7 @@ pub fn run(folder: &Path) -> Result<(), ErrandError> {
     let _ = std::fs::remove_file(&address);
     let listener = UnixListener::bind(&address).map_err(place.failed("listen at", "control"))?;
     let Some(Word::Lease { term, until }) = wait_for_word(&place)? else { return Ok(()) };
-    let reception =
-        Reception::open(listener, term, until).map_err(place.failed("listen at", "control"))?;
+    let reception = Reception::open(listener, term, until).map_err(place.failed("listen at", "control"))?;
     if !durable::mark(&place.file("started")).map_err(place.failed("write", "started"))? {
         return Ok(());
     }
@@ -60,13 +59,11 @@ fn wait_for_word(place: &Place) -> Result<Option<Word>, ErrandError> {
     if said.is_err() {
         return Ok(None);
     }
-    let mut line = Vec::new();
-    // Byte by byte: what comes after the word is nobody's.
-    for byte in io::stdin().bytes() {
-        match byte.map_err(place.failed("hear the supervisor of", ""))? {
-            b'\n' => return Ok(serde_json::from_slice(&line).ok()),
-            byte => line.push(byte),
-        }
+    let mut line = String::new();
+    let read = io::stdin().read_line(&mut line).map_err(place.failed("hear the supervisor of", ""))?;
+    // A line without its end is a word that was cut off, and stands for none.
+    if read == 0 || !line.ends_with('\n') {
+        return Ok(None);
     }
-    Ok(None)
+    Ok(serde_json::from_str(&line).ok())
 }

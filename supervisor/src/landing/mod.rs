@@ -45,9 +45,9 @@ pub mod scope;
 mod settings;
 mod stamp;
 pub mod steps;
-pub mod uncommitted;
 mod tree;
 mod turns;
+pub mod uncommitted;
 mod undo;
 pub mod worktree;
 

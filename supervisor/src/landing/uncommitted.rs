@@ -11,10 +11,7 @@ use super::repository::Repository;
 
 /// The tracked files that differ from a branch. Our own git looks at a copy of the index: nothing that the
 /// repository is configured to run is run for it.
-pub fn files(
-    repository: &Repository,
-    branch: &RefName,
-) -> Result<Vec<RelPath>, Error> {
+pub fn files(repository: &Repository, branch: &RefName) -> Result<Vec<RelPath>, Error> {
     const DOING: &str = "compare the work tree with the branch";
     let Some(root) = &repository.root else { return Ok(Vec::new()) };
     let Some(found) = refs::read(repository, std::slice::from_ref(branch))?.remove(branch) else {

@@ -25,7 +25,9 @@ impl<S: Store> Life<'_, S> {
         (self.shop.witness)(&self.attempt.task, Step::Announce, Side::Before);
         match self.announce().await {
             Err(LifeError::Board(BoardError::Refused { reason, .. })) => return Ok(Some(reason)),
-            Err(LifeError::Board(error @ BoardError::NoSuchTask { .. })) => return Ok(Some(error.to_string())),
+            Err(LifeError::Board(error @ BoardError::NoSuchTask { .. })) => {
+                return Ok(Some(error.to_string()));
+            }
             other => other?,
         }
         (self.shop.witness)(&self.attempt.task, Step::Announce, Side::After);
@@ -49,7 +51,9 @@ impl<S: Store> Life<'_, S> {
         let place = self.agent_place();
         let waiting = match self.shop.shim.send(&place).await {
             // Somebody else's shim was faster, or is not gone yet.
-            Err(ErrandError::NotReady { .. }) if !matches!(place.standing()?, Standing::Waiting) => return Ok(()),
+            Err(ErrandError::NotReady { .. }) if !matches!(place.standing()?, Standing::Waiting) => {
+                return Ok(());
+            }
             sent => sent?,
         };
         let until = self.lease_end();
@@ -134,7 +138,14 @@ impl<S: Store> Life<'_, S> {
             root: settings.root.clone(),
             copies: settings.copies.clone(),
             level: agent.level.unwrap_or(settings.level),
-            what: What::Agent(agent_order(start, agent, &brief, base, &before, self.shop.desk.folder)),
+            what: What::Agent(Box::new(agent_order(
+                start,
+                agent,
+                &brief,
+                base,
+                &before,
+                self.shop.desk.folder,
+            ))),
         };
         Ok(place.order(&order)?)
     }
@@ -159,7 +170,11 @@ impl<S: Store> Life<'_, S> {
             Phase::Ended(Ended::Failed { failure }) => Some(failure.reason.clone()),
             _ => None,
         };
-        Ok(attempts.iter().filter(|one| one.epoch < self.attempt.epoch).filter_map(|one| reason(&one.phase)).collect())
+        Ok(attempts
+            .iter()
+            .filter(|one| one.epoch < self.attempt.epoch)
+            .filter_map(|one| reason(&one.phase))
+            .collect())
     }
 }
 

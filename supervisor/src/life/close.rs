@@ -119,7 +119,9 @@ impl<S: Store> Life<'_, S> {
             let own = match held {
                 Some(held) => Some(held),
                 // An owner before us may have left its own.
-                None => lease::read(repository, &task)?.filter(|found| found.epoch == epoch && found.term <= term),
+                None => {
+                    lease::read(repository, &task)?.filter(|found| found.epoch == epoch && found.term <= term)
+                }
             };
             match own {
                 Some(own) => lease::release(repository, &own).map(drop),
@@ -149,7 +151,11 @@ fn canceled() -> BoardOutcome {
 /// Whether trying again may help.
 const fn is_worth_another(kind: FailureKind) -> bool {
     match kind {
-        FailureKind::Exit | FailureKind::Stopped | FailureKind::Nothing | FailureKind::Verify | FailureKind::Conflict => true,
+        FailureKind::Exit
+        | FailureKind::Stopped
+        | FailureKind::Nothing
+        | FailureKind::Verify
+        | FailureKind::Conflict => true,
         // The same scope refuses the same work, and what is missing stays missing.
         FailureKind::Scope | FailureKind::Start | FailureKind::Decision => false,
     }

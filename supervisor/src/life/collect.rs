@@ -42,16 +42,12 @@ impl<S: Store> Life<'_, S> {
 
     pub(super) fn agent_order(&self) -> Result<AgentOrder, LifeError> {
         match self.agent_place().read_order()?.what {
-            What::Agent(order) => Ok(order),
+            What::Agent(order) => Ok(*order),
             What::Proof(_) => Err(odd("the agent's order is not one for an agent")),
         }
     }
 
-    async fn keep(
-        &self,
-        lease: crate::landing::lease::Lease,
-        commit: Oid,
-    ) -> Result<(), LifeError> {
+    async fn keep(&self, lease: crate::landing::lease::Lease, commit: Oid) -> Result<(), LifeError> {
         let kept = self.blocking(move |repository| candidate::keep(repository, &lease, &commit)).await?;
         match kept {
             true => Ok(()),
@@ -81,8 +77,7 @@ impl<S: Store> Life<'_, S> {
         let at = |seconds| Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH);
         let (started, finished) = (at(outcome.started_at), at(outcome.ended_at));
         let told = self.shop.desk.look(move |board, _| {
-            let seen =
-                Seen { task: &task, agent: &agent, started, finished, files: &files, ended: &ended };
+            let seen = Seen { task: &task, agent: &agent, started, finished, files: &files, ended: &ended };
             Ok(board.report(claim.as_deref(), &seen))
         });
         Ok(told.await?)
@@ -105,7 +100,9 @@ impl<S: Store> Life<'_, S> {
         if let Some(failure) = failure(done, order) {
             let last = self.last_words();
             let reason = match failure.kind {
-                FailureKind::Exit if !last.is_empty() => format!("{}; its last words: {last}", failure.reason),
+                FailureKind::Exit if !last.is_empty() => {
+                    format!("{}; its last words: {last}", failure.reason)
+                }
                 _ => failure.reason,
             };
             return failed(failure.kind, reason);

@@ -50,7 +50,9 @@ impl<S: Store> Life<'_, S> {
     pub(super) async fn merge(&mut self) -> Result<(), LifeError> {
         let (base, candidate, before) = match &self.attempt.phase {
             Phase::Ended(Ended::Work { base, candidate }) => (base.clone(), candidate.clone(), None),
-            Phase::Merged(merge) => (merge.base.clone(), merge.candidate.clone(), Some((merge.clone(), false))),
+            Phase::Merged(merge) => {
+                (merge.base.clone(), merge.candidate.clone(), Some((merge.clone(), false)))
+            }
             Phase::Proved { merge, passed } => {
                 (merge.base.clone(), merge.candidate.clone(), Some((merge.clone(), *passed)))
             }
@@ -116,7 +118,8 @@ impl<S: Store> Life<'_, S> {
             let Some(target) = target else {
                 return Ok(Coupled::On { onto: None, commit: Some(candidate) });
             };
-            let at = refs::read(repository, std::slice::from_ref(&target))?.remove(&target).map(|found| found.at);
+            let at =
+                refs::read(repository, std::slice::from_ref(&target))?.remove(&target).map(|found| found.at);
             let statement = Statement {
                 author: &author,
                 committer: &committer,
@@ -159,9 +162,12 @@ impl<S: Store> Life<'_, S> {
     }
 
     async fn only_the_board_moved(&self, before: &Merge, after: &Merge) -> Result<bool, LifeError> {
-        let (Some(old), Some(new)) = (before.commit.as_ref(), after.commit.as_ref()) else { return Ok(false) };
+        let (Some(old), Some(new)) = (before.commit.as_ref(), after.commit.as_ref()) else {
+            return Ok(false);
+        };
         let (old, new) = (Oid::parse(old)?, Oid::parse(new)?);
-        let folder = RelPath::parse(self.shop.desk.folder.as_bytes()).map_err(|_| odd("the board's folder"))?;
+        let folder =
+            RelPath::parse(self.shop.desk.folder.as_bytes()).map_err(|_| odd("the board's folder"))?;
         self.blocking(move |repository| {
             let changed = difference::between(repository, &old, &new)?;
             Ok(changed.iter().all(|one| one.path.is_within(&folder)))
@@ -171,7 +177,9 @@ impl<S: Store> Life<'_, S> {
 
     /// Has the Definition of Done tried on exactly what would land.
     pub(super) async fn prove(&mut self) -> Result<(), LifeError> {
-        let Phase::Merged(merge) = self.attempt.phase.clone() else { return Err(odd("there is nothing to prove")) };
+        let Phase::Merged(merge) = self.attempt.phase.clone() else {
+            return Err(odd("there is nothing to prove"));
+        };
         let place = self.proof_place(&merge);
         let settings = &self.shop.settings;
         let order = self.agent_order()?;
@@ -196,7 +204,9 @@ impl<S: Store> Life<'_, S> {
         self.step(Step::Prove, async {
             match self.shop.shim.send(&place).await {
                 // Somebody's shim is there already.
-                Err(ErrandError::NotReady { .. }) if !matches!(place.standing()?, Standing::Waiting) => Ok(()),
+                Err(ErrandError::NotReady { .. }) if !matches!(place.standing()?, Standing::Waiting) => {
+                    Ok(())
+                }
                 Err(error) => Err(error.into()),
                 Ok(waiting) => {
                     let begun = waiting.begin(self.lease.term, until).await;
@@ -242,7 +252,9 @@ impl<S: Store> Life<'_, S> {
 
     /// Lands it. `None` if it goes on from there.
     pub(super) async fn land(&mut self) -> Result<Option<Rest>, LifeError> {
-        let Phase::Proved { merge, .. } = self.attempt.phase.clone() else { return Err(odd("nothing is proved")) };
+        let Phase::Proved { merge, .. } = self.attempt.phase.clone() else {
+            return Err(odd("nothing is proved"));
+        };
         let Some(target) = self.target() else {
             let candidate = merge.candidate.clone();
             return self.end(Ending::Kept { candidate }).await.map(|ending| Some(Rest::Over(ending)));
@@ -276,7 +288,8 @@ impl<S: Store> Life<'_, S> {
                 }
                 Outcome::Waits { obstacles } => {
                     let mut seen = HashSet::new();
-                    let all = obstacles.iter().map(ToString::to_string).filter(|one| seen.insert(one.clone()));
+                    let all =
+                        obstacles.iter().map(ToString::to_string).filter(|one| seen.insert(one.clone()));
                     return self.waits(all.collect::<Vec<_>>().join("; ")).await;
                 }
                 Outcome::Busy { what } => {
@@ -332,28 +345,34 @@ impl<S: Store> Life<'_, S> {
         let reopened_after = self.reopened_after().await?;
         let who = self.shop.settings.committer.signature(crate::clock::wall());
         let (merge, target) = (merge.clone(), target.clone());
-        self.step(Step::Land, self.blocking(move |repository| {
-            let oid = |text: &Option<String>| text.as_deref().map(Oid::parse).transpose();
-            let (onto, commit, base) = (oid(&merge.onto)?, oid(&merge.commit)?, Oid::parse(&merge.base)?);
-            let own = target == lease.task.branch();
-            let parent = match (&onto, own) {
-                (Some(onto), false) => onto,
-                _ => &base,
-            };
-            let work = match &commit {
-                Some(commit) => Work::Commit { commit, base: parent },
-                None => Work::Contained,
-            };
-            land::land(repository, &Request {
-                lease: &lease,
-                target: &target,
-                expected: onto.as_ref(),
-                work,
-                scope: &globs,
-                reopened_after,
-                who: &who,
-            })
-        }))
+        self.step(
+            Step::Land,
+            self.blocking(move |repository| {
+                let oid = |text: &Option<String>| text.as_deref().map(Oid::parse).transpose();
+                let (onto, commit, base) = (oid(&merge.onto)?, oid(&merge.commit)?, Oid::parse(&merge.base)?);
+                let own = target == lease.task.branch();
+                let parent = match (&onto, own) {
+                    (Some(onto), false) => onto,
+                    _ => &base,
+                };
+                let work = match &commit {
+                    Some(commit) => Work::Commit { commit, base: parent },
+                    None => Work::Contained,
+                };
+                land::land(
+                    repository,
+                    &Request {
+                        lease: &lease,
+                        target: &target,
+                        expected: onto.as_ref(),
+                        work,
+                        scope: &globs,
+                        reopened_after,
+                        who: &who,
+                    },
+                )
+            }),
+        )
         .await
     }
 

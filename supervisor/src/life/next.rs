@@ -26,7 +26,9 @@ pub enum Next {
     /// The agent is done.
     Collect,
     /// It can't be known what became of it.
-    GiveUp { reason: String },
+    GiveUp {
+        reason: String,
+    },
     Merge,
     Prove,
     Attest,
@@ -85,7 +87,8 @@ mod tests {
 
     fn standing(which: u8) -> Option<Standing> {
         let over = || {
-            let outcome = Outcome { version: 1, started_at: 0, ended_at: 0, stopped: None, done: Done::Stopped };
+            let outcome =
+                Outcome { version: 1, started_at: 0, ended_at: 0, stopped: None, done: Done::Stopped };
             Standing::Over(Box::new(outcome))
         };
         match which {
@@ -100,13 +103,7 @@ mod tests {
 
     fn phases() -> impl Strategy<Value = Phase> {
         let failure = || Failure { kind: FailureKind::Exit, reason: "x".into() };
-        let merge = || Merge {
-            base: "a".into(),
-            candidate: "b".into(),
-            onto: None,
-            commit: None,
-            number: 1,
-        };
+        let merge = || Merge { base: "a".into(), candidate: "b".into(), onto: None, commit: None, number: 1 };
         prop_oneof![
             Just(Phase::Claimed),
             Just(Phase::Started),

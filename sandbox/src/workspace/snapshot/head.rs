@@ -30,11 +30,7 @@ const OVERRULED: &str = "[core]\n\tbare = false\n\tfileMode = true\n\tsymlinks =
 const KINDS: [&str; 3] = ["refs/heads", "refs/tags", "refs/remotes"];
 
 /// What is put over the layers, and which objects are bound into it for it to be of use.
-pub(super) fn additions(
-    root: &Path,
-    objects: &Objects,
-    commit: &str,
-) -> Result<(Vec<Added>, Vec<Shown>)> {
+pub(super) fn additions(root: &Path, objects: &Objects, commit: &str) -> Result<(Vec<Added>, Vec<Shown>)> {
     let repository = &objects.repository;
     let git = RelPath::root().join(b".git");
     let refs = References::read(repository, objects.format)?;
