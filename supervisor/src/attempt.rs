@@ -193,6 +193,17 @@ pub enum FailureKind {
     Decision,
 }
 
+impl FailureKind {
+    /// Whether trying again may help.
+    pub const fn is_worth_another(self) -> bool {
+        match self {
+            Self::Exit | Self::Stopped | Self::Nothing | Self::Verify | Self::Conflict => true,
+            // The same scope refuses the same work, and what is missing stays missing.
+            Self::Scope | Self::Start | Self::Decision => false,
+        }
+    }
+}
+
 /// How an attempt ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ending", rename_all = "snake_case")]

@@ -134,7 +134,7 @@ pub async fn run(
     }
     records::prune(&state, &store).await.map_err(failed)?;
     let shop = Arc::new(Workshop {
-        store,
+        store: Arc::new(store),
         desk,
         repository,
         settings,

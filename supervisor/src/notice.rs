@@ -32,7 +32,6 @@ pub enum Notice {
     /// It will be tried again.
     Again {
         task: TaskKey,
-        reason: String,
         seconds: u64,
     },
     /// Something went wrong that is nobody's work.

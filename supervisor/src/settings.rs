@@ -81,8 +81,15 @@ pub struct Leases {
     pub heartbeat: Duration,
 }
 
+impl Leases {
+    /// Two words in a row may get lost.
+    pub fn of(ttl: Duration) -> Self {
+        Self { ttl, heartbeat: (ttl / 3).max(Duration::from_millis(1)) }
+    }
+}
+
 impl Default for Leases {
     fn default() -> Self {
-        Self { ttl: Duration::from_secs(900), heartbeat: Duration::from_secs(300) }
+        Self::of(Duration::from_secs(900))
     }
 }

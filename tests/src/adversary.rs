@@ -105,6 +105,11 @@ pub fn agency() -> PathBuf {
     built("agency", &["AGENCY_BIN"])
 }
 
+/// Where the supervisor was built that kills or stops itself at a chosen moment.
+pub fn supervisor() -> PathBuf {
+    built("supervise_here", &["SUPERVISE_HERE_BIN"])
+}
+
 fn built(name: &str, variables: &[&str]) -> PathBuf {
     if let Some(path) = variables.iter().find_map(std::env::var_os) {
         return PathBuf::from(path);

@@ -1,8 +1,10 @@
 //! What the end-to-end and escape tests share: a program that attacks, and the means to see what it reached.
 
 pub mod adversary;
+pub mod ground;
 pub mod listeners;
 pub mod processes;
+pub mod queue;
 pub mod repository;
 pub mod terminal;
 pub mod tree;

@@ -235,5 +235,7 @@ fn code(summary: &Summary) -> u8 {
 
 /// What a supervisor starts for each sandbox.
 pub(crate) fn shim(folder: &Path) -> Result<u8, Failure> {
-    errand::shim::run(folder).map(|()| 0).map_err(|error| Failure::new(INTERNAL, &error))
+    errand::shim::run(folder, &mut std::io::stdout())
+        .map(|()| 0)
+        .map_err(|error| Failure::new(INTERNAL, &error))
 }

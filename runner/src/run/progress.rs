@@ -124,9 +124,7 @@ impl Lines {
                 format!("{} {} ({elapsed})", task.id, described(&Fate::Ended(ending.clone())))
             }
             Notice::Waits { task, why, .. } => format!("{} waits: {why}", task.id),
-            Notice::Again { task, reason, seconds } => {
-                format!("{} is tried again in {seconds} s: {reason}", task.id)
-            }
+            Notice::Again { task, seconds } => format!("{} is tried again in {seconds} s", task.id),
             Notice::Trouble { task, what } => match task {
                 Some(task) => format!("{}: {what}", task.id),
                 None => what.clone(),

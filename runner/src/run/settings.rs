@@ -83,7 +83,7 @@ pub(super) fn settings(given: &Given<'_>) -> Result<Settings, Failure> {
             .and_then(|count| u32::try_from(count).ok())
             .unwrap_or(ATTEMPTS),
         backoff: duration(configuration, &["run", "backoff"])?.unwrap_or(BACKOFF),
-        leases: Leases::default(),
+        leases: duration(configuration, &["run", "lease"])?.map(Leases::of).unwrap_or_default(),
     })
 }
 

@@ -30,6 +30,8 @@ use plan::{Choice, Limits, World};
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How often the board is read again although nothing of ours happened.
 const READ_EVERY: Duration = Duration::from_secs(2);
+/// A board that takes long to read is read less often: no more of the time than one part in so many.
+const READ_SHARE: u32 = 200;
 /// How often what waits for a person is tried again, and what others left is looked for.
 const TRY_EVERY: Duration = Duration::from_secs(2);
 /// How often an attempt that can't be taken further is taken up again.
@@ -126,6 +128,8 @@ struct Dispatcher<S> {
     agenda: Agenda,
     /// When the board was last read; `None` if it must be read before anything is decided.
     read_at: Option<Instant>,
+    /// How long that took.
+    reading_takes: Duration,
     /// The last attempt at each task.
     latest: HashMap<TaskKey, Attempt>,
     /// What somebody else has. Looked at again when the store changes.
@@ -146,7 +150,7 @@ struct Dispatcher<S> {
 }
 
 /// Runs what there is to run, until nothing is left that could be done now.
-pub async fn run<S: Store + 'static>(
+pub async fn run<S: Store>(
     shop: Arc<Workshop<S>>,
     wishes: Wishes,
     mut interrupts: mpsc::Receiver<Interrupt>,
@@ -168,6 +172,7 @@ pub async fn run<S: Store + 'static>(
         resting: HashMap::new(),
         agenda: Agenda::default(),
         read_at: None,
+        reading_takes: Duration::ZERO,
         latest: HashMap::new(),
         taken: HashSet::new(),
         given_up: HashSet::new(),
@@ -221,7 +226,7 @@ fn of_agents<T>(settings: &Settings, value: impl Fn(&Agent) -> Option<T>) -> BTr
     settings.agents.iter().filter_map(|(name, agent)| Some((name.clone(), value(agent)?))).collect()
 }
 
-impl<S: Store + 'static> Dispatcher<S> {
+impl<S: Store> Dispatcher<S> {
     /// Starts and takes over what can be; `true` when nothing is left to wait for.
     async fn settle_down(&mut self) -> Result<bool, RunError> {
         let now = BootClock.now();
@@ -290,12 +295,13 @@ impl<S: Store + 'static> Dispatcher<S> {
     }
 
     async fn read_board(&mut self, now: Instant) -> Result<(), RunError> {
-        let fresh = self.read_at.is_some_and(|at| now.since(at) < READ_EVERY);
-        if fresh {
+        let pause = READ_EVERY.max(self.reading_takes * READ_SHARE);
+        if self.read_at.is_some_and(|at| now.since(at) < pause) {
             return Ok(());
         }
         self.agenda = self.shop.desk.look(|board, tree| board.next(tree)).await?;
-        self.read_at = Some(now);
+        let read = BootClock.now();
+        (self.read_at, self.reading_takes) = (Some(read), read.since(now));
         let ids = || self.agenda.ready.iter().map(|start| start.task.to_string()).collect();
         self.first_agenda.get_or_insert_with(ids);
         self.heed_people().await
@@ -392,12 +398,17 @@ impl<S: Store + 'static> Dispatcher<S> {
     }
 
     async fn over(&mut self, key: TaskKey, attempt: Attempt, ending: Ending) -> Result<(), RunError> {
-        self.troubles.remove(&key);
+        if !matches!(ending, Ending::Lost { .. }) {
+            self.troubles.remove(&key);
+        }
         match &ending {
             Ending::Failed { failure } => {
                 let failures = self.shop.store.failures(&key).await?;
                 let pause = backoff::pause(self.shop.settings.backoff, failures, &key, attempt.epoch);
                 self.not_before.insert(key.clone(), BootClock.now() + pause);
+                if failure.kind.is_worth_another() && failures < self.shop.settings.attempts {
+                    self.shop.teller.tell(&Notice::Again { task: key.clone(), seconds: pause.as_secs() });
+                }
                 let stays = failure.kind == FailureKind::Start && !self.wishes.keep_going;
                 if stays && !self.draining {
                     self.draining = true;
@@ -501,7 +512,7 @@ impl<S: Store + 'static> Dispatcher<S> {
             let adopted =
                 Attempt { held: Some(Held { term: lease.term, until: time + ttl }), ..attempt.clone() };
             self.taken.remove(&adopted.task);
-            self.renew_shims(&adopted).await;
+            self.renew_shims(&adopted);
             self.shop.teller.tell(&Notice::Adopted { attempt: adopted.clone() });
             self.live(adopted);
         }
@@ -514,21 +525,24 @@ impl<S: Store + 'static> Dispatcher<S> {
         for running in self.running.values() {
             let ours = running.attempt.lease().is_some_and(|lease| leases.contains(&lease));
             if ours {
-                self.renew_shims(&running.attempt).await;
+                self.renew_shims(&running.attempt);
             }
         }
         Ok(())
     }
 
-    async fn renew_shims(&self, attempt: &Attempt) {
+    /// Nobody waits for it: a shim that takes its time holds up only itself.
+    fn renew_shims(&self, attempt: &Attempt) {
         let until = BootClock.now() + self.shop.settings.leases.ttl;
         let folder = self.shop.records(attempt);
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            let place = Place::new(entry.path());
-            // Whoever does not answer has nothing to be put off.
-            if let Err(error) = send::renew(&place, self.shop.term, until).await {
-                tracing::debug!(%error, "a shim does not answer");
-            }
+            let (place, term) = (Place::new(entry.path()), self.shop.term);
+            tokio::spawn(async move {
+                // Whoever does not answer has nothing to be put off.
+                if let Err(error) = send::renew(&place, term, until).await {
+                    tracing::debug!(%error, "a shim does not answer");
+                }
+            });
         }
     }
 

@@ -7,19 +7,26 @@ use std::io::{self, Write};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
+
 use super::control::{Reception, Word};
 use super::order::{Order, What};
 use super::outcome::{self, Done, Outcome};
 use super::{ErrandError, Place, agent, proof};
-use crate::clock::wall;
+use crate::clock::{BootClock, Clock, wall};
 use crate::durable;
+
+/// How many seconds the shim waits for its word, which comes as soon as the store has written a row.
+const PATIENCE: i64 = 120;
 
 /// What the shim says when it waits for its word.
 pub(super) const READY: &str = "ready";
 
 /// Carries out the order in a folder, once it is told to. Somebody else at work there, an order that was begun
-/// before, or an input that ends without a word, and nothing is done.
-pub fn run(folder: &Path) -> Result<(), ErrandError> {
+/// before, or an input that ends without a word, and nothing is done. `supervisor` is told when it waits for that
+/// word, which comes by standard input.
+pub fn run(folder: &Path, supervisor: &mut dyn Write) -> Result<(), ErrandError> {
     // Whoever presses Ctrl-C means the supervisor, which then decides. In a session of its own already, it is
     // nobody's business.
     let _ = rustix::process::setsid();
@@ -32,7 +39,11 @@ pub fn run(folder: &Path) -> Result<(), ErrandError> {
     let (_held, address) = place.control()?;
     let _ = std::fs::remove_file(&address);
     let listener = UnixListener::bind(&address).map_err(place.failed("listen at", "control"))?;
-    let Some(Word::Lease { term, until }) = wait_for_word(&place)? else { return Ok(()) };
+    let Some(Word::Lease { term, until }) = wait_for_word(&place, supervisor)? else { return Ok(()) };
+    // Given by somebody who slept past the end of the lease. Nothing was begun, and somebody else may.
+    if BootClock.now() >= until {
+        return Ok(());
+    }
     let reception = Reception::open(listener, term, until).map_err(place.failed("listen at", "control"))?;
     if !durable::mark(&place.file("started")).map_err(place.failed("write", "started"))? {
         return Ok(());
@@ -54,13 +65,24 @@ fn carry_out(place: &Place, order: &Order, reception: &Reception) -> Done {
 }
 
 /// Says that everything is ready, and waits until it may begin; `None` if that never comes.
-fn wait_for_word(place: &Place) -> Result<Option<Word>, ErrandError> {
-    let said = writeln!(io::stdout(), "{READY}").and_then(|()| io::stdout().flush());
+fn wait_for_word(place: &Place, supervisor: &mut dyn Write) -> Result<Option<Word>, ErrandError> {
+    let said = writeln!(supervisor, "{READY}").and_then(|()| supervisor.flush());
     if said.is_err() {
         return Ok(None);
     }
+    // A supervisor that was stopped keeps our input open, and gives no word. Whoever takes the attempt over needs
+    // the folder.
+    let input = io::stdin();
+    let patience = Timespec { tv_sec: PATIENCE, tv_nsec: 0 };
+    let mut wait = [PollFd::new(&input, PollFlags::IN)];
+    if poll(&mut wait, Some(&patience))
+        .map_err(|error| place.failed("hear the supervisor of", "")(error.into()))?
+        == 0
+    {
+        return Ok(None);
+    }
     let mut line = String::new();
-    let read = io::stdin().read_line(&mut line).map_err(place.failed("hear the supervisor of", ""))?;
+    let read = input.read_line(&mut line).map_err(place.failed("hear the supervisor of", ""))?;
     // A line without its end is a word that was cut off, and stands for none.
     if read == 0 || !line.ends_with('\n') {
         return Ok(None);

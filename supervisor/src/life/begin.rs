@@ -8,7 +8,8 @@ use super::{Life, LifeError, Side, Step, odd};
 use crate::attempt::{Ended, Ending, Phase};
 use crate::clock::{BootClock, Clock, Instant};
 use crate::errand::order::{self, AgentOrder, Order, ScopeOrder, What};
-use crate::errand::{ErrandError, Standing};
+use crate::errand::send::Waiting;
+use crate::errand::{ErrandError, Place, Standing};
 use crate::landing::lease::{self, Lease, Taken};
 use crate::landing::refs;
 use crate::prompt::Prompt;
@@ -33,34 +34,39 @@ impl<S: Store> Life<'_, S> {
         (self.shop.witness)(&self.attempt.task, Step::Announce, Side::After);
         self.step(Step::Order, self.order(&start)).await?;
         let place = self.agent_place();
-        let waiting = self.step(Step::Send, async { Ok(self.shop.shim.send(&place).await?) }).await?;
+        let Some(waiting) = self.step(Step::Send, self.send(&place)).await? else {
+            // One that was sent before us goes when it sees that its supervisor did, or gives no word.
+            self.wait().await?;
+            return Ok(None);
+        };
         // From here on it may have been begun, and is looked at before it is begun again.
         let until = self.lease_end();
-        self.shop.store.advance(&self.lease, &Phase::Started).await?;
-        self.step(Step::Begin, async {
-            waiting.begin(self.lease.term, until).await.map_err(|source| ErrandError::Start { source }.into())
-        })
-        .await?;
-        self.attempt.phase = Phase::Started;
-        self.tell(crate::notice::Notice::Phase { attempt: self.attempt.clone() });
+        self.step(Step::Permit, self.record(&Phase::Started)).await?;
+        self.reach(Phase::Started);
+        self.step(Step::Begin, self.let_go(waiting, until)).await?;
         Ok(None)
+    }
+
+    /// A shim that waits for its word; `None` if there is one already, or it was too fast for us.
+    pub(super) async fn send(&self, place: &Place) -> Result<Option<Waiting>, LifeError> {
+        match self.shop.shim.send(place).await {
+            Err(ErrandError::NotReady { .. }) if !matches!(place.standing()?, Standing::Waiting) => Ok(None),
+            sent => Ok(Some(sent?)),
+        }
+    }
+
+    pub(super) async fn let_go(&self, waiting: Waiting, until: Instant) -> Result<(), LifeError> {
+        let begun = waiting.begin(self.lease.term, until).await;
+        begun.map_err(|source| ErrandError::Start { source }.into())
     }
 
     /// For a shim that went before it had its word.
     pub(super) async fn send_again(&mut self) -> Result<(), LifeError> {
-        let place = self.agent_place();
-        let waiting = match self.shop.shim.send(&place).await {
-            // Somebody else's shim was faster, or is not gone yet.
-            Err(ErrandError::NotReady { .. }) if !matches!(place.standing()?, Standing::Waiting) => {
-                return Ok(());
-            }
-            sent => sent?,
-        };
+        let Some(waiting) = self.send(&self.agent_place()).await? else { return Ok(()) };
         let until = self.lease_end();
         // The store is asked whether we may: a word from somebody who lost the lease begins nothing.
-        self.shop.store.advance(&self.lease, &Phase::Started).await?;
-        waiting.begin(self.lease.term, until).await.map_err(|source| ErrandError::Start { source })?;
-        Ok(())
+        self.record(&Phase::Started).await?;
+        self.let_go(waiting, until).await
     }
 
     pub(super) fn lease_end(&self) -> Instant {
@@ -71,11 +77,7 @@ impl<S: Store> Life<'_, S> {
     async fn announce(&mut self) -> Result<(), LifeError> {
         self.hold().await?;
         let (task, agent) = self.names()?;
-        self.shop
-            .desk
-            .act(move |board, tree| Ok(((), board.claim(tree, &task, &agent, &Zoned::now())?)))
-            .await?;
-        Ok(())
+        self.write_board(move |board, tree| Ok(((), board.claim(tree, &task, &agent, &Zoned::now())?))).await
     }
 
     /// The lease in git, moved to this attempt and this owner if it is not there yet.

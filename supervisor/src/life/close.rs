@@ -1,6 +1,7 @@
 //! The end of an attempt, as the board is told.
 
 use agency_protocols::board::{BoardError, Outcome as BoardOutcome};
+use agency_protocols::store::Effects;
 use jiff::Zoned;
 
 use super::{Life, LifeError, Step, Wanted, odd};
@@ -49,7 +50,7 @@ impl<S: Store> Life<'_, S> {
     async fn failure(&self, failure: Failure) -> Result<(Ending, Option<BoardOutcome>), LifeError> {
         let failures = self.shop.store.failures(&self.attempt.task).await? + 1;
         let reason = failure.reason.clone();
-        let again = is_worth_another(failure.kind) && failures < self.shop.settings.attempts;
+        let again = failure.kind.is_worth_another() && failures < self.shop.settings.attempts;
         let outcome = match (again, failure.kind) {
             // A builder gets back what it had reported as ready.
             (true, FailureKind::Verify | FailureKind::Conflict) => Some(BoardOutcome::Returned { reason }),
@@ -90,24 +91,20 @@ impl<S: Store> Life<'_, S> {
     async fn tell_board(&self, outcome: Option<BoardOutcome>) -> Result<(), LifeError> {
         let Some(outcome) = outcome else { return Ok(()) };
         let (task, _) = self.names()?;
-        let told = self
-            .shop
-            .desk
-            .act(move |board, tree| {
-                // Whoever took the task off the board meanwhile has had the last word on it.
-                if !matches!(outcome, BoardOutcome::Landed) && !board.is_wanted(tree, &task)? {
-                    return Ok(((), agency_protocols::store::Effects::none()));
-                }
-                Ok(((), board.settle(tree, &task, &outcome, &Zoned::now())?))
-            })
-            .await;
-        match told {
-            Err(BoardError::Refused { reason, .. }) => {
+        let told = self.write_board(move |board, tree| {
+            // Whoever took the task off the board meanwhile has had the last word on it.
+            if !matches!(outcome, BoardOutcome::Landed) && !board.is_wanted(tree, &task)? {
+                return Ok(((), Effects::none()));
+            }
+            Ok(((), board.settle(tree, &task, &outcome, &Zoned::now())?))
+        });
+        match told.await {
+            Err(LifeError::Board(BoardError::Refused { reason, .. })) => {
                 let what = format!("the board does not take how this attempt ended: {reason}");
                 self.tell(Notice::Trouble { task: Some(self.attempt.task.clone()), what });
                 Ok(())
             }
-            other => Ok(other?),
+            other => other,
         }
     }
 
@@ -146,17 +143,4 @@ impl<S: Store> Life<'_, S> {
 
 fn canceled() -> BoardOutcome {
     BoardOutcome::Canceled { reason: CANCELED.to_owned() }
-}
-
-/// Whether trying again may help.
-const fn is_worth_another(kind: FailureKind) -> bool {
-    match kind {
-        FailureKind::Exit
-        | FailureKind::Stopped
-        | FailureKind::Nothing
-        | FailureKind::Verify
-        | FailureKind::Conflict => true,
-        // The same scope refuses the same work, and what is missing stays missing.
-        FailureKind::Scope | FailureKind::Start | FailureKind::Decision => false,
-    }
 }

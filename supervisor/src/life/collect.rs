@@ -25,10 +25,9 @@ impl<S: Store> Life<'_, S> {
             self.step(Step::Keep, self.keep(lease, commit)).await?;
             self.step(Step::Report, self.report(&outcome)).await?;
         }
-        self.shop.store.advance(&self.lease, &Phase::Ended(ended.clone())).await?;
-        self.step(Step::Collect, async { Ok(()) }).await?;
-        self.attempt.phase = Phase::Ended(ended);
-        self.tell(crate::notice::Notice::Phase { attempt: self.attempt.clone() });
+        let phase = Phase::Ended(ended);
+        self.step(Step::Collect, self.record(&phase)).await?;
+        self.reach(phase);
         Ok(())
     }
 
@@ -59,11 +58,8 @@ impl<S: Store> Life<'_, S> {
         let told = self.told(outcome).await?;
         let (task, _) = self.names()?;
         let outcome = BoardOutcome::Reported { report: told.text };
-        self.shop
-            .desk
-            .act(move |board, tree| Ok(((), board.settle(tree, &task, &outcome, &Zoned::now())?)))
-            .await?;
-        Ok(())
+        self.write_board(move |board, tree| Ok(((), board.settle(tree, &task, &outcome, &Zoned::now())?)))
+            .await
     }
 
     /// The agent's report, corrected by what was seen.

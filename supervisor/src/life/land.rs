@@ -11,9 +11,9 @@ use serde_json::json;
 
 use super::{Life, LifeError, Rest, Step, Wanted, odd};
 use crate::attempt::{Ended, Ending, Failure, FailureKind, Merge, Phase};
+use crate::errand::Standing;
 use crate::errand::order::{self, Order, ProofOrder, ScopeOrder, What};
 use crate::errand::outcome::Done;
-use crate::errand::{ErrandError, Standing};
 use crate::landing::commit::{self, Signature, Statement};
 use crate::landing::land::{self, Outcome};
 use crate::landing::merge::{self, Merged};
@@ -202,16 +202,9 @@ impl<S: Store> Life<'_, S> {
         })?;
         let until = self.lease_end();
         self.step(Step::Prove, async {
-            match self.shop.shim.send(&place).await {
-                // Somebody's shim is there already.
-                Err(ErrandError::NotReady { .. }) if !matches!(place.standing()?, Standing::Waiting) => {
-                    Ok(())
-                }
-                Err(error) => Err(error.into()),
-                Ok(waiting) => {
-                    let begun = waiting.begin(self.lease.term, until).await;
-                    begun.map_err(|source| ErrandError::Start { source }.into())
-                }
+            match self.send(&place).await? {
+                Some(waiting) => self.let_go(waiting, until).await,
+                None => Ok(()),
             }
         })
         .await
@@ -233,14 +226,10 @@ impl<S: Store> Life<'_, S> {
         evidence.bound_to.insert("verify".to_owned(), json!(self.verify_id(merge.number)));
         let (task, _) = self.names()?;
         let judged = self
-            .step(Step::Attest, async {
-                let judged = self
-                    .shop
-                    .desk
-                    .act(move |board, tree| board.verified(tree, &task, &evidence, &Zoned::now()))
-                    .await?;
-                Ok(judged)
-            })
+            .step(
+                Step::Attest,
+                self.write_board(move |board, tree| board.verified(tree, &task, &evidence, &Zoned::now())),
+            )
             .await?;
         let passed = match judged {
             Judged::Accepted => true,

@@ -5,7 +5,8 @@
 //! Announce  so does git, and the board says that it is being worked on
 //! Order     what the agent is to do is written down, and not changed any more
 //! Send      a shim waits for its word
-//! Begin     the store knows that the agent may run; it is let go
+//! Permit    the store knows that the agent may run
+//! Begin     it is let go
 //! Keep      its commit has a name
 //! Report    the board has its report
 //! Collect   the store knows what it did
@@ -31,7 +32,9 @@ pub mod next;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use agency_protocols::board::{BoardError, Start};
+use agency_protocols::board::{Board, BoardError, Start};
+use agency_protocols::store::Effects;
+use agency_protocols::store::tree::Tree;
 use tokio::sync::watch;
 use tracing::Instrument;
 
@@ -56,6 +59,7 @@ pub enum Step {
     Announce,
     Order,
     Send,
+    Permit,
     Begin,
     Keep,
     Report,
@@ -69,11 +73,12 @@ pub enum Step {
 }
 
 impl Step {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Claim,
         Self::Announce,
         Self::Order,
         Self::Send,
+        Self::Permit,
         Self::Begin,
         Self::Keep,
         Self::Report,
@@ -92,6 +97,7 @@ impl Step {
             Self::Announce => "announce",
             Self::Order => "order",
             Self::Send => "send",
+            Self::Permit => "permit",
             Self::Begin => "begin",
             Self::Collect => "collect",
             Self::Keep => "keep",
@@ -118,7 +124,7 @@ pub type Witness = Arc<dyn Fn(&TaskKey, Step, Side) + Send + Sync>;
 
 /// What all attempts of a supervisor share.
 pub struct Workshop<S> {
-    pub(crate) store: S,
+    pub(crate) store: Arc<S>,
     pub(crate) desk: Desk,
     pub(crate) repository: Arc<Repository>,
     pub(crate) settings: Settings,
@@ -325,10 +331,40 @@ impl<S: Store> Life<'_, S> {
 
     /// Records the next phase.
     pub(crate) async fn advance(&mut self, phase: Phase) -> Result<(), LifeError> {
-        self.shop.store.advance(&self.lease, &phase).await?;
+        self.record(&phase).await?;
+        self.reach(phase);
+        Ok(())
+    }
+
+    async fn record(&self, phase: &Phase) -> Result<(), LifeError> {
+        Ok(self.shop.store.advance(&self.lease, phase).await?)
+    }
+
+    /// Takes note of a phase that is recorded.
+    fn reach(&mut self, phase: Phase) {
         self.attempt.phase = phase;
         self.tell(Notice::Phase { attempt: self.attempt.clone() });
-        Ok(())
+    }
+
+    /// Changes the board, if the lease still counts. That is asked under the board's lock, where nobody can come
+    /// between: whoever was replaced while it slept writes nothing.
+    pub(crate) async fn write_board<T: Send + 'static>(
+        &self,
+        mut verb: impl FnMut(&dyn Board, &Tree) -> Result<(T, Effects), BoardError> + Send + 'static,
+    ) -> Result<T, LifeError> {
+        let (store, lease) = (Arc::clone(&self.shop.store), self.lease.clone());
+        let runtime = tokio::runtime::Handle::current();
+        let written = self.shop.desk.act(move |board, tree| {
+            Ok(match runtime.block_on(store.holds(&lease)) {
+                Ok(true) => {
+                    let (answer, effects) = verb(board, tree)?;
+                    (Ok(answer), effects)
+                }
+                Ok(false) => (Err(StoreError::Fenced(lease.clone())), Effects::none()),
+                Err(error) => (Err(error), Effects::none()),
+            })
+        });
+        Ok(written.await??)
     }
 
     pub(crate) fn tell(&self, notice: Notice) {
@@ -363,11 +399,11 @@ impl<S: Store> Life<'_, S> {
             tokio::select! {
                 gone = crate::errand::send::gone(&place) => {
                     gone?;
-                    // It may hold its lock for a moment longer than its socket.
-                    while matches!(place.standing()?, Standing::Alive) {
-                        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+                    if !matches!(place.standing()?, Standing::Alive) {
+                        return Ok(());
                     }
-                    return Ok(());
+                    // It has its lock for a moment longer than its socket, or not yet its socket.
+                    tokio::time::sleep(std::time::Duration::from_millis(2)).await;
                 }
                 changed = self.wanted.changed() => {
                     if changed.is_err() {

@@ -22,7 +22,7 @@ use crate::attempt::{Attempt, Epoch, Lease, Phase, TaskKey, Term};
 use crate::clock::Instant;
 
 /// A place where attempts are kept.
-pub trait Store: Send + Sync + std::fmt::Debug {
+pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// The store's own time, by which leases end.
     fn now(&self) -> impl Future<Output = Result<Instant, StoreError>> + Send;
 
@@ -64,6 +64,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     /// Records something that is worth knowing and changes no phase.
     fn note(&self, lease: &Lease, text: &str) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Whether a lease still counts. By the time the answer is there it may not, unless the caller keeps others out.
+    fn holds(&self, lease: &Lease) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Every attempt that is not over, the oldest first.
     fn open(&self) -> impl Future<Output = Result<Vec<Attempt>, StoreError>> + Send;

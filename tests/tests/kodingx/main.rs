@@ -11,7 +11,6 @@ mod compliance;
 mod concurrency;
 mod edits;
 mod examples;
-mod ground;
 mod install;
 mod layout;
 mod legacy;
@@ -27,3 +26,5 @@ mod state;
 mod tasks;
 mod trust;
 mod zones;
+
+use agency_tests::ground;

@@ -180,6 +180,19 @@ impl Store for SqliteStore {
         Err(StoreError::Fenced(lease.clone()))
     }
 
+    async fn holds(&self, lease: &Lease) -> Result<bool, StoreError> {
+        let mut turn = self.line.reading().await?;
+        let term: Option<i64> = query_scalar(rows::HOLDER)
+            .bind(&lease.task.protocol)
+            .bind(&lease.task.id)
+            .bind(signed(lease.epoch.0))
+            .fetch_optional(turn.connection())
+            .await
+            .at(self.path())?;
+        turn.end();
+        Ok(term == Some(signed(lease.term.0)))
+    }
+
     async fn open(&self) -> Result<Vec<Attempt>, StoreError> {
         self.all(rows::OPEN, None, rows::attempt).await
     }

@@ -34,6 +34,8 @@ pub(super) const EVENTS: &str = "SELECT number, protocol, task, epoch, term, at,
 
 pub(super) const OWNERS: &str = "SELECT term, host, boot, pid FROM owners ORDER BY term";
 
+pub(super) const HOLDER: &str = "SELECT term FROM leases WHERE protocol = $1 AND task = $2 AND epoch = $3";
+
 pub(super) const FAILURES: &str = "SELECT counted FROM failures WHERE protocol = $1 AND task = $2";
 
 pub(super) const MODE: &str = "SELECT mode FROM charge";

@@ -4,14 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use agency_tests::repository::{Actor, Repository, actors, said};
-use agency_tests::tree::Tree;
+use crate::repository::{Actor, Repository, actors, said};
+use crate::tree::Tree;
 use serde_json::Value as Json;
 use serde_yaml::Value as Yaml;
 use tempfile::TempDir;
 
 /// Every tool that can orchestrate, with the file it reads its rules from.
-pub(crate) const TOOLS: [(&str, &str); 7] = [
+pub const TOOLS: [(&str, &str); 7] = [
     ("cursor", ".cursor/rules/agency.mdc"),
     ("claude_code", "CLAUDE.md"),
     ("aider", "AGENCY.md"),
@@ -23,17 +23,17 @@ pub(crate) const TOOLS: [(&str, &str); 7] = [
 
 /// A repository of its own, whose user has nothing else of ours: no trust, no configuration.
 #[derive(Debug)]
-pub(crate) struct Ground {
+pub struct Ground {
     repository: Repository,
     user: TempDir,
 }
 
 /// How a command ended, and what it said.
 #[derive(Debug)]
-pub(crate) struct Said {
-    pub(crate) code: i32,
-    pub(crate) out: String,
-    pub(crate) err: String,
+pub struct Said {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
 }
 
 impl From<Output> for Said {
@@ -45,12 +45,12 @@ impl From<Output> for Said {
 }
 
 impl Said {
-    pub(crate) fn json(&self) -> Json {
+    pub fn json(&self) -> Json {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
     #[track_caller]
-    pub(crate) fn assert_names(&self, words: &[&str]) {
+    pub fn assert_names(&self, words: &[&str]) {
         for word in words {
             assert!(self.err.contains(word), "nothing is said of {word:?}: {self:?}");
         }
@@ -59,11 +59,11 @@ impl Said {
 
 impl Ground {
     /// A repository without a board, whoever runs the tests.
-    pub(crate) fn without_board(files: &[(&str, &str)]) -> Self {
+    pub fn without_board(files: &[(&str, &str)]) -> Self {
         Self::of(actors()[0], files)
     }
 
-    pub(crate) fn of(actor: Actor, files: &[(&str, &str)]) -> Self {
+    pub fn of(actor: Actor, files: &[(&str, &str)]) -> Self {
         let repository = Repository::without_git(actor, files).expect("a repository");
         let user = tempfile::Builder::new().prefix("agency-board-").tempdir().expect("a folder");
         if let Some((uid, gid)) = repository.owner() {
@@ -76,34 +76,39 @@ impl Ground {
     }
 
     /// With a whole board: two builders, and a tool without a place of its own.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self::with_tool("other")
     }
 
-    pub(crate) fn with_tool(tool: &str) -> Self {
+    pub fn with_tool(tool: &str) -> Self {
         let ground = Self::without_board(&[]);
         ground.ok(&["init", "--orchestrator", tool, "--builders", "codex,claude-code"]);
         ground
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.repository.path()
     }
 
     /// Where what the user trusts is kept.
-    pub(crate) fn user(&self) -> &Path {
+    pub fn user(&self) -> &Path {
         self.user.path()
     }
 
     /// `agency` with these arguments, not started yet.
-    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = self.environment(self.repository.command(self.repository.agency()));
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.program(self.repository.agency());
         command.args(arguments);
         command
     }
 
+    /// Another program, as `agency` is run here.
+    pub fn program(&self, program: &Path) -> Command {
+        self.environment(self.repository.command(program))
+    }
+
     /// Runs it to its end, which is near: nothing in a repository may keep it waiting.
-    pub(crate) fn agency(&self, arguments: &[&str]) -> Said {
+    pub fn agency(&self, arguments: &[&str]) -> Said {
         self.environment(self.repository.command("timeout"))
             .arg("100")
             .arg(self.repository.agency())
@@ -114,7 +119,7 @@ impl Ground {
     }
 
     /// Runs a line as a shell would: `agency` and what follows it.
-    pub(crate) fn typed(&self, line: &str) -> Said {
+    pub fn typed(&self, line: &str) -> Said {
         self.environment(self.repository.command("sh"))
             .args(["-c", &format!("exec \"$0\" {line}")])
             .arg(self.repository.agency())
@@ -131,7 +136,7 @@ impl Ground {
 
     /// Runs what must work.
     #[track_caller]
-    pub(crate) fn ok(&self, arguments: &[&str]) -> Said {
+    pub fn ok(&self, arguments: &[&str]) -> Said {
         let said = self.agency(arguments);
         assert_eq!(said.code, 0, "{arguments:?}: {said:?}");
         said
@@ -139,7 +144,7 @@ impl Ground {
 
     /// Runs what must fail with this code, and have changed nothing.
     #[track_caller]
-    pub(crate) fn refused(&self, code: i32, arguments: &[&str]) -> Said {
+    pub fn refused(&self, code: i32, arguments: &[&str]) -> Said {
         let said = self.unchanged(code, arguments);
         assert!(said.err.starts_with("agency: ") && said.out.is_empty(), "{arguments:?}: {said:?}");
         said
@@ -147,7 +152,7 @@ impl Ground {
 
     /// Runs what must end with this code and change nothing, not even the time of a file.
     #[track_caller]
-    pub(crate) fn unchanged(&self, code: i32, arguments: &[&str]) -> Said {
+    pub fn unchanged(&self, code: i32, arguments: &[&str]) -> Said {
         let before = self.fingerprint();
         let said = self.agency(arguments);
         assert_eq!(said.code, code, "{arguments:?}: {said:?}");
@@ -156,37 +161,37 @@ impl Ground {
     }
 
     /// Everything in the work tree.
-    pub(crate) fn fingerprint(&self) -> Tree {
+    pub fn fingerprint(&self) -> Tree {
         Tree::of_all_but(self.path(), &[Path::new(".git")]).expect("the tree can be read")
     }
 
     #[track_caller]
-    pub(crate) fn assert_unchanged(&self, before: &Tree) {
+    pub fn assert_unchanged(&self, before: &Tree) {
         let changes = before.diff(&self.fingerprint());
         assert!(changes.is_empty(), "{}", changes.join("\n"));
     }
 
-    pub(crate) fn git(&self, arguments: &[&str]) -> String {
+    pub fn git(&self, arguments: &[&str]) -> String {
         let output = self.repository.command("git").args(arguments).output().expect("git starts");
         assert!(output.status.success(), "git {arguments:?}: {output:?}");
         said(&output).0
     }
 
-    pub(crate) fn commit_all(&self) {
+    pub fn commit_all(&self) {
         self.git(&["add", "--all"]);
         self.git(&["-c", "user.name=Ada", "commit", "--quiet", "--allow-empty", "--message=x"]);
     }
 
-    pub(crate) fn exists(&self, name: &str) -> bool {
+    pub fn exists(&self, name: &str) -> bool {
         self.path().join(name).symlink_metadata().is_ok()
     }
 
     #[track_caller]
-    pub(crate) fn read(&self, name: &str) -> String {
+    pub fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
         let path = self.path().join(name);
         fs::create_dir_all(path.parent().expect("a parent")).expect("made");
         fs::write(path, content).expect("written");
@@ -201,19 +206,19 @@ impl Ground {
 
     /// Changes a piece of text that is there.
     #[track_caller]
-    pub(crate) fn edit(&self, name: &str, from: &str, to: &str) {
+    pub fn edit(&self, name: &str, from: &str, to: &str) {
         let text = self.read(name);
         assert!(text.contains(from), "{name} has no {from:?}: {text}");
         self.write(name, text.replacen(from, to, 1));
     }
 
-    pub(crate) fn remove(&self, name: &str) {
+    pub fn remove(&self, name: &str) {
         let path = self.path().join(name);
         if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.expect("removed");
     }
 
     /// Files below a folder, by their paths from the root.
-    pub(crate) fn files(&self, below: &str) -> Vec<String> {
+    pub fn files(&self, below: &str) -> Vec<String> {
         let mut found = Vec::new();
         let mut waiting: Vec<PathBuf> = vec![self.path().join(below)];
         while let Some(folder) = waiting.pop() {
@@ -233,24 +238,24 @@ impl Ground {
 
     /// The header of a Markdown file, as a parser of YAML reads it that is not ours.
     #[track_caller]
-    pub(crate) fn header(&self, name: &str) -> Yaml {
+    pub fn header(&self, name: &str) -> Yaml {
         header(&self.read(name)).unwrap_or_else(|| panic!("{name} has no header: {}", self.read(name)))
     }
 
-    pub(crate) fn json(&self, name: &str) -> Json {
+    pub fn json(&self, name: &str) -> Json {
         serde_json::from_str(&self.read(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
     /// A new task for codex; its id.
     #[track_caller]
-    pub(crate) fn task(&self, title: &str, more: &[&str]) -> String {
+    pub fn task(&self, title: &str, more: &[&str]) -> String {
         let arguments = ["task", "new", "--title", title, "--must-touch", "src/**"];
         self.ok(&[&arguments, more].concat()).out.trim().to_owned()
     }
 
     /// The file of a task.
     #[track_caller]
-    pub(crate) fn file(&self, id: &str) -> String {
+    pub fn file(&self, id: &str) -> String {
         let found: Vec<String> = self
             .files(".kodingx")
             .into_iter()
@@ -264,7 +269,7 @@ impl Ground {
     }
 
     /// Writes a builder's report on a task, as a builder would.
-    pub(crate) fn report(&self, id: &str, status: &str) -> String {
+    pub fn report(&self, id: &str, status: &str) -> String {
         let path = self.file(id).replace("/inbox/", "/outbox/").replace(".md", "-report.md");
         let agent = path.split('/').nth(2).expect("an agent").to_owned();
         self.write(
@@ -275,7 +280,7 @@ impl Ground {
     }
 
     /// Writes an artifact by hand, as an equivalent of `agency verify` would (§13.5).
-    pub(crate) fn artifact(&self, id: &str, result: &str) -> String {
+    pub fn artifact(&self, id: &str, result: &str) -> String {
         let file = self.file(id);
         let stem = file.rsplit('/').next().expect("a name").strip_suffix(".md").expect("a task");
         let path = format!(".kodingx/verify/2026-01-31/{stem}.verify.json");
@@ -290,19 +295,19 @@ impl Ground {
 
     /// Sets the status of a task as a person with an editor would.
     #[track_caller]
-    pub(crate) fn set_status(&self, id: &str, status: &str) {
+    pub fn set_status(&self, id: &str, status: &str) {
         let file = self.file(id);
         let text = self.read(&file);
         let line = text.lines().find(|line| line.starts_with("status: ")).expect("a status");
         self.write(&file, text.replacen(line, &format!("status: {status}"), 1));
     }
 
-    pub(crate) fn status(&self, id: &str) -> String {
+    pub fn status(&self, id: &str) -> String {
         self.header(&self.file(id))["status"].as_str().expect("a status").to_owned()
     }
 
     /// A task that may become DONE, as soon as it is verified: reported, ready for review.
-    pub(crate) fn reported(&self, title: &str, more: &[&str]) -> String {
+    pub fn reported(&self, title: &str, more: &[&str]) -> String {
         let id = self.task(title, more);
         self.set_status(&id, "READY_FOR_REVIEW");
         self.report(&id, "READY_FOR_REVIEW");
@@ -311,7 +316,7 @@ impl Ground {
     }
 
     /// Writes a profile and trusts it.
-    pub(crate) fn profile(&self, name: &str, commands: &[&str]) {
+    pub fn profile(&self, name: &str, commands: &[&str]) {
         let commands = serde_json::json!(commands);
         let text = format!("name: {name}\ndescription: Of a test\ncommands: {commands}\n");
         self.write(&format!(".kodingx/dod/profiles/{name}.yml"), text);
@@ -320,7 +325,7 @@ impl Ground {
 
     /// What `agency lint` finds: nothing, or `file: message (§section)`.
     #[track_caller]
-    pub(crate) fn lint(&self) -> Vec<Json> {
+    pub fn lint(&self) -> Vec<Json> {
         let said = self.agency(&["lint", "--json"]);
         let document = said.json();
         let findings = document["findings"].as_array().expect("findings").clone();
@@ -331,14 +336,14 @@ impl Ground {
     }
 
     #[track_caller]
-    pub(crate) fn assert_compliant(&self) {
+    pub fn assert_compliant(&self) {
         let findings = self.lint();
         assert!(findings.is_empty(), "{findings:#?}");
     }
 
     /// Lint finds this in this file, with this section of the specification.
     #[track_caller]
-    pub(crate) fn assert_found(&self, file: &str, section: &str, words: &str) {
+    pub fn assert_found(&self, file: &str, section: &str, words: &str) {
         let findings = self.lint();
         let is_it = |finding: &&Json| {
             finding["file"] == file
@@ -353,13 +358,13 @@ impl Ground {
 }
 
 /// The header of a text, if it begins with one.
-pub(crate) fn header(text: &str) -> Option<Yaml> {
+pub fn header(text: &str) -> Option<Yaml> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
     let (inside, _) = text.strip_prefix("---\n")?.split_once("\n---\n")?;
     serde_yaml::from_str(inside).ok()
 }
 
-pub(crate) const REPORT: &str = "---
+pub const REPORT: &str = "---
 task_id: T0007
 agent: codex
 status: READY_FOR_REVIEW

@@ -1,0 +1,130 @@
+//! A supervisor as `agency run` starts one, that does something to itself at a chosen moment. It is a program of
+//! its own because the tests kill it and stop it there.
+//!
+//! `supervise_here key=value …` with `script` (what the agent `shell` runs); if need be `parallel` (1), `lease`
+//! (seconds, 900), and what to do to itself: `kill` or `stop`, each `STEP:SIDE` with `before` or `after`, the
+//! first time that a task comes there. `supervise_here steps` prints every step there is, and
+//! `supervise_here shim FOLDER` is a shim.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use agency_protocols::board::Board;
+use agency_protocols::kodingx::KodingX;
+use agency_protocols::store::Store;
+use agency_sandbox::host::Host;
+use agency_sandbox::policy::Level;
+use agency_sandbox::workspace::folder::Folder;
+use agency_supervisor::charge::{self, Charge};
+use agency_supervisor::desk::Desk;
+use agency_supervisor::dispatch::Wishes;
+use agency_supervisor::errand::order::{Reach, Trust};
+use agency_supervisor::errand::{self, send::Shim};
+use agency_supervisor::life::{Side, Step, Witness};
+use agency_supervisor::notice::Silent;
+use agency_supervisor::settings::{Agent, Committer, Land, Leases, Settings};
+use rustix::process::{Signal, getpid, kill_process};
+use tokio::sync::mpsc;
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+#[allow(clippy::print_stdout)]
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.first().map(String::as_str) {
+        Some("steps") => Step::ALL.iter().for_each(|step| println!("{}", step.name())),
+        Some("shim") => errand::shim::run(Path::new(&arguments[1]), &mut io::stdout())?,
+        _ => supervise(&Arguments(arguments))?,
+    }
+    Ok(())
+}
+
+struct Arguments(Vec<String>);
+
+impl Arguments {
+    fn value(&self, key: &str) -> Option<&str> {
+        self.0.iter().find_map(|one| one.strip_prefix(key)?.strip_prefix('='))
+    }
+
+    fn number(&self, key: &str, usual: u64) -> Result<u64> {
+        Ok(self.value(key).map(str::parse).transpose()?.unwrap_or(usual))
+    }
+}
+
+fn supervise(arguments: &Arguments) -> Result<()> {
+    let root = std::env::current_dir()?;
+    let host = Host::observe();
+    let folder = Folder::around(&root)?;
+    let state = folder.state(&host.home.join(".local/state"))?.path().to_owned();
+    let repository = charge::open_repository(&folder, &state, &host.home)?;
+    let branch = charge::branch(&repository, &folder)?;
+    let agent = Agent {
+        command: ["sh", "-c", arguments.value("script").unwrap_or("true")].map(str::to_owned).to_vec(),
+        network: arguments.value("network").map_or(Reach::None, |hosts| Reach::Hosts(hosts.to_owned())),
+        ..Agent::default()
+    };
+    let settings = Settings {
+        root: folder.root.clone(),
+        state: state.clone(),
+        copies: PathBuf::from("/var/tmp"),
+        level: Level::Process,
+        branch,
+        land: Land::Merge,
+        agents: BTreeMap::from([("shell".to_owned(), agent)]),
+        trust: Trust::All,
+        committer: Committer { name: "agency".to_owned(), email: "agency@localhost".to_owned() },
+        parallel: usize::try_from(arguments.number("parallel", 1)?)?,
+        attempts: 3,
+        backoff: Duration::from_millis(100),
+        leases: Leases::of(Duration::from_secs(arguments.number("lease", 900)?)),
+    };
+    let charge = Charge {
+        settings,
+        repository,
+        desk: desk(folder.root, state)?,
+        shim: Shim { command: vec![std::env::current_exe()?.into(), "shim".into()] },
+        teller: Arc::new(Silent),
+        witness: witness(arguments)?,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (_interrupt, interrupts) = mpsc::channel(1);
+    let summary = runtime.block_on(charge::run(charge, Wishes::default(), interrupts))?;
+    match summary.troubles.is_empty() {
+        true => Ok(()),
+        false => Err(summary.troubles.join("; ").into()),
+    }
+}
+
+fn desk(root: PathBuf, state: PathBuf) -> Result<Desk> {
+    Desk::open(move || -> Result<(Store, Box<dyn Board>)> {
+        let store = Store::open(&root, &state)?;
+        let board = KodingX::open(store.tree())?;
+        Ok((store, Box::new(board)))
+    })
+}
+
+/// What is done when a step is come to.
+fn witness(arguments: &Arguments) -> Result<Witness> {
+    for (act, signal) in [("kill", Signal::KILL), ("stop", Signal::STOP)] {
+        let Some((step, side)) = arguments.value(act).and_then(|moment| moment.split_once(':')) else {
+            continue;
+        };
+        let step = *Step::ALL.iter().find(|known| known.name() == step).ok_or("no such step")?;
+        let side = match side {
+            "before" => Side::Before,
+            "after" => Side::After,
+            _ => return Err("a side is before or after".into()),
+        };
+        let done = std::sync::atomic::AtomicBool::new(false);
+        return Ok(Arc::new(move |_, at, which| {
+            if (at, which) == (step, side) && !done.swap(true, std::sync::atomic::Ordering::SeqCst) {
+                let _ = kill_process(getpid(), signal);
+            }
+        }));
+    }
+    Ok(Arc::new(|_, _, _| {}))
+}

@@ -1,0 +1,253 @@
+//! A queue of tasks on a board, agents that are shell scripts, and supervisors at work on it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value as Json;
+
+use crate::adversary;
+use crate::ground::{Ground, Said};
+use crate::processes::{Marker, VARIABLE, wait_until};
+
+/// An agent that does what it should: one file of its own, in scope.
+pub const HONEST: &str = "mkdir -p src && echo \"by $AGENCY_TASK_ID\" > src/$AGENCY_TASK_ID";
+
+/// Nothing here takes so long, however busy the machine is.
+pub const LONG: Duration = Duration::from_secs(100);
+
+/// A repository whose board has tasks for agents that are scripts.
+#[derive(Debug)]
+pub struct Queue {
+    pub ground: Ground,
+    marker: Marker,
+    agents: BTreeMap<String, String>,
+    run: String,
+}
+
+impl Queue {
+    /// With one agent, `shell`, that is honest, and a profile that holds.
+    pub fn new() -> Self {
+        Self::with_agent(HONEST)
+    }
+
+    /// The agent `shell` runs this script.
+    pub fn with_agent(script: &str) -> Self {
+        let ground = Ground::without_board(&[("src/a.txt", "one\ntwo\nthree\n"), ("README.md", "Hello\n")]);
+        ground.ok(&["init", "--orchestrator", "other", "--builders", "shell"]);
+        let mut queue = Self {
+            ground,
+            marker: Marker::new(),
+            agents: BTreeMap::new(),
+            run: "backoff = \"100ms\"".to_owned(),
+        };
+        queue.agent("shell", script, "");
+        queue.ground.profile("quick", &["true"]);
+        queue.ground.commit_all();
+        queue
+    }
+
+    /// An agent that runs a script, with more lines of configuration; trusted.
+    pub fn agent(&mut self, name: &str, script: &str, more: &str) {
+        // The marker finds it again among all processes.
+        let command = serde_json::json!(["sh", "-c", format!("# {}\n{script}", self.marker.as_str())]);
+        self.agents.insert(name.to_owned(), format!("command = {command}\n{more}"));
+        self.configure();
+    }
+
+    /// More lines for `[run]`; trusted.
+    pub fn settings(&mut self, lines: &str) {
+        self.run.push('\n');
+        self.run.push_str(lines);
+        self.configure();
+    }
+
+    fn configure(&self) {
+        let mut text = format!("[run]\n{}\n", self.run);
+        for (name, lines) in &self.agents {
+            text.push_str(&format!("[agents.{name}]\n{lines}\n"));
+        }
+        self.ground.write("agency.toml", text);
+        self.ground.ok(&["trust", "--yes"]);
+    }
+
+    /// A new task for an agent, in the scope `src/**`; its id.
+    pub fn task(&self, agent: &str, more: &[&str]) -> String {
+        let usual = ["--assignee", agent, "--dod-profile", "quick"];
+        self.ground.task("A task", &[&usual, more].concat())
+    }
+
+    pub fn tasks(&self, count: usize) -> Vec<String> {
+        (0..count).map(|_| self.task("shell", &[])).collect()
+    }
+
+    /// `agency run` with these arguments, to its end.
+    pub fn run(&self, arguments: &[&str]) -> Said {
+        self.start(arguments).end()
+    }
+
+    /// `agency run`, not waited for.
+    pub fn start(&self, arguments: &[&str]) -> Supervisor {
+        self.spawn(self.ground.command(&[&["run"], arguments].concat()))
+    }
+
+    /// A supervisor that does something to itself at a moment of an attempt's life.
+    pub fn supervise_here(&self, arguments: &[&str]) -> Supervisor {
+        let mut command = self.ground.program(&adversary::supervisor());
+        command.args(arguments);
+        self.spawn(command)
+    }
+
+    fn spawn(&self, mut command: Command) -> Supervisor {
+        command.env(VARIABLE, self.marker.as_str());
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        Supervisor { child: child.expect("it starts") }
+    }
+
+    /// How often each task stands on the branch, by what its commits say.
+    pub fn landed(&self) -> BTreeMap<String, usize> {
+        let format = "--format=%(trailers:key=Agency-Task,valueonly)";
+        let mut counted = BTreeMap::new();
+        for task in self.ground.git(&["log", "main", format]).split_whitespace() {
+            *counted.entry(task.to_owned()).or_default() += 1;
+        }
+        counted
+    }
+
+    /// Every one of these is done and landed, once, and nothing else is.
+    #[track_caller]
+    pub fn assert_landed(&self, tasks: &[String]) {
+        let once: BTreeMap<String, usize> = tasks.iter().map(|id| (id.clone(), 1)).collect();
+        assert_eq!(self.landed(), once);
+        for id in tasks {
+            assert_eq!(self.ground.status(id), "DONE", "{id}");
+        }
+        self.ground.assert_compliant();
+    }
+
+    /// Nothing is left of any run: no process, no mount, no lease, no layer.
+    #[track_caller]
+    pub fn assert_nothing_left(&self) {
+        if let Err(alive) = self.marker.gone_within(Duration::from_secs(20)) {
+            panic!("still alive: {alive:#?}");
+        }
+        let root = self.ground.path().display().to_string();
+        let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
+        let left: Vec<&str> = mounts.lines().filter(|line| line.contains(&root)).collect();
+        assert!(left.is_empty(), "still mounted: {left:#?}");
+        assert_eq!(self.ground.git(&["for-each-ref", "refs/agency/lease"]), "", "leases in git");
+        assert_eq!(self.open_attempts(), Vec::<Json>::new(), "leases in the store");
+        let layers =
+            fs::read_dir(self.ground.path().join(".git/agency/sandboxes")).expect("a folder").count();
+        assert_eq!(layers, 0, "layers of sandboxes");
+    }
+
+    /// What `agency ps` shows.
+    pub fn open_attempts(&self) -> Vec<Json> {
+        self.ground.ok(&["ps", "--json"]).json()["attempts"].as_array().expect("attempts").clone()
+    }
+
+    /// Waits until an attempt at a task is in a phase.
+    #[track_caller]
+    pub fn until_phase(&self, id: &str, phase: &str) {
+        let there = || {
+            let open = self.open_attempts();
+            open.iter().any(|one| one["task"]["id"] == id && one["phase"]["phase"] == phase)
+        };
+        assert!(wait_until(LONG, there), "{id} does not come to be {phase}: {:?}", self.open_attempts());
+    }
+
+    /// The folder of an attempt's records.
+    pub fn records(&self, id: &str, attempt: u64) -> PathBuf {
+        self.ground.path().join(format!(".git/agency/runs/kodingx.{id}.{attempt}"))
+    }
+
+    pub fn marker(&self) -> &Marker {
+        &self.marker
+    }
+
+    pub fn path(&self) -> &Path {
+        self.ground.path()
+    }
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A supervisor that runs. One that is dropped is killed; what it runs is not.
+#[derive(Debug)]
+pub struct Supervisor {
+    child: Child,
+}
+
+impl Supervisor {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).expect("a process");
+        kill(Pid::from_raw(pid), signal).expect("signalled");
+    }
+
+    pub fn is_alive(&mut self) -> bool {
+        self.child.try_wait().expect("asked").is_none()
+    }
+
+    /// Waits for its end, however it comes.
+    pub fn gone(&mut self) -> std::process::ExitStatus {
+        assert!(wait_until(LONG, || !self.is_alive()), "it does not end");
+        self.child.wait().expect("ended")
+    }
+
+    /// Waits until it has stopped itself.
+    pub fn stopped(&mut self) {
+        let path = format!("/proc/{}/stat", self.child.id());
+        let state = || {
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            text.rsplit(") ").next().and_then(|rest| rest.chars().next())
+        };
+        assert!(wait_until(LONG, || state() == Some('T')), "it does not stop: {:?}", state());
+    }
+
+    pub fn kill(mut self) {
+        self.child.kill().expect("killed");
+        self.child.wait().expect("ended");
+    }
+
+    /// Waits for its end, and what it said.
+    pub fn end(mut self) -> Said {
+        use std::io::Read;
+        let mut readers = Vec::new();
+        let pipes: [Option<Box<dyn Read + Send>>; 2] = [
+            self.child.stdout.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>),
+            self.child.stderr.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>),
+        ];
+        for pipe in pipes {
+            readers.push(std::thread::spawn(move || {
+                let mut text = Vec::new();
+                pipe.map(|mut pipe| pipe.read_to_end(&mut text));
+                String::from_utf8_lossy(&text).into_owned()
+            }));
+        }
+        let status = self.gone();
+        let mut said = readers.into_iter().map(|reader| reader.join().unwrap_or_default());
+        let (out, err) = (said.next().unwrap_or_default(), said.next().unwrap_or_default());
+        let code = status.code().unwrap_or_else(|| panic!("{status}: {err}"));
+        Said { code, out, err }
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

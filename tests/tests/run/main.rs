@@ -1,0 +1,4 @@
+//! `agency run`, through the real binary: what lands, who may stop it, and what is left after any crash.
+
+mod chaos;
+mod life;
