@@ -6,7 +6,8 @@
 //! with its working directory there and never in an agent's tree. Only the unsandboxed parent spawns it.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -117,27 +118,30 @@ impl OwnGit {
         Ok(output)
     }
 
-    /// Runs a command of [`OwnGit::command`] that reads what `feed` writes, and returns what it wrote. It must
-    /// read all of it before it writes more than a pipe holds. When git ends early, its own message is the
-    /// error, and not the closed pipe that `feed` saw.
+    /// Runs a command of [`OwnGit::command`] that reads what `feed` writes, and returns what it wrote. When git ends
+    /// early, its own message is the error, and not the closed pipe that `feed` saw.
     pub fn run_with<E: From<GitError> + From<io::Error>>(
         mut command: Command,
         name: &str,
         feed: impl FnOnce(&mut dyn Write) -> Result<(), E>,
     ) -> Result<Vec<u8>, E> {
-        command.stdin(Stdio::piped());
+        // Git may answer before it has read everything. A file takes all of it, where a pipe would make both wait.
+        let mut answer = in_memory()?;
+        command.stdin(Stdio::piped()).stdout(answer.try_clone()?);
         let mut closed = false;
         let (running, fed) = Running::start(command, name)?.feed(|input| {
             let mut input = Noting { input, closed: &mut closed };
             feed(&mut input)?;
             Ok(input.flush()?)
         });
-        let mut output = Vec::new();
-        match (fed, running.read_into(&mut output)?.finish()) {
+        match (fed, running.finish()) {
             (Ok(()), finished) => finished?,
             (Err(_), Err(error)) if closed => return Err(error.into()),
             (Err(error), _) => return Err(error),
         }
+        let mut output = Vec::new();
+        answer.rewind()?;
+        answer.read_to_end(&mut output)?;
         Ok(output)
     }
 
@@ -211,6 +215,10 @@ pub fn spawn(command: &mut Command) -> io::Result<Child> {
     }
 }
 
+fn in_memory() -> io::Result<File> {
+    Ok(rustix::fs::memfd_create("git", rustix::fs::MemfdFlags::CLOEXEC)?.into())
+}
+
 /// Git splits the list at colons, and reads a quoted part like a C string.
 fn alternates(paths: &[PathBuf]) -> OsString {
     let mut list = OsString::new();
@@ -259,14 +267,22 @@ impl Write for Noting<'_> {
 pub(crate) struct Running {
     name: String,
     child: Child,
+    /// What it says on its error output.
+    said: File,
     broken: Option<io::Error>,
 }
 
 impl Running {
     pub(crate) fn start(mut command: Command, name: &str) -> Result<Self, GitError> {
         let program = PathBuf::from(command.get_program());
-        let child = spawn(&mut command).map_err(|source| GitError::Start { program, source })?;
-        Ok(Self { name: name.to_owned(), child, broken: None })
+        let failed = |source| GitError::Start { program, source };
+        // A file, because nobody reads it while git runs.
+        let started = in_memory().and_then(|said| {
+            command.stderr(said.try_clone()?);
+            Ok((spawn(&mut command)?, said))
+        });
+        let (child, said) = started.map_err(failed)?;
+        Ok(Self { name: name.to_owned(), child, said, broken: None })
     }
 
     /// Feeds git its input. An error of `feed` itself ends the input early and is returned.
@@ -291,13 +307,8 @@ impl Running {
         Ok(self)
     }
 
-    /// Waits for the end. What git says on its error output is little, so it is read last.
+    /// Waits for the end.
     pub(crate) fn finish(mut self) -> Result<(), GitError> {
-        let mut message = Vec::new();
-        if let Some(stderr) = self.child.stderr.take() {
-            // A message cut short is still a message.
-            let _ = stderr.take(64 * 1024).read_to_end(&mut message);
-        }
         drop(self.child.stdin.take());
         drop(self.child.stdout.take());
         let command = self.name;
@@ -309,6 +320,9 @@ impl Running {
             return Err(GitError::Pipe { command, source });
         }
         if !status.success() {
+            let mut message = Vec::new();
+            // A message cut short is still a message.
+            let _ = self.said.rewind().and_then(|()| self.said.take(64 * 1024).read_to_end(&mut message));
             let message = escape(message.trim_ascii());
             return Err(GitError::Failed { command, status, message });
         }

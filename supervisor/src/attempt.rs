@@ -150,6 +150,9 @@ pub struct Merge {
     pub commit: Option<String>,
     /// Counts the merges of an attempt: each is proved by itself.
     pub number: u32,
+    /// How many proofs before this one were killed, one after the other.
+    #[serde(default)]
+    pub lost: u32,
 }
 
 impl Merge {
@@ -189,6 +192,8 @@ pub enum FailureKind {
     Conflict,
     /// It could not be started: a program or a control is missing.
     Start,
+    /// What it did could not be read or kept.
+    Harvest,
     /// A person has to decide something first.
     Decision,
 }
@@ -197,7 +202,9 @@ impl FailureKind {
     /// Whether trying again may help.
     pub const fn is_worth_another(self) -> bool {
         match self {
-            Self::Exit | Self::Stopped | Self::Nothing | Self::Verify | Self::Conflict => true,
+            Self::Exit | Self::Stopped | Self::Nothing | Self::Verify | Self::Conflict | Self::Harvest => {
+                true
+            }
             // The same scope refuses the same work, and what is missing stays missing.
             Self::Scope | Self::Start | Self::Decision => false,
         }

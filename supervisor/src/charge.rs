@@ -14,10 +14,11 @@ use crate::dispatch::{self, Interrupt, RunError, Summary, Wishes};
 use crate::errand::send::Shim;
 use crate::landing::names::RefName;
 use crate::landing::repository::{Opening, Repository};
+use crate::landing::undo::Undone;
 use crate::landing::worktree::{self, Head, Operation};
 use crate::landing::{self, land, refs};
 use crate::life::{Witness, Workshop};
-use crate::notice::Teller;
+use crate::notice::{Notice, Teller};
 use crate::owner::{self, Presence};
 use crate::records;
 use crate::settings::Settings;
@@ -113,6 +114,20 @@ impl std::fmt::Debug for Charge {
     }
 }
 
+/// A landing that was cut short is taken back; what people changed meanwhile stays, and they are told.
+fn tell_undone(undone: &Undone, teller: &dyn Teller) {
+    if let Undone::TakenBack { theirs } = undone
+        && !theirs.is_empty()
+    {
+        let files: Vec<String> = theirs.iter().map(ToString::to_string).collect();
+        let what = format!(
+            "a landing was cut short and taken back; what you edited since stays: {}",
+            files.join(", ")
+        );
+        teller.tell(&Notice::Trouble { task: None, what });
+    }
+}
+
 /// Takes charge until there is nothing left to do.
 pub async fn run(
     charge: Charge,
@@ -129,7 +144,7 @@ pub async fn run(
     let repository = Arc::new(repository);
     let opened = Arc::clone(&repository);
     match tokio::task::spawn_blocking(move || land::recover(&opened)).await {
-        Ok(recovered) => drop(recovered?),
+        Ok(recovered) => tell_undone(&recovered?, teller.as_ref()),
         Err(_) => return Err(failed(io::Error::other("a thread broke"))),
     }
     records::prune(&state, &store).await.map_err(failed)?;

@@ -2,12 +2,12 @@
 //!
 //! Work is verified as it will land, so only one can be verified on the branch as it is. Waiting for each other
 //! would make the slowest check everybody's. Instead, whoever comes next is merged on top of what is about to land,
-//! and verified there at the same time. If everything ahead lands, it has been verified exactly where it lands; if
-//! something ahead does not, those behind are merged and verified again.
+//! and verified there at the same time. If what is ahead lands, it has been verified exactly where it lands; if it
+//! does not, those that stand on it are merged and verified again.
 //!
 //! This is a hint, and kept in memory only: what may land is decided by the references, each time.
 
-use std::collections::VecDeque;
+use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard};
 
 use tokio::sync::Notify;
@@ -17,7 +17,7 @@ use crate::attempt::TaskKey;
 /// What is on its way to one branch.
 #[derive(Debug, Default)]
 pub(crate) struct Train {
-    cars: Mutex<VecDeque<Car>>,
+    cars: Mutex<Vec<Car>>,
     moved: Notify,
     /// Merging is done one at a time: each needs to know what it is merged with.
     pub(crate) coupling: tokio::sync::Mutex<()>,
@@ -26,62 +26,72 @@ pub(crate) struct Train {
 #[derive(Debug, Clone)]
 struct Car {
     task: TaskKey,
+    /// What it stands on: the branch, or the commit of another car.
+    onto: String,
     commit: String,
-    /// Something ahead did not land.
+    /// What it stands on does not come.
     broken: bool,
 }
 
 /// What becomes of whoever waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Nothing is ahead any more.
+    /// Nothing that it stands on is still on its way.
     Yours,
     /// What it was merged with does not come: it has to be merged again.
     Broken,
 }
 
 impl Train {
-    fn cars(&self) -> MutexGuard<'_, VecDeque<Car>> {
+    fn cars(&self) -> MutexGuard<'_, Vec<Car>> {
         self.cars.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// The commit that whoever comes now is merged with; `None` if that is the branch itself.
     pub(crate) fn last(&self) -> Option<String> {
-        self.cars().back().filter(|car| !car.broken).map(|car| car.commit.clone())
+        self.cars().iter().rfind(|car| !car.broken).map(|car| car.commit.clone())
     }
 
-    /// Joins at the end, with a commit on top of [`Train::last`].
-    pub(crate) fn join(&self, task: &TaskKey, commit: &str) {
+    /// Joins with a commit that stands on another. Work that was contained there has the same one.
+    pub(crate) fn join(&self, task: &TaskKey, onto: &str, commit: &str) {
         let mut cars = self.cars();
         cars.retain(|car| car.task != *task);
-        cars.push_back(Car { task: task.clone(), commit: commit.to_owned(), broken: false });
+        let (onto, commit) = (onto.to_owned(), commit.to_owned());
+        cars.push(Car { task: task.clone(), onto, commit, broken: false });
     }
 
-    /// Waits until nothing is ahead.
+    /// Waits until what it stands on has landed or gone.
     pub(crate) async fn turn(&self, task: &TaskKey) -> Turn {
         loop {
             let moved = self.moved.notified();
             {
                 let cars = self.cars();
-                match cars.iter().position(|car| car.task == *task) {
+                let ahead =
+                    |car: &Car| cars.iter().any(|other| other.task != *task && other.commit == car.onto);
+                match cars.iter().find(|car| car.task == *task) {
                     // Not from here: what it is merged with is seen when it lands.
                     None => return Turn::Yours,
-                    Some(at) if cars[at].broken => return Turn::Broken,
-                    Some(0) => return Turn::Yours,
-                    Some(_) => {}
+                    Some(car) if car.broken => return Turn::Broken,
+                    Some(car) if ahead(car) => {}
+                    Some(_) => return Turn::Yours,
                 }
             }
             moved.await;
         }
     }
 
-    /// Leaves, landed or not. Those behind who were merged with what did not land have to be merged again.
+    /// Leaves, landed or not. Those that stand on what did not land have to be merged again, and those on them.
     pub(crate) fn leave(&self, task: &TaskKey, landed: bool) {
         let mut cars = self.cars();
         if let Some(at) = cars.iter().position(|car| car.task == *task) {
-            cars.remove(at);
-            if !landed {
-                cars.iter_mut().skip(at).for_each(|car| car.broken = true);
+            let gone = cars.remove(at);
+            let mut missing = HashSet::from([gone.commit]);
+            // In the order in which they joined: whoever stands on another came later.
+            for car in cars.iter_mut().filter(|_| !landed) {
+                if missing.contains(&car.onto) {
+                    car.broken = true;
+                    missing.insert(car.commit.clone());
+                }
             }
         }
         drop(cars);
@@ -97,12 +107,17 @@ mod tests {
         TaskKey { protocol: "kodingx".into(), id: id.into() }
     }
 
+    /// Every car stands on the one before.
+    fn train(cars: &[(&str, &str, &str)]) -> Train {
+        let train = Train::default();
+        cars.iter().for_each(|(id, onto, commit)| train.join(&task(id), onto, commit));
+        train
+    }
+
     #[tokio::test(flavor = "current_thread")]
     async fn who_is_behind_waits_until_who_is_ahead_has_landed() {
-        let train = Train::default();
-        train.join(&task("1"), "a");
-        assert_eq!(train.last().as_deref(), Some("a"));
-        train.join(&task("2"), "b");
+        let train = train(&[("1", "tip", "a"), ("2", "a", "b")]);
+        assert_eq!(train.last().as_deref(), Some("b"));
         let second = task("2");
         let waiting = train.turn(&second);
         let landing = async {
@@ -115,20 +130,31 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn who_is_behind_something_that_fails_is_merged_again_and_who_is_ahead_is_not() {
-        let train = Train::default();
-        for (id, commit) in [("1", "a"), ("2", "b"), ("3", "c")] {
-            train.join(&task(id), commit);
-        }
+    async fn who_stands_on_something_that_fails_is_merged_again_and_nobody_else_is() {
+        let train =
+            train(&[("1", "tip", "a"), ("2", "a", "b"), ("3", "b", "c"), ("4", "c", "d"), ("5", "a", "e")]);
         train.leave(&task("2"), false);
         assert_eq!(train.turn(&task("1")).await, Turn::Yours);
         assert_eq!(train.turn(&task("3")).await, Turn::Broken);
-        assert_eq!(train.last(), None);
+        assert_eq!(train.turn(&task("4")).await, Turn::Broken);
+        assert_eq!(train.last().as_deref(), Some("e"));
+        // The first of those that are merged again breaks nobody who was not.
         train.leave(&task("3"), false);
-        assert_eq!(train.last().as_deref(), Some("a"));
-        train.join(&task("3"), "d");
+        train.join(&task("3"), "e", "f");
         train.leave(&task("1"), true);
+        assert_eq!(train.turn(&task("5")).await, Turn::Yours);
+        train.leave(&task("5"), true);
         assert_eq!(train.turn(&task("3")).await, Turn::Yours);
         assert_eq!(train.turn(&task("never joined")).await, Turn::Yours);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn who_has_nothing_to_add_waits_for_what_has_it_all() {
+        let train = train(&[("1", "tip", "a"), ("2", "a", "a")]);
+        let second = task("2");
+        let waiting = train.turn(&second);
+        let landing = async { train.leave(&task("1"), false) };
+        let (turn, ()) = tokio::join!(waiting, landing);
+        assert_eq!(turn, Turn::Broken);
     }
 }

@@ -139,7 +139,12 @@ impl Queue {
         let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
         let left: Vec<&str> = mounts.lines().filter(|line| line.contains(&root)).collect();
         assert!(left.is_empty(), "still mounted: {left:#?}");
-        assert_eq!(self.ground.git(&["for-each-ref", "refs/agency/lease"]), "", "leases in git");
+        for object in
+            self.ground.git(&["for-each-ref", "--format=%(objectname)", "refs/agency/lease"]).lines()
+        {
+            let lease = self.ground.git(&["cat-file", "blob", object]);
+            assert!(lease.starts_with("agency released "), "a lease in git: {lease}");
+        }
         assert_eq!(self.open_attempts(), Vec::<Json>::new(), "leases in the store");
         let layers =
             fs::read_dir(self.ground.path().join(".git/agency/sandboxes")).expect("a folder").count();

@@ -68,7 +68,7 @@ pub(crate) struct Drain {
 }
 
 pub(crate) fn cancel(command: &Cancel, who: &Who) -> Result<u8, Failure> {
-    let here = Here::find()?;
+    let here = super::owner::here()?;
     let key = key(&here, who, &command.task)?;
     let asked = with_store(&here, async |store| store.ask_to_cancel(&key).await)?;
     if !asked {
@@ -79,7 +79,7 @@ pub(crate) fn cancel(command: &Cancel, who: &Who) -> Result<u8, Failure> {
 }
 
 pub(crate) fn retry(command: &Retry, who: &Who) -> Result<u8, Failure> {
-    let here = Here::find()?;
+    let here = super::owner::here()?;
     let key = key(&here, who, &command.task)?;
     let board = here.board(who)?;
     here.act(|tree| {
@@ -103,7 +103,7 @@ pub(crate) fn drain(command: &Drain) -> Result<u8, Failure> {
 }
 
 fn set(mode: Mode, as_json: bool, text: &str) -> Result<u8, Failure> {
-    let here = Here::find()?;
+    let here = super::owner::here()?;
     with_store(&here, async |store| store.set_mode(mode).await)?;
     match as_json {
         true => print_json(&json!({ "version": 1, "mode": mode }))?,

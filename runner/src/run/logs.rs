@@ -13,7 +13,7 @@ use agency_supervisor::store::Store;
 use agency_supervisor::{charge, life};
 use clap::Args;
 
-use crate::board::{Here, Who, task_id};
+use crate::board::{Who, task_id};
 use crate::message::{Failure, INTERNAL, NO_SUCH};
 use crate::sandbox::user_state;
 
@@ -36,7 +36,7 @@ pub(crate) struct Logs {
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(command: &Logs, who: &Who) -> Result<u8, Failure> {
-    let here = Here::find()?;
+    let here = super::owner::here()?;
     let state =
         here.folder.state(&user_state(&Host::observe())).map_err(|error| Failure::new(INTERNAL, &error))?;
     let key = super::control::key(&here, who, &command.task)?;

@@ -5,6 +5,7 @@
 
 pub(crate) mod control;
 pub(crate) mod logs;
+mod owner;
 mod progress;
 pub(crate) mod ps;
 mod settings;
@@ -80,7 +81,7 @@ pub(crate) struct Run {
 }
 
 pub(crate) fn run(command: &Run, who: &Who) -> Result<u8, Failure> {
-    let here = Here::find()?;
+    let here = owner::here()?;
     let board = here.board(who)?;
     let host = Host::observe();
     let configuration = Configuration::load(&here.folder.root, &command.operator)?;

@@ -7,7 +7,7 @@ use agency_supervisor::store::Store;
 use clap::Args;
 use serde::Serialize;
 
-use crate::board::{Here, print, print_json};
+use crate::board::{print, print_json};
 use crate::message::{self, Failure, INTERNAL};
 use crate::sandbox::user_state;
 
@@ -30,7 +30,7 @@ struct Document<'a> {
 }
 
 pub(crate) fn run(command: &Ps) -> Result<u8, Failure> {
-    let here = Here::find()?;
+    let here = super::owner::here()?;
     let state =
         here.folder.state(&user_state(&Host::observe())).map_err(|error| Failure::new(INTERNAL, &error))?;
     let attempts = match charge::store_path(state.path()).exists() {

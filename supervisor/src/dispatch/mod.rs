@@ -16,7 +16,7 @@ use sysinfo::{MemoryRefreshKind, System};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::attempt::{Attempt, Ending, FailureKind, Held, Phase, TaskKey};
+use crate::attempt::{Attempt, Ending, Epoch, FailureKind, Held, Phase, TaskKey};
 use crate::clock::{self, BootClock, Clock, Instant};
 use crate::errand::{Place, send};
 use crate::life::{LifeError, Rest, Side, Step, Wanted, Workshop};
@@ -34,6 +34,8 @@ const READ_EVERY: Duration = Duration::from_secs(2);
 const READ_SHARE: u32 = 200;
 /// How often what waits for a person is tried again, and what others left is looked for.
 const TRY_EVERY: Duration = Duration::from_secs(2);
+/// Those that wait are tried at least this often.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How often an attempt that can't be taken further is taken up again.
 const TROUBLES: u32 = 3;
 
@@ -87,6 +89,8 @@ pub enum RunError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Board(#[from] BoardError),
+    #[error(transparent)]
+    Life(#[from] LifeError),
 }
 
 /// What happened.
@@ -114,6 +118,8 @@ struct Running {
 struct Resting {
     attempt: Attempt,
     why: String,
+    /// Something of theirs is in the way.
+    for_a_person: bool,
     again_at: Instant,
 }
 
@@ -138,6 +144,8 @@ struct Dispatcher<S> {
     given_up: HashSet<TaskKey>,
     not_before: HashMap<TaskKey, Instant>,
     troubles: HashMap<TaskKey, u32>,
+    /// How long what waits for a person is left alone.
+    patience: HashMap<TaskKey, Duration>,
     version: u64,
     mode: Mode,
     draining: bool,
@@ -178,6 +186,7 @@ pub async fn run<S: Store>(
         given_up: HashSet::new(),
         not_before: HashMap::new(),
         troubles: HashMap::new(),
+        patience: HashMap::new(),
         version: 0,
         mode: Mode::Running,
         draining: false,
@@ -268,7 +277,7 @@ impl<S: Store> Dispatcher<S> {
                 }
                 Choice::Wait { .. } if !self.draining => return Ok(false),
                 Choice::Wait { .. } | Choice::Nothing => {
-                    return Ok(self.running.is_empty());
+                    return Ok(self.running.is_empty() && !self.has_troubles_to_try());
                 }
             }
         }
@@ -316,9 +325,7 @@ impl<S: Store> Dispatcher<S> {
         for key in doubtful {
             let Ok(task) = agency_protocols::names::TaskId::parse(&key.id) else { continue };
             let wanted = self.shop.desk.look(move |board, tree| board.is_wanted(tree, &task)).await?;
-            if let (false, Some(running)) = (wanted, self.running.get(&key))
-                && !matches!(running.attempt.phase, Phase::Landed { .. } | Phase::Over(_))
-            {
+            if let (false, Some(running)) = (wanted, self.running.get(&key)) {
                 running.wanted.send_replace(Wanted::Cancel);
             }
         }
@@ -328,12 +335,12 @@ impl<S: Store> Dispatcher<S> {
     /// Claims a task and lets it live.
     async fn start(&mut self, start: Start) -> Result<(), RunError> {
         let key = self.key(start.task.as_str());
-        let claim = Claim {
-            task: &key,
-            title: &start.title,
-            agent: start.agent.as_str(),
-            after: self.latest.get(&key).map(|attempt| attempt.epoch),
+        let after = self.latest.get(&key).map(|attempt| attempt.epoch);
+        let beyond = match after {
+            Some(_) => Epoch(0),
+            None => self.shop.known_to_git(&key).await?,
         };
+        let claim = Claim { task: &key, title: &start.title, agent: start.agent.as_str(), after, beyond };
         (self.shop.witness)(&key, Step::Claim, Side::Before);
         let ttl = self.shop.settings.leases.ttl;
         let claimed = self.shop.store.claim(&claim, self.shop.term, ttl).await?;
@@ -379,10 +386,20 @@ impl<S: Store> Dispatcher<S> {
         match rest {
             Ok(Rest::Over(ending)) => self.over(key, attempt, ending).await?,
             Ok(Rest::Waits(why)) => {
-                let again_at = BootClock.now() + TRY_EVERY;
-                self.summary.tasks.insert(key.clone(), Fate::Waits(why.clone()));
+                let told = self.summary.tasks.insert(key.clone(), Fate::Waits(why.clone()));
+                let again = told.as_ref() == Some(&Fate::Waits(why.clone()));
+                if !again {
+                    self.waits(&attempt, &why).await?;
+                }
+                // Each try may mean another proof, so it is not tried all the time.
+                let pause = match (again, self.patience.get(&key)) {
+                    (true, Some(pause)) => (*pause * 2).min(LONGEST_PAUSE),
+                    _ => TRY_EVERY,
+                };
+                self.patience.insert(key.clone(), pause);
+                let again_at = BootClock.now() + pause;
                 if let Some(attempt) = self.reread(&key).await? {
-                    self.resting.insert(key, Resting { attempt, why, again_at });
+                    self.resting.insert(key, Resting { attempt, why, for_a_person: true, again_at });
                 }
             }
             Ok(Rest::Interrupted) => {
@@ -394,6 +411,15 @@ impl<S: Store> Dispatcher<S> {
             }
             Err(error) => self.trouble(key, &error).await?,
         }
+        Ok(())
+    }
+
+    async fn waits(&self, attempt: &Attempt, why: &str) -> Result<(), RunError> {
+        let (task, why) = (attempt.task.clone(), why.to_owned());
+        if let Some(lease) = attempt.lease() {
+            self.shop.store.note(&lease, &format!("waits: {why}")).await?;
+        }
+        self.shop.teller.tell(&Notice::Waits { task, attempt: attempt.epoch.0, why });
         Ok(())
     }
 
@@ -447,7 +473,7 @@ impl<S: Store> Dispatcher<S> {
             self.draining = true;
         } else if let Some(attempt) = self.reread(&key).await? {
             let again_at = BootClock.now() + pause;
-            self.resting.insert(key, Resting { attempt, why: what, again_at });
+            self.resting.insert(key, Resting { attempt, why: what, for_a_person: false, again_at });
         }
         Ok(())
     }
@@ -459,20 +485,23 @@ impl<S: Store> Dispatcher<S> {
         Ok(attempts.into_iter().next_back().filter(ours))
     }
 
+    /// Whether something rests that is tried again without anybody's doing.
+    fn has_troubles_to_try(&self) -> bool {
+        !self.stopping && self.resting.values().any(|one| !one.for_a_person)
+    }
+
     /// Takes up what rests, when it is time.
     fn try_again(&mut self, now: Instant) {
         let something_runs = !self.running.is_empty();
-        let due: Vec<TaskKey> = self
+        // A person is waited for only while there is something else to do.
+        let due = self
             .resting
             .iter()
-            .filter(|(_, one)| one.again_at <= now && self.running.len() < self.limits.total)
-            .map(|(key, _)| key.clone())
-            .collect();
+            .filter(|(_, one)| one.again_at <= now && (something_runs || !one.for_a_person));
+        let due: Vec<TaskKey> = due.map(|(key, _)| key.clone()).collect();
         for key in due {
-            let waits = matches!(self.summary.tasks.get(&key), Some(Fate::Waits(_)));
-            // A person is waited for only while there is something else to do.
-            if waits && !something_runs {
-                continue;
+            if self.running.len() >= self.limits.total {
+                return;
             }
             if let Some(Resting { attempt, .. }) = self.resting.remove(&key) {
                 self.live(attempt);
@@ -580,8 +609,7 @@ impl<S: Store> Dispatcher<S> {
                 && attempt.cancel
             {
                 resting.attempt.cancel = true;
-                resting.again_at = Instant(0);
-                self.summary.tasks.remove(&key);
+                (resting.again_at, resting.for_a_person) = (Instant(0), false);
             }
             self.latest.insert(key, attempt);
         }

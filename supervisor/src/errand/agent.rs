@@ -52,14 +52,28 @@ const LOGGED: u64 = 64 << 20;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 pub(super) fn run(place: &Place, order: &Order, agent: &AgentOrder, reception: &Reception) -> Done {
-    match carry_out(place, order, agent, reception) {
+    let site = match prepare(place, order, agent) {
+        Ok(site) => site,
+        Err(error) => return not_run(error.as_ref()),
+    };
+    let outcome = match site.run(reception) {
+        Ok(outcome) => outcome,
+        Err(error) => return not_run(&error),
+    };
+    match site.collect(place, order, agent, outcome) {
         Ok(done) => Done::Agent(Box::new(done)),
-        Err(error) => not_run(error.as_ref()),
+        Err(error) => Done::Unread { reason: chain(error.as_ref()).0 },
     }
 }
 
-/// Why nothing was run, with all its causes.
+/// Why nothing was run.
 pub(super) fn not_run(error: &(dyn Error + 'static)) -> Done {
+    let (reason, hint) = chain(error);
+    Done::NotRun { reason, hint }
+}
+
+/// An error with all its causes, and what may help.
+fn chain(error: &(dyn Error + 'static)) -> (String, Option<String>) {
     let mut reason = error.to_string();
     let (mut next, mut hint) = (Some(error), None);
     while let Some(cause) = next {
@@ -71,10 +85,25 @@ pub(super) fn not_run(error: &(dyn Error + 'static)) -> Done {
         }
         next = cause.source();
     }
-    Done::NotRun { reason, hint }
+    (reason, hint)
 }
 
-fn carry_out(place: &Place, order: &Order, agent: &AgentOrder, reception: &Reception) -> Result<AgentDone> {
+/// Everything an agent needs to begin.
+struct Site {
+    host: Host,
+    folder: Folder,
+    state: State,
+    ground: Ground,
+    policy: Policy,
+    staging: std::path::PathBuf,
+    command: Vec<OsString>,
+    input: File,
+    log: File,
+    /// Last, so that what it removes is not used any more.
+    run: Run,
+}
+
+fn prepare(place: &Place, order: &Order, agent: &AgentOrder) -> Result<Site> {
     let host = Host::observe();
     let folder = Folder::around(&order.root)?;
     let repository = folder.repository.clone().ok_or("the work tree is in no repository any more")?;
@@ -89,56 +118,76 @@ fn carry_out(place: &Place, order: &Order, agent: &AgentOrder, reception: &Recep
     let policy = policy(order, agent, &host, &words)?;
     let staging = state.folder("stage")?;
     let log = File::options().append(true).create(true).mode(0o600).open(place.output())?;
-    let input = words.input(agent)?;
-    let outcome = launch::run(
-        &Request {
-            policy: &policy,
-            host: &host,
-            workspace: &ground.workspace,
-            run: &run,
-            staging: &staging,
-            command: &words.command(agent),
+    let (command, input) = (words.command(agent), words.input(agent)?);
+    Ok(Site { host, folder, state, ground, policy, staging, command, input, log, run })
+}
+
+impl Site {
+    fn run(&self, reception: &Reception) -> std::result::Result<launch::Outcome, LaunchError> {
+        let request = Request {
+            policy: &self.policy,
+            host: &self.host,
+            workspace: &self.ground.workspace,
+            run: &self.run,
+            staging: &self.staging,
+            command: &self.command,
             start: &RelPath::root(),
             terminal: false,
-            streams: [input.as_fd(), log.as_fd(), log.as_fd()],
+            streams: [self.input.as_fd(), self.log.as_fd(), self.log.as_fd()],
             attendant: reception,
-        },
-        None,
-    )?;
-    let harvest = ground.harvest(outcome.upper.as_fd(), &policy)?;
-    let must = Scope::parse(&agent.scope.must, &[])?;
-    let did_something = match must.write.is_empty() {
-        true => !harvest.changes.is_empty(),
-        false => harvest.changes.iter().any(|change| must.judge(&change.path) == Judgement::InScope),
-    };
-    let end = end(outcome.end);
-    let candidate = match end == (End::Exited { code: 0 }) && harvest.is_clean() {
-        true => {
-            write_patch(place, &ground, &run, &harvest, outcome.upper.as_fd())?;
-            commit(order, agent, &folder, &state, &harvest, outcome.upper.as_fd())?
-        }
-        false => None,
-    };
-    let report = ground.workspace.outbox.as_ref().map(|outbox| report(&outbox.source)).transpose()?.flatten();
-    let report =
-        report.map(|text| String::from_utf8_lossy(&output::redacted(&policy.secrets, &text)).into_owned());
-    let done = AgentDone {
-        end,
-        elapsed_ms: u64::try_from(outcome.elapsed.as_millis()).unwrap_or(u64::MAX),
-        changed: harvest.changes.iter().map(|change| change.path.to_string()).collect(),
-        violations: harvest.violations.iter().map(ToString::to_string).collect(),
-        did_something,
-        candidate: candidate.map(|commit| commit.to_string()),
-        report,
-        warnings: harvest.warnings.iter().map(ToString::to_string).collect(),
-        attestation: serde_json::to_value(&outcome.attestation)?,
-        network: json!(outcome.network),
-        output: json!(outcome.output),
-    };
-    // The layers go while the kernel is still taking the sandbox apart; then that is waited for.
-    drop(run);
-    drop(outcome);
-    Ok(done)
+        };
+        launch::run(&request, None)
+    }
+
+    /// What the agent did. The layers go with it.
+    fn collect(
+        self,
+        place: &Place,
+        order: &Order,
+        agent: &AgentOrder,
+        outcome: launch::Outcome,
+    ) -> Result<AgentDone> {
+        let Site { folder, state, ground, policy, run, .. } = self;
+        let harvest = ground.harvest(outcome.upper.as_fd(), &policy)?;
+        let must = Scope::parse(&agent.scope.must, &[])?;
+        let did_something = match must.write.is_empty() {
+            true => !harvest.changes.is_empty(),
+            false => harvest.changes.iter().any(|change| must.judge(&change.path) == Judgement::InScope),
+        };
+        let end = end(outcome.end);
+        let mut warnings: Vec<String> = harvest.warnings.iter().map(ToString::to_string).collect();
+        let candidate = match end == (End::Exited { code: 0 }) && harvest.is_clean() {
+            true => {
+                // It is for people to read; the work is in the commit.
+                if let Err(error) = write_patch(place, &ground, &run, &harvest, outcome.upper.as_fd()) {
+                    warnings.push(format!("its patch could not be written: {error}"));
+                }
+                commit(order, agent, &folder, &state, &harvest, outcome.upper.as_fd())?
+            }
+            false => None,
+        };
+        let report =
+            ground.workspace.outbox.as_ref().map(|outbox| report(&outbox.source)).transpose()?.flatten();
+        let report = report
+            .map(|text| String::from_utf8_lossy(&output::redacted(&policy.secrets, &text)).into_owned());
+        let done = AgentDone {
+            end,
+            elapsed_ms: u64::try_from(outcome.elapsed.as_millis()).unwrap_or(u64::MAX),
+            changed: harvest.changes.iter().map(|change| change.path.to_string()).collect(),
+            violations: harvest.violations.iter().map(ToString::to_string).collect(),
+            did_something,
+            candidate: candidate.map(|commit| commit.to_string()),
+            report,
+            warnings,
+            attestation: serde_json::to_value(&outcome.attestation)?,
+            network: json!(outcome.network),
+            output: json!(outcome.output),
+        };
+        // The layers go while the kernel is still taking the sandbox apart; then that is waited for.
+        drop(run);
+        drop(outcome);
+        Ok(done)
+    }
 }
 
 /// The workspace, with everything an agent gets beside the tree.

@@ -79,6 +79,13 @@ impl Reception {
         self.state.borrow().stopped
     }
 
+    /// Whether its lease lasts, and nobody wants it to stop.
+    pub(super) fn is_held(&self) -> bool {
+        self.attend(Instant::now());
+        let state = self.state.borrow();
+        state.stopped.is_none() && BootClock.now() < state.until
+    }
+
     /// Lets in whoever stands at the door.
     fn admit(&self, state: &mut State) {
         while let Ok((stream, _)) = self.listener.accept() {

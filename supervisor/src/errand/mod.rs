@@ -123,7 +123,7 @@ impl Place {
             return Ok(Standing::Unordered);
         }
         // The lock is looked at first: whoever has it may be about to write the outcome.
-        let lives = self.lock()?.is_none();
+        let lives = self.lock(FlockOperation::NonBlockingLockShared)?.is_none();
         match (lives, self.file("outcome.json").exists(), self.file("started").exists()) {
             (_, true, _) => Ok(Standing::Over(Box::new(self.read("outcome.json")?))),
             (true, false, _) => Ok(Standing::Alive),
@@ -132,12 +132,12 @@ impl Place {
         }
     }
 
-    /// Takes the lock that says somebody is at work here; `None` if somebody is.
-    fn lock(&self) -> Result<Option<File>, ErrandError> {
+    /// Takes the lock that says somebody is at work here; `None` if somebody is. To look, it is shared.
+    fn lock(&self, how: FlockOperation) -> Result<Option<File>, ErrandError> {
         let open =
             OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(self.file("lock"));
         let file = open.map_err(self.failed("open", "lock"))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        match flock(&file, how) {
             Ok(()) => Ok(Some(file)),
             Err(Errno::WOULDBLOCK) => Ok(None),
             Err(error) => Err(self.failed("lock", "lock")(error.into())),

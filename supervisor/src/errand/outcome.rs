@@ -28,6 +28,10 @@ pub enum Done {
         reason: String,
         hint: Option<String>,
     },
+    /// It was run, and what it did could not be read or kept.
+    Unread {
+        reason: String,
+    },
     /// It was stopped before there was anything to say.
     Stopped,
 }

@@ -3,11 +3,14 @@
 //! It has one thread until its sandbox runs, and nothing asynchronous: it must be small, and simple enough to
 //! outlive everything else.
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::FlockOperation;
 use rustix::time::Timespec;
 
 use super::control::{Reception, Word};
@@ -20,6 +23,12 @@ use crate::durable;
 /// How many seconds the shim waits for its word, which comes as soon as the store has written a row.
 const PATIENCE: i64 = 120;
 
+/// How often the lock is tried.
+const GLANCES: usize = 50;
+
+/// How often an outcome is tried to be written.
+const PAUSE: Duration = Duration::from_millis(500);
+
 /// What the shim says when it waits for its word.
 pub(super) const READY: &str = "ready";
 
@@ -31,7 +40,7 @@ pub fn run(folder: &Path, supervisor: &mut dyn Write) -> Result<(), ErrandError>
     // nobody's business.
     let _ = rustix::process::setsid();
     let place = Place::new(folder.to_owned());
-    let Some(_lock) = place.lock()? else { return Ok(()) };
+    let Some(_lock) = lock(&place)? else { return Ok(()) };
     if place.file("started").exists() || place.file("outcome.json").exists() {
         return Ok(());
     }
@@ -54,7 +63,24 @@ pub fn run(folder: &Path, supervisor: &mut dyn Write) -> Result<(), ErrandError>
     let outcome = Outcome { version: outcome::VERSION, started_at, ended_at: wall(), stopped, done };
     let text = serde_json::to_vec_pretty(&outcome)
         .map_err(|source| ErrandError::Odd { path: place.file("outcome.json"), source })?;
-    durable::write(&place.file("outcome.json"), &text).map_err(place.failed("write", "outcome.json"))
+    loop {
+        match durable::write(&place.file("outcome.json"), &text) {
+            // An hour of work is not lost for want of a few bytes, if somebody makes room meanwhile.
+            Err(_) if reception.is_held() => std::thread::sleep(PAUSE),
+            written => return written.map_err(place.failed("write", "outcome.json")),
+        }
+    }
+}
+
+/// Whoever only looks has the lock for a moment; whoever is at work, for long.
+fn lock(place: &Place) -> Result<Option<File>, ErrandError> {
+    for _ in 0..GLANCES {
+        if let Some(lock) = place.lock(FlockOperation::NonBlockingLockExclusive)? {
+            return Ok(Some(lock));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(None)
 }
 
 fn carry_out(place: &Place, order: &Order, reception: &Reception) -> Done {

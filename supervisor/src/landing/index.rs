@@ -164,8 +164,14 @@ impl Next {
         let mut file =
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(&failed)?;
         file.write_all(bytes).map_err(&failed)?;
-        let mode = fs::metadata(&real).map_or(0o644, |stat| stat.permissions().mode() & 0o777);
+        let old = fs::metadata(&real).ok();
+        let mode = old.as_ref().map_or(0o644, |stat| stat.permissions().mode() & 0o777);
         file.set_permissions(fs::Permissions::from_mode(mode)).map_err(&failed)?;
+        // A file that was edited in the second in which it was added looks unchanged. Git knows such a one by the
+        // time of the index, and looks at its contents; with a younger index it would not.
+        if let Some(time) = old.and_then(|stat| stat.modified().ok()) {
+            file.set_modified(time).map_err(&failed)?;
+        }
         file.sync_all().map_err(&failed)?;
         let file = Identity::of(&file.metadata().map_err(&failed)?);
         Ok(Self { git: git.to_owned(), file })

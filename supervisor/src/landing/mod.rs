@@ -48,7 +48,7 @@ pub mod steps;
 mod tree;
 mod turns;
 pub mod uncommitted;
-mod undo;
+pub mod undo;
 pub mod worktree;
 
 pub use error::Error;

@@ -15,6 +15,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::Duration;
 
 use agency_sandbox::path::escape;
 
@@ -115,14 +116,12 @@ pub enum Line {
     Verify { name: RefName, at: Oid },
     /// It is moved; `from` is where it must be, `None` if it must not be there.
     Update { name: RefName, from: Option<Oid>, to: Oid },
-    /// It is removed from where it must be.
-    Delete { name: RefName, from: Oid },
 }
 
 impl Line {
     fn name(&self) -> &RefName {
         match self {
-            Self::Verify { name, .. } | Self::Update { name, .. } | Self::Delete { name, .. } => name,
+            Self::Verify { name, .. } | Self::Update { name, .. } => name,
         }
     }
 
@@ -130,7 +129,7 @@ impl Line {
     fn intent(&self) -> String {
         let to = match self {
             Self::Update { to, .. } => to.as_str(),
-            Self::Verify { .. } | Self::Delete { .. } => "",
+            Self::Verify { .. } => "",
         };
         format!("{INTENT}{} {to}\n", self.name().as_str())
     }
@@ -141,7 +140,6 @@ impl Line {
             Self::Update { name, from, to } => {
                 format!("update {} {to} {}\n", name.as_str(), from.as_ref().map_or(nothing, Oid::as_str))
             }
-            Self::Delete { name, from } => format!("delete {} {from}\n", name.as_str()),
         }
     }
 }
@@ -270,11 +268,18 @@ const OURS: &str = "refs/agency/";
 /// How a line of `refs.lock` begins that says which branch is about to be locked.
 const INTENT: &str = "agency: moving ";
 
+/// Whether a file was left alone for longer than any git holds an empty lock.
+fn is_old(path: &Path) -> bool {
+    const LONG: Duration = Duration::from_secs(2);
+    let changed = fs::metadata(path).and_then(|stat| stat.modified());
+    changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age > LONG))
+}
+
 /// Removes lock files of references that a git of ours was killed with, and notes those of people's branches
 /// that the next one will take. The caller has the turn.
 ///
 /// Below `refs/agency` they can't be anybody else's. That of a branch is ours when we were about to take it, never
-/// got to forget that, and it says where the branch was to go, or nothing yet.
+/// got to forget that, and it says where the branch was to go, or nothing for a while.
 fn clear_left_locks(repository: &Repository, said: &File, lines: &[Line]) -> Result<(), Error> {
     let path = repository.moving.path();
     let lock = |name: &str| repository.real.common.join(format!("{name}.lock"));
@@ -282,7 +287,13 @@ fn clear_left_locks(repository: &Repository, said: &File, lines: &[Line]) -> Res
     for (name, to) in left.lines().filter_map(|line| line.strip_prefix(INTENT)?.split_once(' ')) {
         let Ok(name) = RefName::parse(name) else { continue };
         let lock = lock(name.as_str());
-        if read_text(&lock)?.is_some_and(|found| ["", to].contains(&found.trim_end())) {
+        let ours = match read_text(&lock)?.as_deref().map(str::trim_end) {
+            // A person who removes a branch has such a one, for a moment.
+            Some("") => is_old(&lock),
+            Some(found) => found == to,
+            None => false,
+        };
+        if ours {
             fs::remove_file(&lock).map_err(files("remove", &lock))?;
         }
     }

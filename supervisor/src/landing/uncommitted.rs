@@ -1,25 +1,38 @@
 //! What a person has changed and not committed, as far as git's index knows it.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 
 use agency_sandbox::path::RelPath;
 
 use super::error::{Error, files as at, git};
 use super::names::RefName;
 use super::refs;
-use super::repository::Repository;
+use super::repository::{Repository, read_file, unique};
+
+/// Larger than the index of any repository there is.
+const LARGEST: u64 = 4 << 30;
 
 /// The tracked files that differ from a branch. Our own git looks at a copy of the index: nothing that the
-/// repository is configured to run is run for it.
+/// repository is configured to run is run for it. It does not look into submodules, which are repositories with a
+/// configuration of their own.
 pub fn files(repository: &Repository, branch: &RefName) -> Result<Vec<RelPath>, Error> {
     const DOING: &str = "compare the work tree with the branch";
     let Some(root) = &repository.root else { return Ok(Vec::new()) };
     let Some(found) = refs::read(repository, std::slice::from_ref(branch))?.remove(branch) else {
         return Ok(Vec::new());
     };
-    let (index, copy) = (repository.real.git.join("index"), repository.place.join("uncommitted.index"));
-    fs::copy(&index, &copy).map_err(at("copy", &index))?;
-    let mut command = repository.objects.command(["diff-index", "--name-only", "--no-ext-diff", "-z"]);
+    let _acting = repository.act()?;
+    let index = repository.real.git.join("index");
+    let Some(contents) = read_file(&index, LARGEST).map_err(at("read", &index))? else {
+        return Ok(Vec::new());
+    };
+    let copy = repository.place.join(format!("uncommitted.{}", unique()));
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&copy);
+    file.and_then(|mut file| file.write_all(&contents)).map_err(at("write", &copy))?;
+    let arguments = ["diff-index", "--name-only", "--no-ext-diff", "--ignore-submodules=all", "-z"];
+    let mut command = repository.objects.command(arguments);
     command.arg(found.at.as_str()).env("GIT_INDEX_FILE", &copy).env("GIT_WORK_TREE", root).current_dir(root);
     let output = agency_sandbox::git::OwnGit::run_with(command, "diff-index", |_| Ok::<(), Error>(()));
     let _ = fs::remove_file(&copy);

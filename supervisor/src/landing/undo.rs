@@ -101,7 +101,12 @@ fn take_back(
         let way = Way { from: &pending.to, to: &pending.from, changed: &changed };
         Checkout::open(repository, objects, worktree, &pending.root, &way)
     });
-    let Some(checkout) = opened? else { return Ok(Undone::Kept) };
+    let checkout = match opened {
+        Ok(Some(checkout)) => checkout,
+        // Nothing names a commit that did not land. If git has cleared it away, it can't be told what was its.
+        Ok(None) | Err(Error::Missing { .. }) => return Ok(Undone::Kept),
+        Err(error) => return Err(error),
+    };
     let next = checkout.next_index()?;
     let pending = Pending { index: next.file, ..pending.clone() };
     watch.step(Step::Announce, || pending.write(repository))?;

@@ -92,9 +92,26 @@ impl Worktree {
             || says("rebase-merge/update-refs").lines().any(|line| line == name.as_str())
     }
 
+    /// Whether its folder is there and says that it belongs here. A folder that was removed, and made again for
+    /// something else, does not.
     pub fn is_there(&self) -> bool {
-        self.root.as_ref().is_some_and(|root| root.is_dir())
+        self.root.as_ref().is_some_and(|root| leads_to(root, &self.git))
     }
+}
+
+/// Whether the `.git` of a folder is, or names, this git directory.
+fn leads_to(root: &Path, git: &Path) -> bool {
+    let path = root.join(".git");
+    let named = match fs::symlink_metadata(&path) {
+        Ok(stat) if stat.is_file() => {
+            let text = read_bytes(&path).unwrap_or_default();
+            let Some(name) = text.strip_prefix(b"gitdir: ") else { return false };
+            root.join(OsStr::from_bytes(name.trim_ascii_end()))
+        }
+        Ok(_) => path,
+        Err(_) => return false,
+    };
+    matches!((named.canonicalize(), git.canonicalize()), (Ok(named), Ok(git)) if named == git)
 }
 
 /// Every work tree, the main one first.
@@ -127,7 +144,7 @@ fn main_root(repository: &Repository) -> Option<PathBuf> {
         return repository.root.clone();
     }
     match repository.settings.text("core.worktree") {
-        Some(root) => Some(common.join(root)),
+        Some(root) => Some(common.join(root)).filter(|root| leads_to(root, common)),
         None => common.file_name().filter(|name| *name == ".git").and(common.parent()).map(Path::to_owned),
     }
 }

@@ -96,14 +96,15 @@ impl<S: Store> Life<'_, S> {
             .blocking(move |repository| {
                 // Whatever is there was left by an owner the store has replaced; a newer one is not moved.
                 let found = lease::read(repository, &task)?;
-                let newer = found.as_ref().is_some_and(|found| (found.epoch, found.term) > (epoch, term));
-                if newer {
-                    return Ok(Taken::Lost { found: found.map(|found| found.object) });
+                let found = found.as_ref();
+                let object = found.map(|found| &found.lease.object);
+                match found {
+                    Some(found) if found.bars(epoch, term) => Ok(Taken::Lost { found: object.cloned() }),
+                    Some(found) if (found.lease.epoch, found.lease.term) == (epoch, term) => {
+                        Ok(Taken::Held(found.lease.clone()))
+                    }
+                    _ => lease::take(repository, &task, (epoch, term), object),
                 }
-                if let Some(own) = found.clone().filter(|found| (found.epoch, found.term) == (epoch, term)) {
-                    return Ok(Taken::Held(own));
-                }
-                lease::take(repository, &task, (epoch, term), found.map(|found| found.object).as_ref())
             })
             .await?;
         match taken {

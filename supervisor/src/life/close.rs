@@ -8,7 +8,7 @@ use super::{Life, LifeError, Step, Wanted, odd};
 use crate::attempt::{Ended, Ending, Failure, FailureKind, Phase};
 use crate::errand::Standing;
 use crate::errand::outcome::Done;
-use crate::landing::lease;
+use crate::landing::{landed, lease};
 use crate::notice::Notice;
 use crate::store::Store;
 
@@ -29,6 +29,9 @@ impl<S: Store> Life<'_, S> {
             return Ok((Ending::Done { commit: commit.clone() }, Some(BoardOutcome::Landed)));
         }
         let unwanted = *self.wanted.borrow() == Wanted::Cancel;
+        if unwanted && let Some(commit) = self.landed_unnoticed().await? {
+            return Ok((Ending::Done { commit }, Some(BoardOutcome::Landed)));
+        }
         match &self.attempt.phase {
             Phase::Ended(Ended::Canceled) => Ok((Ending::Canceled, Some(canceled()))),
             _ if unwanted => Ok((Ending::Canceled, Some(canceled()))),
@@ -44,6 +47,14 @@ impl<S: Store> Life<'_, S> {
             }
             _ => Err(odd("this attempt is not at its end")),
         }
+    }
+
+    /// The commit that has it, if an owner before us landed it and died before it was recorded.
+    async fn landed_unnoticed(&self) -> Result<Option<String>, LifeError> {
+        let task = self.task.clone();
+        let landed = self.blocking(move |repository| landed::read(repository, &task)).await?;
+        let ours = landed.filter(|landed| landed.epoch == self.attempt.epoch.0);
+        Ok(ours.map(|landed| landed.commit.to_string()))
     }
 
     /// Another attempt, or the end of it.
@@ -117,7 +128,8 @@ impl<S: Store> Life<'_, S> {
                 Some(held) => Some(held),
                 // An owner before us may have left its own.
                 None => {
-                    lease::read(repository, &task)?.filter(|found| found.epoch == epoch && found.term <= term)
+                    let last = lease::read(repository, &task)?.filter(|last| !last.released);
+                    last.map(|last| last.lease).filter(|found| found.epoch == epoch && found.term <= term)
                 }
             };
             match own {

@@ -90,6 +90,9 @@ impl<S: Store> Life<'_, S> {
                 let hint = hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
                 return failed(FailureKind::Start, format!("it could not be started: {reason}{hint}"));
             }
+            Done::Unread { reason } => {
+                return failed(FailureKind::Harvest, format!("what it did could not be kept: {reason}"));
+            }
             Done::Stopped => return Ok(Ended::Canceled),
             Done::Proof(_) => return Err(odd("the agent's outcome is that of a proof")),
         };

@@ -19,8 +19,7 @@ use crate::landing::land::{self, Outcome};
 use crate::landing::merge::{self, Merged};
 use crate::landing::names::{Oid, RefName};
 use crate::landing::plan::{Refusal, Request, Work};
-use crate::landing::{difference, landed, refs, scope};
-use crate::notice::Notice;
+use crate::landing::{self, difference, landed, refs, scope};
 use crate::settings::Land;
 use crate::store::Store;
 use crate::train::Turn;
@@ -28,6 +27,9 @@ use crate::train::Turn;
 /// How often a repository that is busy is asked again, and how long between.
 const TRIES: u32 = 25;
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// How often a proof that was killed is begun again.
+const LOST: u32 = 3;
 
 /// What a merge came to.
 enum Coupled {
@@ -65,6 +67,14 @@ impl<S: Store> Life<'_, S> {
             Land::Branch | Land::None => None,
         };
         let number = before.as_ref().map_or(1, |(merge, _)| merge.number + 1);
+        let lost = match (&self.attempt.phase, &before) {
+            (Phase::Merged(_), Some((merge, _))) => merge.lost + 1,
+            _ => 0,
+        };
+        if lost >= LOST {
+            let reason = format!("its checks were killed {lost} times in a row");
+            return self.failed(FailureKind::Verify, reason).await;
+        }
         let coupled = self.step(Step::Merge, self.couple(&base, &candidate, ahead, number)).await?;
         let (onto, commit) = match coupled {
             Coupled::On { onto, commit } => (onto, commit),
@@ -81,17 +91,23 @@ impl<S: Store> Life<'_, S> {
             onto: onto.map(|onto| onto.to_string()),
             commit: commit.map(|commit| commit.to_string()),
             number,
+            lost,
         };
         // A proof still holds where nothing but the board's own files came between.
         let proved = match before {
             Some((before, true)) => self.only_the_board_moved(&before, &merge).await?,
             _ => false,
         };
-        if let (Land::Merge, Some(commit)) = (self.shop.settings.land, &merge.commit) {
-            self.shop.train.join(&self.attempt.task, commit);
-        }
+        self.join(&merge);
         drop(coupling);
         self.advance(if proved { Phase::Proved { merge, passed: true } } else { Phase::Merged(merge) }).await
+    }
+
+    /// Takes its place among what is on its way to the branch.
+    pub(super) fn join(&self, merge: &Merge) {
+        if let (Land::Merge, Some(onto)) = (self.shop.settings.land, &merge.onto) {
+            self.shop.train.join(&self.attempt.task, onto, merge.subject());
+        }
     }
 
     async fn failed(&mut self, kind: FailureKind, reason: String) -> Result<(), LifeError> {
@@ -170,7 +186,7 @@ impl<S: Store> Life<'_, S> {
             RelPath::parse(self.shop.desk.folder.as_bytes()).map_err(|_| odd("the board's folder"))?;
         self.blocking(move |repository| {
             let changed = difference::between(repository, &old, &new)?;
-            Ok(changed.iter().all(|one| one.path.is_within(&folder)))
+            Ok(!folder.is_root() && changed.iter().all(|one| one.path.is_within(&folder)))
         })
         .await
     }
@@ -221,7 +237,9 @@ impl<S: Store> Life<'_, S> {
             Done::NotRun { reason, .. } => {
                 return self.failed(FailureKind::Start, format!("it could not be verified: {reason}")).await;
             }
-            Done::Agent(_) | Done::Stopped => return Err(odd("the outcome of a proof is none")),
+            Done::Agent(_) | Done::Unread { .. } | Done::Stopped => {
+                return Err(odd("the outcome of a proof is none"));
+            }
         };
         evidence.bound_to.insert("verify".to_owned(), json!(self.verify_id(merge.number)));
         let (task, _) = self.names()?;
@@ -257,7 +275,11 @@ impl<S: Store> Life<'_, S> {
             return Ok(None);
         }
         for _ in 0..TRIES {
-            let outcome = self.try_to_land(&merge, &target).await?;
+            let outcome = match self.try_to_land(&merge, &target).await {
+                // Nothing names a merge, and git may have cleared it away. Its parts are still there.
+                Err(LifeError::Landing(landing::Error::Missing { .. })) => Outcome::Moved { found: None },
+                other => other?,
+            };
             match outcome {
                 Outcome::Landed { commit } => return self.landed(commit).await,
                 Outcome::AlreadyLanded { landed } => return self.landed(landed.commit).await,
@@ -279,7 +301,7 @@ impl<S: Store> Life<'_, S> {
                     let mut seen = HashSet::new();
                     let all =
                         obstacles.iter().map(ToString::to_string).filter(|one| seen.insert(one.clone()));
-                    return self.waits(all.collect::<Vec<_>>().join("; ")).await;
+                    return Ok(Some(Rest::Waits(all.collect::<Vec<_>>().join("; "))));
                 }
                 Outcome::Busy { what } => {
                     tracing::debug!(what, "the repository is busy");
@@ -289,18 +311,7 @@ impl<S: Store> Life<'_, S> {
             }
             return Ok(None);
         }
-        self.waits("another program is at work in the repository all the time".to_owned()).await
-    }
-
-    async fn waits(&mut self, why: String) -> Result<Option<Rest>, LifeError> {
-        self.shop.train.leave(&self.attempt.task, false);
-        self.shop.store.note(&self.lease, &format!("waits: {why}")).await?;
-        self.tell(Notice::Waits {
-            task: self.attempt.task.clone(),
-            attempt: self.attempt.epoch.0,
-            why: why.clone(),
-        });
-        Ok(Some(Rest::Waits(why)))
+        Ok(Some(Rest::Waits("another program is at work in the repository all the time".to_owned())))
     }
 
     async fn landed(&mut self, commit: Oid) -> Result<Option<Rest>, LifeError> {
@@ -330,6 +341,9 @@ impl<S: Store> Life<'_, S> {
 
     async fn try_to_land(&mut self, merge: &Merge, target: &RefName) -> Result<Outcome, LifeError> {
         let lease = self.hold().await?;
+        if !self.shop.store.holds(&self.lease).await? {
+            return Err(crate::store::StoreError::Fenced(self.lease.clone()).into());
+        }
         let globs = scope_of(&self.agent_order()?.scope)?;
         let reopened_after = self.reopened_after().await?;
         let who = self.shop.settings.committer.signature(crate::clock::wall());
@@ -372,10 +386,12 @@ impl<S: Store> Life<'_, S> {
             return Ok(None);
         };
         let attempts = self.shop.store.attempts(&self.attempt.task).await?;
-        let ended = |one: &crate::attempt::Attempt| {
-            one.epoch.0 == landed.epoch && matches!(one.phase, Phase::Over(Ending::Done { .. }))
+        // What the store has forgotten was over long ago.
+        let ended = match attempts.iter().find(|one| one.epoch.0 == landed.epoch) {
+            Some(one) => matches!(one.phase, Phase::Over(Ending::Done { .. })),
+            None => true,
         };
-        Ok(attempts.iter().any(ended).then_some(landed.epoch))
+        Ok(ended.then_some(landed.epoch))
     }
 }
 

@@ -38,7 +38,7 @@ use agency_protocols::store::tree::Tree;
 use tokio::sync::watch;
 use tracing::Instrument;
 
-use crate::attempt::{Attempt, Ending, Lease, Merge, Phase, TaskKey, Term};
+use crate::attempt::{Attempt, Ending, Epoch, Lease, Merge, Phase, TaskKey, Term};
 use crate::desk::Desk;
 use crate::errand::outcome::StopReason;
 use crate::errand::send::Shim;
@@ -233,6 +233,20 @@ impl<S: Store> Workshop<S> {
         .await
     }
 
+    /// The last attempt at a task that git knows of, zero if there is none.
+    pub(crate) async fn known_to_git(&self, key: &TaskKey) -> Result<Epoch, LifeError> {
+        let (task, repository) = (Task::new(&key.protocol, &key.id)?, Arc::clone(&self.repository));
+        let look = move || -> Result<u64, landing::Error> {
+            let claimed = landing::lease::read(&repository, &task)?.map_or(0, |last| last.lease.epoch);
+            let landed = landing::landed::read(&repository, &task)?.map_or(0, |landed| landed.epoch);
+            Ok(claimed.max(landed))
+        };
+        match tokio::task::spawn_blocking(look).await {
+            Ok(found) => Ok(Epoch(found?)),
+            Err(_) => Err(odd("a thread that looked at git broke")),
+        }
+    }
+
     /// The folder of an attempt's records.
     pub(crate) fn records(&self, attempt: &Attempt) -> PathBuf {
         records(&self.settings.state, attempt)
@@ -253,6 +267,13 @@ pub(crate) fn odd(what: &str) -> LifeError {
 
 impl<S: Store> Life<'_, S> {
     async fn run(mut self) -> Result<Rest, LifeError> {
+        // An owner before us may sleep in the middle of landing it. From here on it can't.
+        if !matches!(self.attempt.phase, Phase::Claimed | Phase::Over(_)) {
+            self.hold().await?;
+        }
+        if let Phase::Merged(merge) | Phase::Proved { merge, passed: true } = &self.attempt.phase {
+            self.join(merge);
+        }
         loop {
             let seen = self.look()?;
             let next = next::next(&self.attempt.phase, &seen);

@@ -56,15 +56,14 @@ pub fn next(phase: &Phase, seen: &Seen) -> Next {
             Some(Standing::Lost) => Next::GiveUp { reason: "its shim was killed".to_owned() },
             Some(Standing::Unordered) | None => Next::GiveUp { reason: "its records are gone".to_owned() },
         },
-        Phase::Ended(_) | Phase::Merged(_) | Phase::Proved { .. } if seen.canceled && !is_running(seen) => {
-            Next::Settle
-        }
+        Phase::Ended(_) | Phase::Proved { .. } if seen.canceled => Next::Settle,
+        Phase::Merged(_) if seen.canceled && !is_running(seen) => Next::Settle,
         Phase::Ended(Ended::Work { .. }) => Next::Merge,
         Phase::Ended(Ended::Blocked { .. } | Ended::Failed { .. } | Ended::Canceled) => Next::Settle,
         Phase::Merged(_) => match &seen.errand {
             Some(Standing::Over(outcome)) if outcome.stopped.is_none() => Next::Attest,
             Some(Standing::Alive) => Next::Await,
-            // A proof that was lost is made again, under a name of its own.
+            // A proof that was killed or stopped is made again, under a name of its own.
             Some(Standing::Lost | Standing::Over(_)) => Next::Merge,
             Some(Standing::Waiting | Standing::Unordered) | None => Next::Prove,
         },
@@ -103,7 +102,14 @@ mod tests {
 
     fn phases() -> impl Strategy<Value = Phase> {
         let failure = || Failure { kind: FailureKind::Exit, reason: "x".into() };
-        let merge = || Merge { base: "a".into(), candidate: "b".into(), onto: None, commit: None, number: 1 };
+        let merge = || Merge {
+            base: "a".into(),
+            candidate: "b".into(),
+            onto: None,
+            commit: None,
+            number: 1,
+            lost: 0,
+        };
         prop_oneof![
             Just(Phase::Claimed),
             Just(Phase::Started),

@@ -37,7 +37,7 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     fn owners(&self) -> impl Future<Output = Result<Vec<(Term, Owner)>, StoreError>> + Send;
 
     /// A new attempt at a task, if none is open and the last one is the one the claimer knows of. The epoch is one
-    /// more than any before.
+    /// more than any before, here or elsewhere.
     fn claim(
         &self,
         claim: &Claim<'_>,
@@ -126,6 +126,8 @@ pub struct Claim<'a> {
     /// The last attempt at it that the claimer knows of. Another one since, and the claim is refused: what was
     /// decided over is not so any more.
     pub after: Option<Epoch>,
+    /// Epochs that are known from elsewhere: a first attempt comes after them. A store may have been thrown away.
+    pub beyond: Epoch,
 }
 
 /// What came of a claim.

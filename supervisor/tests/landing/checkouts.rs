@@ -53,6 +53,46 @@ fn what_a_person_edits_elsewhere_is_neither_touched_nor_in_the_way() {
     }
 }
 
+/// An edit that changes neither the size nor, by git's count of whole seconds, the time of a file.
+#[test]
+fn an_edit_in_the_second_of_its_commit_is_still_seen_after_a_landing() {
+    for world in worlds_by_git() {
+        let time = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
+        let touch = |name: &str| {
+            let file = fs::File::options().write(true).open(world.root().join(name)).expect("opened");
+            file.set_modified(time).expect("touched");
+        };
+        world.write("src/2.txt", b"aa\n");
+        touch("src/2.txt");
+        world.git(&["add", "src/2.txt"]);
+        world.git(&["commit", "--quiet", "-mx"]);
+        fs::write(world.root().join("src/2.txt"), b"bb\n").expect("edited in place");
+        touch("src/2.txt");
+        touch(".git/index");
+        assert_eq!(world.status().trim(), "M src/2.txt", "git sees it");
+        touch(".git/index");
+        let work = world.candidate(&world.at("main"), &[("src/1.txt", Put::File(b"changed\n"))]);
+        world.land("T1", &work).is("landed");
+        assert_eq!(world.status().trim(), "M src/2.txt", "git sees it no more");
+    }
+}
+
+/// Git answers while it is still being asked, in more than a pipe holds.
+#[test]
+fn thousands_of_files_land_where_a_person_has_filters() {
+    for world in worlds_by_git() {
+        let base = world.at("main");
+        world.git(&["config", "filter.lfs.clean", "cat"]);
+        world.write(".gitattributes", b"*.bin filter=lfs\n");
+        let names: Vec<String> =
+            (0..4000).map(|n| format!("many/of/a/long/name/that/fills/a/pipe/{n}")).collect();
+        let work: Vec<(&str, Put<'_>)> = names.iter().map(|name| (name.as_str(), Put::File(b"x"))).collect();
+        let work = world.candidate(&base, &work);
+        world.land("T1", &work).is("landed");
+        assert_eq!(world.read(&names[3999]), "x");
+    }
+}
+
 #[test]
 fn a_persons_edit_in_the_way_keeps_the_branch_where_it_is_and_survives_to_the_byte() {
     for world in worlds() {

@@ -3,7 +3,7 @@
 use agency_sandbox::scope::Scope;
 use agency_supervisor::landing::commit::Signature;
 use agency_supervisor::landing::land::{self, Outcome};
-use agency_supervisor::landing::lease::{self, Lease, Taken};
+use agency_supervisor::landing::lease::{self, Last, Lease, Taken};
 use agency_supervisor::landing::names::{Oid, RefName, Task};
 use agency_supervisor::landing::plan::{self, Facts, Request, Work};
 use agency_supervisor::landing::refs::{Line, Reason, Transaction};
@@ -115,7 +115,8 @@ fn a_lease_is_taken_from_where_it_was_seen_and_from_nowhere_else() {
         assert_eq!(lease::read(&repository, &task).expect("read"), None);
         let first = take(&repository, &task, 1, None);
         assert_eq!(take(&repository, &task, 1, None), first, "taking what one has is nothing new");
-        assert_eq!(lease::read(&repository, &task).expect("read"), Some(first.clone()));
+        let last = |lease: &Lease, released| Some(Last { lease: lease.clone(), released });
+        assert_eq!(lease::read(&repository, &task).expect("read"), last(&first, false));
         assert!(lease::holds(&repository, &first).expect("asked"));
 
         // Packed or not, it is where it is.
@@ -129,10 +130,11 @@ fn a_lease_is_taken_from_where_it_was_seen_and_from_nowhere_else() {
         assert!(!lease::release(&repository, &first).expect("answered"));
         world.git(&["pack-refs", "--all"]);
         assert!(lease::release(&repository, &second).expect("answered"));
-        assert_eq!(lease::read(&repository, &task).expect("read"), None);
+        let over = lease::read(&repository, &task).expect("read").expect("a record");
+        assert!(over.released && over.bars(2, 1) && over.bars(1, 9) && !over.bars(2, 2) && !over.bars(3, 1));
         assert!(!lease::release(&repository, &second).expect("answered"));
         let gone = lease::take(&repository, &task, (3, 1), Some(&second.object)).expect("answered");
-        assert_eq!(gone, Taken::Lost { found: None });
+        assert_eq!(gone, Taken::Lost { found: Some(over.lease.object) });
     }
 }
 

@@ -203,10 +203,48 @@ fn an_owner_can_not_make_root_bring_another_folder_along() {
     let (own, base) = (roots_own(&world), world.at("main"));
     world.write(".git/worktrees/linked/gitdir", format!("{}/.git\n", own.display()).as_bytes());
     let work = world.candidate(&base, &[("src/1.txt", Put::File(b"agent\n"))]);
-    world.land("T1", &work).is("error");
-    assert_eq!(world.at("main"), base);
+    world.land("T1", &work).is("landed");
     assert_eq!(fs::read_to_string(own.join("src/1.txt")).expect("read"), world.read("src/1.txt"));
     assert_eq!(listed(&own), ["src"]);
+}
+
+#[test]
+fn a_folder_that_does_not_say_it_is_a_work_tree_is_none() {
+    let world = World::new(ends().1, Actor::Same, &[]);
+    world.git(&["checkout", "--quiet", "--detach"]);
+    let (linked, base) = (world.outside("linked"), world.at("main"));
+    world.git(&["worktree", "add", "--quiet", linked.to_str().expect("a path"), "main"]);
+    // Removed, and made again for something else; or it never was one, and only the repository says so.
+    fs::remove_dir_all(&linked).expect("removed");
+    fs::create_dir_all(&linked).expect("made");
+    let work = world.candidate(&base, &[("src/new.txt", Put::File(b"agent\n"))]);
+    world.land("T1", &work).is("landed");
+    assert_eq!(listed(&linked), [""; 0]);
+}
+
+#[test]
+fn looking_for_changes_runs_nothing_of_a_submodule() {
+    let world = World::new(ends().1, Actor::Same, &[]);
+    let (trace, other) = (world.outside("trace"), world.outside("other"));
+    for arguments in [&["init", "--quiet"][..], &["commit", "--quiet", "--allow-empty", "-mx"]] {
+        fs::create_dir_all(&other).expect("made");
+        world.git_at(&other, &[&["-c", "user.name=x", "-c", "user.email=x@x"], arguments].concat());
+    }
+    let address = other.to_str().expect("a path");
+    world.git(&["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", address, "sub"]);
+    world.git(&["commit", "--quiet", "-mx"]);
+    let program = world.outside("program");
+    fs::write(&program, format!("#!/bin/sh\ntouch {}\n", trace.display())).expect("written");
+    fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("chmod");
+    world.git_at(&world.root().join("sub"), &["config", "core.fsmonitor", program.to_str().expect("a path")]);
+    world.git(&["status"]);
+    assert!(trace.exists(), "the trap works");
+    fs::remove_file(&trace).expect("removed");
+    world.write("src/1.txt", b"edited\n");
+    let branch = agency_supervisor::landing::names::RefName::branch("main").expect("a name");
+    let files = agency_supervisor::landing::uncommitted::files(&world.open(), &branch).expect("looked");
+    assert_eq!(files.iter().map(ToString::to_string).collect::<Vec<_>>(), ["src/1.txt"]);
+    assert!(!trace.exists(), "the submodule's program was run");
 }
 
 #[test]

@@ -208,7 +208,9 @@ fn threads_that_share_one_repository_land_each_task_exactly_once() {
             }
         });
         assert_each_once(&world, &tasks, &start);
-        assert_eq!(world.git(&["for-each-ref", "refs/agency/lease"]), "");
+        for object in world.git(&["for-each-ref", "--format=%(objectname)", "refs/agency/lease"]).lines() {
+            assert!(world.git(&["cat-file", "blob", object]).starts_with("agency released "), "{object}");
+        }
         drop(repository);
         world.assert_tidy();
     }

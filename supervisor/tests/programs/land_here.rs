@@ -106,7 +106,7 @@ fn claim(arguments: &Arguments, repository: &Repository, task: &Task) -> Result<
     if let Some(object) = arguments.value("lease") {
         return Ok(Taken::Held(Lease { task: task.clone(), epoch, term, object: Oid::parse(object)? }));
     }
-    let expected = lease::read(repository, task)?.map(|lease| lease.object);
+    let expected = lease::read(repository, task)?.map(|last| last.lease.object);
     Ok(lease::take(repository, task, (epoch, term), expected.as_ref())?)
 }
 

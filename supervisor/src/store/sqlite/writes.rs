@@ -68,7 +68,7 @@ pub(super) async fn claim(
     let epoch = match last {
         Some((_, Some(_))) => return Ok(None),
         Some((epoch, None)) if Some(epoch) == claim.after.map(|after| signed(after.0)) => epoch + 1,
-        None if claim.after.is_none() => 1,
+        None if claim.after.is_none() => signed(claim.beyond.0) + 1,
         Some(_) | None => return Ok(None),
     };
     let epoch = Epoch(epoch.unsigned_abs());
