@@ -1,10 +1,11 @@
 //! A claim: one has the task, and everybody else is told that it is taken.
 
-use agency_supervisor::attempt::{Attempt, Ending, Epoch, Held, Lease, Phase, Term};
-use agency_supervisor::store::{Claimed, Store, StoreError};
+use agency_supervisor::attempt::{Attempt, Ending, Epoch, Held, Lease, Phase};
+use agency_supervisor::store::{Claimed, Store};
 
 use crate::place::{
-    Place, TTL, at_once, block_on, blocked, claim_after, end, enter, failed, hold, task, wall, whole,
+    Place, TTL, at_once, block_on, blocked, claim_after, end, enter, failed, hold, supervisors, task, wall,
+    whole,
 };
 use crate::processes::Program;
 use crate::sqlite::InAFile;
@@ -85,30 +86,20 @@ pub(crate) async fn an_attempt_begins_with_what_was_claimed<P: Place>(place: &P)
 }
 
 pub(crate) async fn of_32_claimers_one_has_it<P: Place>(place: &P) {
-    place.open().await;
-    let answers = at_once(place, 32, async |_, store, start| {
-        let term = enter(&store).await;
-        let mut answers = Vec::new();
-        for round in 0..2_u64 {
-            start.wait();
-            let answer = claim_after(&store, term, "T1", (round > 0).then_some(round)).await;
-            start.wait();
-            if let Ok(Claimed::Held(lease)) = &answer {
-                end(&store, lease, Ending::Canceled).await;
-            }
-            answers.push(answer.map(|answer| (term, answer)));
-        }
-        answers
-    });
-    for round in 0..2 {
-        let answers: Vec<&Result<(Term, Claimed), StoreError>> =
-            answers.iter().map(|answers| &answers[round]).collect();
-        let held: Vec<_> = answers.iter().filter(|one| matches!(one, Ok((_, Claimed::Held(_))))).collect();
-        let taken = answers.iter().filter(|one| matches!(one, Ok((_, Claimed::Taken)))).count();
+    let claimers = supervisors(place, 32).await;
+    for round in 0..3 {
+        let answers = at_once(32, async |number| {
+            let (store, term) = &claimers[number];
+            claim_after(store, *term, "T1", (round > 0).then_some(round)).await
+        });
+        let held: Vec<usize> =
+            (0..32).filter(|number| matches!(answers[*number], Ok(Claimed::Held(_)))).collect();
+        let taken = answers.iter().filter(|answer| matches!(answer, Ok(Claimed::Taken))).count();
         assert_eq!((held.len(), taken), (1, 31), "{answers:?}");
-        let Ok((term, Claimed::Held(lease))) = held[0] else { unreachable!() };
-        let epoch = Epoch(u64::try_from(round).expect("small") + 1);
-        assert_eq!(lease, &Lease { task: task("T1"), epoch, term: *term });
+        let (store, term) = &claimers[held[0]];
+        let lease = Lease { task: task("T1"), epoch: Epoch(round + 1), term: *term };
+        assert_eq!(answers[held[0]].as_ref().expect("held"), &Claimed::Held(lease.clone()));
+        end(store, &lease, Ending::Canceled).await;
     }
 }
 

@@ -1,6 +1,5 @@
 //! What happened: numbered without gaps, in the order in which it did.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use agency_supervisor::attempt::{Ending, Phase};
@@ -75,11 +74,9 @@ pub(crate) async fn who_reads_in_pages_while_others_write_misses_nothing<P: Plac
     const NOTES: usize = 25;
     let reader = place.open().await;
     let term = enter(&reader).await;
-    let done = AtomicUsize::new(0);
     let seen = std::thread::scope(|scope| {
-        for writer in 0..WRITERS {
-            let done = &done;
-            scope.spawn(move || {
+        let write = |writer| {
+            move || {
                 block_on(async {
                     let store = place.open().await;
                     let lease = hold(&store, term, &format!("T{writer}")).await;
@@ -87,14 +84,14 @@ pub(crate) async fn who_reads_in_pages_while_others_write_misses_nothing<P: Plac
                         store.note(&lease, &format!("{writer} {note}")).await.expect("held");
                     }
                 });
-                done.fetch_add(1, Ordering::SeqCst);
-            });
-        }
-        let reading = async {
+            }
+        };
+        let writers: Vec<_> = (0..WRITERS).map(|writer| scope.spawn(write(writer))).collect();
+        let reading = async move {
             let mut seen: Vec<Happening> = Vec::new();
             loop {
                 // Asked before the page is read: an empty one after it is the end.
-                let all = done.load(Ordering::SeqCst) == WRITERS;
+                let all = writers.iter().all(|writer| writer.is_finished());
                 let page = reader.events(seen.last().map_or(0, |event| event.number), 7).await.expect("read");
                 if page.is_empty() && all {
                     return seen;

@@ -1,5 +1,6 @@
 //! Whoever lost a lease changes nothing with it, and is told so; and this suite would notice if it were not so.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -151,24 +152,27 @@ pub(crate) async fn after_an_adoption_nothing_of_the_old_owner_is_recorded<P: Pl
     let (old, new) = (enter(&store).await, enter(&store).await);
     let lease = hold(&store, old, "T1").await;
     let (said, heard) = mpsc::channel();
+    let taken = AtomicBool::new(false);
     let written = std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             block_on(async {
-                let store = place.open().await;
-                for written in 0.. {
-                    match store.note(&lease, "still here").await {
-                        Ok(()) => said.send(()).expect("somebody listens"),
-                        refused => {
-                            assert_fenced(refused, &lease);
-                            return written;
-                        }
+                let (store, mut written) = (place.open().await, 0);
+                loop {
+                    let late = taken.load(Ordering::SeqCst);
+                    let answer = store.note(&lease, "still here").await;
+                    if answer.is_err() {
+                        assert_fenced(answer, &lease);
+                        return written;
                     }
+                    assert!(!late, "the lease was taken before this was written");
+                    written += 1;
+                    said.send(()).expect("somebody listens");
                 }
-                unreachable!("it is told at last")
             })
         });
         (0..5).for_each(|_| heard.recv().expect("it writes"));
         scope.spawn(|| block_on(adopt(&store, &lease, new))).join().expect("adopted");
+        taken.store(true, Ordering::SeqCst);
         writer.join().expect("it ends well")
     });
     let events = all_events(&store).await;

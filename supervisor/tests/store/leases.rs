@@ -7,7 +7,7 @@ use agency_supervisor::clock::Instant;
 use agency_supervisor::store::Store;
 
 use crate::place::{
-    Place, TTL, adopt, all_events, assert_fenced, at_once, end, enter, hold, task, wall, whole,
+    Place, TTL, adopt, all_events, assert_fenced, at_once, end, enter, hold, supervisors, task, wall, whole,
 };
 
 async fn until(store: &impl Store, id: &str) -> Instant {
@@ -91,10 +91,10 @@ pub(crate) async fn of_many_who_adopt_at_once_one_has_it<P: Place>(place: &P) {
     let store = place.open().await;
     let dead = enter(&store).await;
     let lease = hold(&store, dead, "T1").await;
-    let adopted = at_once(place, 12, async |_, store, start| {
-        let term = enter(&store).await;
-        start.wait();
-        store.adopt(&lease, term, TTL).await.expect("it answers")
+    let heirs = supervisors(place, 12).await;
+    let adopted = at_once(12, async |number| {
+        let (store, term) = &heirs[number];
+        store.adopt(&lease, *term, TTL).await.expect("it answers")
     });
     let adopted: Vec<Lease> = adopted.into_iter().flatten().collect();
     assert_eq!(adopted.len(), 1, "{adopted:?}");

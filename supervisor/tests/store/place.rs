@@ -67,22 +67,31 @@ pub(crate) fn run<P: Place>(promise: impl AsyncFn(&P)) {
     block_on(promise(&place));
 }
 
-/// Does the same on so many threads at once, each with a connection of its own, and returns what came of it.
-pub(crate) fn at_once<P: Place, T: Send>(
-    place: &P,
-    count: usize,
-    act: impl AsyncFn(usize, P::Store, &std::sync::Barrier) -> T + Sync,
-) -> Vec<T> {
+/// Does the same on so many threads, all of which begin together, and returns what came of it.
+pub(crate) fn at_once<T: Send>(count: usize, act: impl AsyncFn(usize) -> T + Sync) -> Vec<T> {
     let start = std::sync::Barrier::new(count);
     std::thread::scope(|scope| {
         let (act, start) = (&act, &start);
-        let threads: Vec<_> = (0..count)
-            .map(|number| {
-                scope.spawn(move || block_on(async { act(number, place.open().await, start).await }))
-            })
-            .collect();
+        let begin = |number| {
+            move || {
+                start.wait();
+                block_on(act(number))
+            }
+        };
+        let threads: Vec<_> = (0..count).map(|number| scope.spawn(begin(number))).collect();
         threads.into_iter().map(|thread| thread.join().expect("it ends well")).collect()
     })
+}
+
+/// So many connections, each with a term of its own.
+pub(crate) async fn supervisors<P: Place>(place: &P, count: usize) -> Vec<(P::Store, Term)> {
+    let mut all = Vec::new();
+    for _ in 0..count {
+        let store = place.open().await;
+        let term = enter(&store).await;
+        all.push((store, term));
+    }
+    all
 }
 
 pub(crate) fn task(id: &str) -> TaskKey {

@@ -57,7 +57,7 @@ fn wish() -> impl Strategy<Value = Wish> {
     let mode = prop_oneof![Just(Mode::Running), Just(Mode::Paused), Just(Mode::Draining)];
     prop_oneof![
         2 => Just(Wish::Enter),
-        1 => any::<Index>().prop_map(Wish::Leave),
+        2 => any::<Index>().prop_map(Wish::Leave),
         8 => (task(), any::<Index>(), after).prop_map(|(task, term, after)| Wish::Claim { task, term, after }),
         2 => any::<Index>().prop_map(Wish::Renew),
         4 => (any::<Index>(), any::<Index>()).prop_map(|(lease, term)| Wish::Adopt { lease, term }),
