@@ -80,13 +80,13 @@ fn a_full_disk_is_an_error_and_what_was_written_before_is_there() {
 #[test]
 fn however_little_room_there_is_a_store_is_made_as_a_whole_or_not_at_all() {
     let script = "
-        for size in $(seq 8 8 320); do
-            mount -t tmpfs -o size=${size}k agency $FOLDER
+        for room in $(seq 8 8 320); do
+            head -c $((2048 - room))k /dev/zero > $FOLDER/ballast
             $PROGRAM act=open path=$FOLDER/store
+            rm $FOLDER/ballast
             test -e $FOLDER/store || ls -A $FOLDER | sed 's/.*/\"&\"/'
-            mount -o remount,size=2m $FOLDER
             $PROGRAM act=open path=$FOLDER/store
-            umount $FOLDER
+            rm $FOLDER/store
         done
     ";
     let said = match in_a_small_folder("2m", script) {
@@ -112,7 +112,7 @@ fn however_little_room_there_is_a_store_is_made_as_a_whole_or_not_at_all() {
 fn a_disk_that_can_only_be_read_is_an_error() {
     let script = "
         $PROGRAM act=open path=$FOLDER/store
-        mount -o remount,ro $FOLDER
+        mount -o remount,bind,ro $FOLDER
         $PROGRAM act=open path=$FOLDER/store
         $PROGRAM act=open path=$FOLDER/another
     ";
