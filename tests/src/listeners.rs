@@ -19,6 +19,9 @@ use crate::processes::{Marker, wait_until};
 /// How long a listener sleeps in the kernel before it looks whether it should end.
 const GLANCE: Duration = Duration::from_millis(20);
 
+/// How long whoever arrived is listened to.
+const HEARING: Duration = Duration::from_secs(1);
+
 /// A thread that counts arrivals until the listener is dropped.
 #[derive(Debug)]
 pub struct Listener {
@@ -94,7 +97,13 @@ impl Listener {
 
     fn unix_streams(listener: UnixListener, at: At) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        Self::start(at, move || listener.accept().map(drop))
+        Self::start(at, move || {
+            let (mut stream, _) = listener.accept()?;
+            // Whoever is hung up on before it has spoken takes that for a refusal.
+            let _ = stream.set_nonblocking(false).and_then(|()| stream.set_read_timeout(Some(HEARING)));
+            let _ = stream.read(&mut [0; 64]);
+            Ok(())
+        })
     }
 
     /// A datagram socket with a name in the filesystem, as the system log's.

@@ -104,7 +104,9 @@ async fn make(path: &Path) -> Result<(), StoreError> {
     let draft = Draft::beside(path).at(path)?;
     let mut connection = line::connect(draft.path()).await.at(path)?;
     schema::make(&mut connection, path).await?;
-    // What is in the log is moved into the file, and the log is removed.
+    // All of it is in the log yet. Closing would move it into the file, too, but not say that it could not: on a
+    // full disk, half a store would get its name.
+    query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut connection).await.at(path)?;
     connection.close().await.at(path)?;
     draft.put(path).at(path)
 }
