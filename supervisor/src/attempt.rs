@@ -151,8 +151,12 @@ pub struct Merge {
     /// Counts the merges of an attempt: each is proved by itself.
     pub number: u32,
     /// How many proofs before this one were killed, one after the other.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub lost: u32,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Merge {
