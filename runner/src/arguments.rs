@@ -52,6 +52,7 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Shim {
         folder: PathBuf,
+        term: u64,
     },
 }
 

@@ -46,7 +46,7 @@ fn main() -> ExitCode {
             Command::Drain(command) => run::control::drain(&command),
             Command::Sandbox(command) => sandbox::run(&command),
             Command::Doctor(command) => doctor::run(&command),
-            Command::Shim { folder } => run::shim(&folder),
+            Command::Shim { folder, term } => run::shim(&folder, term),
         },
         Err(error) => message::usage(error),
     };

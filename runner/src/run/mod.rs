@@ -17,7 +17,7 @@ use std::sync::Arc;
 use agency_protocols::board::{Board, Role};
 use agency_protocols::names::TaskId;
 use agency_sandbox::host::Host;
-use agency_supervisor::attempt::{Ending, FailureKind};
+use agency_supervisor::attempt::{Ending, FailureKind, Term};
 use agency_supervisor::charge::{self, Charge, ChargeError};
 use agency_supervisor::desk::Desk;
 use agency_supervisor::dispatch::{Fate, Interrupt, Summary, Wishes};
@@ -235,8 +235,8 @@ fn code(summary: &Summary) -> u8 {
 }
 
 /// What a supervisor starts for each sandbox.
-pub(crate) fn shim(folder: &Path) -> Result<u8, Failure> {
-    errand::shim::run(folder, &mut std::io::stdout())
+pub(crate) fn shim(folder: &Path, term: u64) -> Result<u8, Failure> {
+    errand::shim::run(folder, Term(term), &mut std::io::stdout())
         .map(|()| 0)
         .map_err(|error| Failure::new(INTERNAL, &error))
 }

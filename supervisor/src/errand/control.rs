@@ -38,7 +38,7 @@ pub(super) const HEARD: &str = "heard\n";
 pub(super) const STALE: &str = "stale\n";
 
 /// Nobody has more to say at once.
-const LONGEST: usize = 4096;
+pub(super) const LONGEST: usize = 4096;
 const GUESTS: usize = 32;
 
 /// The shim's ear.

@@ -20,7 +20,7 @@ use super::{ErrandError, Place};
 use crate::attempt::Term;
 use crate::clock::Instant;
 
-/// How a shim is started: a program and its arguments, to which the folder is appended.
+/// How a shim is started: a program and its arguments, to which the folder and the term are appended.
 #[derive(Debug, Clone)]
 pub struct Shim {
     pub command: Vec<OsString>,
@@ -45,7 +45,7 @@ pub enum Answer {
 
 impl Shim {
     /// Starts a shim for an order that is written down, and waits until it is ready.
-    pub async fn send(&self, place: &Place) -> Result<Waiting, ErrandError> {
+    pub async fn send(&self, place: &Place, term: Term) -> Result<Waiting, ErrandError> {
         let failed = |source| ErrandError::Start { source };
         let (program, arguments) =
             self.command.split_first().ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?;
@@ -54,6 +54,7 @@ impl Shim {
         let mut child = Command::new(program)
             .args(arguments)
             .arg(place.path())
+            .arg(term.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(errors)

@@ -4,24 +4,28 @@
 //! outlive everything else.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use rustix::time::Timespec;
 
-use super::control::{Reception, Word};
+use super::control::{self, Reception, Word};
 use super::order::{Order, What};
 use super::outcome::{self, Done, Outcome};
 use super::{ErrandError, Place, agent, proof};
+use crate::attempt::Term;
 use crate::clock::{BootClock, Clock, wall};
 use crate::durable;
 
-/// How many seconds the shim waits for its word, which comes as soon as the store has written a row.
-const PATIENCE: i64 = 120;
+/// How long the shim waits for its word, which comes as soon as the store has written a row.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How long somebody else is listened to meanwhile.
+const HEARING: Duration = Duration::from_secs(1);
 
 /// How often the lock is tried.
 const GLANCES: usize = 50;
@@ -33,9 +37,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub(super) const READY: &str = "ready";
 
 /// Carries out the order in a folder, once it is told to. Somebody else at work there, an order that was begun
-/// before, or an input that ends without a word, and nothing is done. `supervisor` is told when it waits for that
-/// word, which comes by standard input.
-pub fn run(folder: &Path, supervisor: &mut dyn Write) -> Result<(), ErrandError> {
+/// before, or an input that ends without a word, and nothing is done. `supervisor`, which is in charge under `term`,
+/// is told when it waits for that word, which comes by standard input.
+pub fn run(folder: &Path, term: Term, supervisor: &mut dyn Write) -> Result<(), ErrandError> {
     // Whoever presses Ctrl-C means the supervisor, which then decides. In a session of its own already, it is
     // nobody's business.
     let _ = rustix::process::setsid();
@@ -48,7 +52,9 @@ pub fn run(folder: &Path, supervisor: &mut dyn Write) -> Result<(), ErrandError>
     let (_held, address) = place.control()?;
     let _ = std::fs::remove_file(&address);
     let listener = UnixListener::bind(&address).map_err(place.failed("listen at", "control"))?;
-    let Some(Word::Lease { term, until }) = wait_for_word(&place, supervisor)? else { return Ok(()) };
+    let Some(Word::Lease { term, until }) = wait_for_word(&place, &listener, term, supervisor)? else {
+        return Ok(());
+    };
     // Given by somebody who slept past the end of the lease. Nothing was begun, and somebody else may.
     if BootClock.now() >= until {
         return Ok(());
@@ -91,27 +97,56 @@ fn carry_out(place: &Place, order: &Order, reception: &Reception) -> Done {
 }
 
 /// Says that everything is ready, and waits until it may begin; `None` if that never comes.
-fn wait_for_word(place: &Place, supervisor: &mut dyn Write) -> Result<Option<Word>, ErrandError> {
-    let said = writeln!(supervisor, "{READY}").and_then(|()| supervisor.flush());
-    if said.is_err() {
+///
+/// A supervisor that was stopped keeps our input open, and gives no word. Whoever takes the attempt over needs the
+/// folder, and says so.
+fn wait_for_word(
+    place: &Place,
+    listener: &UnixListener,
+    term: Term,
+    supervisor: &mut dyn Write,
+) -> Result<Option<Word>, ErrandError> {
+    if writeln!(supervisor, "{READY}").and_then(|()| supervisor.flush()).is_err() {
         return Ok(None);
     }
-    // A supervisor that was stopped keeps our input open, and gives no word. Whoever takes the attempt over needs
-    // the folder.
     let input = io::stdin();
-    let patience = Timespec { tv_sec: PATIENCE, tv_nsec: 0 };
-    let mut wait = [PollFd::new(&input, PollFlags::IN)];
-    if poll(&mut wait, Some(&patience))
-        .map_err(|error| place.failed("hear the supervisor of", "")(error.into()))?
-        == 0
-    {
-        return Ok(None);
+    let end = BootClock.now() + PATIENCE;
+    loop {
+        let left = end.since(BootClock.now());
+        let left = Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(0),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        let mut wait = [PollFd::new(&input, PollFlags::IN), PollFd::new(listener, PollFlags::IN)];
+        match poll(&mut wait, Some(&left)) {
+            Ok(0) => return Ok(None),
+            Err(Errno::INTR) => continue,
+            other => drop(other.map_err(|error| place.failed("hear the supervisor of", "")(error.into()))?),
+        }
+        let [ours, others] = wait.map(|one| !one.revents().is_empty());
+        if others && is_overruled(listener, term) {
+            return Ok(None);
+        }
+        if ours {
+            let mut line = String::new();
+            input.read_line(&mut line).map_err(place.failed("hear the supervisor of", ""))?;
+            // A line without its end is a word that was cut off, and stands for none.
+            return Ok(line.strip_suffix('\n').and_then(|word| serde_json::from_str(word).ok()));
+        }
     }
+}
+
+/// Hears somebody out who is not our supervisor, or is it by another door; whether they have replaced it.
+fn is_overruled(listener: &UnixListener, term: Term) -> bool {
+    let Ok((stream, _)) = listener.accept() else { return false };
     let mut line = String::new();
-    let read = input.read_line(&mut line).map_err(place.failed("hear the supervisor of", ""))?;
-    // A line without its end is a word that was cut off, and stands for none.
-    if read == 0 || !line.ends_with('\n') {
-        return Ok(None);
-    }
-    Ok(serde_json::from_str(&line).ok())
+    let heard = stream
+        .set_read_timeout(Some(HEARING))
+        .and_then(|()| BufReader::new((&stream).take(control::LONGEST as u64)).read_line(&mut line));
+    let overruled = match serde_json::from_str(&line) {
+        Ok(Word::Lease { term: other, .. } | Word::Stop { term: other, .. }) => heard.is_ok() && other > term,
+        Err(_) => false,
+    };
+    let _ = (&stream).write_all(if overruled { control::STALE } else { control::HEARD }.as_bytes());
+    overruled
 }

@@ -49,7 +49,7 @@ impl<S: Store> Life<'_, S> {
 
     /// A shim that waits for its word; `None` if there is one already, or it was too fast for us.
     pub(super) async fn send(&self, place: &Place) -> Result<Option<Waiting>, LifeError> {
-        match self.shop.shim.send(place).await {
+        match self.shop.shim.send(place, self.lease.term).await {
             Err(ErrandError::NotReady { .. }) if !matches!(place.standing()?, Standing::Waiting) => Ok(None),
             sent => Ok(Some(sent?)),
         }

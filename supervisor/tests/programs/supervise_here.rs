@@ -4,7 +4,7 @@
 //! `supervise_here key=value …` with `script` (what the agent `shell` runs); if need be `parallel` (1), `lease`
 //! (seconds, 900), and what to do to itself: `kill` or `stop`, each `STEP:SIDE` with `before` or `after`, the
 //! first time that a task comes there. `supervise_here steps` prints every step there is, and
-//! `supervise_here shim FOLDER` is a shim.
+//! `supervise_here shim FOLDER TERM` is a shim.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -19,6 +19,7 @@ use agency_protocols::store::Store;
 use agency_sandbox::host::Host;
 use agency_sandbox::policy::Level;
 use agency_sandbox::workspace::folder::Folder;
+use agency_supervisor::attempt::Term;
 use agency_supervisor::charge::{self, Charge};
 use agency_supervisor::desk::Desk;
 use agency_supervisor::dispatch::Wishes;
@@ -37,7 +38,9 @@ fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.first().map(String::as_str) {
         Some("steps") => Step::ALL.iter().for_each(|step| println!("{}", step.name())),
-        Some("shim") => errand::shim::run(Path::new(&arguments[1]), &mut io::stdout())?,
+        Some("shim") => {
+            errand::shim::run(Path::new(&arguments[1]), Term(arguments[2].parse()?), &mut io::stdout())?
+        }
         _ => supervise(&Arguments(arguments))?,
     }
     Ok(())

@@ -1,4 +1,7 @@
 //! `agency run`, through the real binary: what lands, who may stop it, and what is left after any crash.
 
+mod adoption;
 mod chaos;
+mod fence;
 mod life;
+mod two;
