@@ -169,7 +169,8 @@ pub async fn run<S: Store>(
         of_agent: of_agents(settings, |agent| agent.parallel),
         memory: of_agents(settings, |agent| agent.limits.memory),
     };
-    let mut heartbeat = tokio::time::interval(settings.leases.heartbeat);
+    let beat = settings.leases.heartbeat;
+    let mut heartbeat = tokio::time::interval_at(tokio::time::Instant::now() + beat, beat);
     let mut look = tokio::time::interval(LOOK_EVERY);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut dispatcher = Dispatcher {

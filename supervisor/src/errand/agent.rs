@@ -14,8 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use agency_sandbox::egress::List;
-use agency_sandbox::git::OwnGit;
-use agency_sandbox::harvest::{Harvest, patch};
+use agency_sandbox::harvest::Harvest;
 use agency_sandbox::host::{self, Host};
 use agency_sandbox::launch::{self, LaunchError, Request};
 use agency_sandbox::output;
@@ -37,7 +36,7 @@ use super::order::{AgentOrder, Order, Reach};
 use super::outcome::{AgentDone, Done, End};
 use crate::landing::candidate::{self, Work};
 use crate::landing::commit::{Signature, Statement};
-use crate::landing::names::{Oid, Task};
+use crate::landing::names::{Format, Oid, Task};
 use crate::landing::repository::{Opening, Repository};
 
 /// Where the agent finds what it is told, in its private repository, which is never part of its work.
@@ -158,11 +157,15 @@ impl Site {
         let mut warnings: Vec<String> = harvest.warnings.iter().map(ToString::to_string).collect();
         let candidate = match end == (End::Exited { code: 0 }) && harvest.is_clean() {
             true => {
+                let repository = open_repository(&folder, &state, agent)?;
+                let made = commit(order, agent, &repository, &harvest, outcome.upper.as_fd())?;
                 // It is for people to read; the work is in the commit.
-                if let Err(error) = write_patch(place, &ground, &run, &harvest, outcome.upper.as_fd()) {
+                if let Some(commit) = &made
+                    && let Err(error) = write_patch(place, &repository, agent, commit)
+                {
                     warnings.push(format!("its patch could not be written: {error}"));
                 }
-                commit(order, agent, &folder, &state, &harvest, outcome.upper.as_fd())?
+                made
             }
             false => None,
         };
@@ -335,12 +338,10 @@ fn end(end: supervise::End) -> End {
 fn commit(
     order: &Order,
     agent: &AgentOrder,
-    folder: &Folder,
-    state: &State,
+    repository: &Repository,
     harvest: &Harvest,
     upper: std::os::fd::BorrowedFd<'_>,
 ) -> Result<Option<Oid>> {
-    let repository = open_repository(folder, state)?;
     let base = Oid::parse(&agent.base)?;
     let task = Task::new(&order.task.protocol, &order.task.id)?;
     let author =
@@ -354,36 +355,28 @@ fn commit(
         epoch: order.epoch.0,
         verify: None,
     };
-    Ok(candidate::write(&repository, &Work { harvest, upper, base: &base }, &statement)?)
+    Ok(candidate::write(repository, &Work { harvest, upper, base: &base }, &statement)?)
 }
 
 /// The real repository, to write objects into.
-fn open_repository(folder: &Folder, state: &State) -> Result<Repository> {
+fn open_repository(folder: &Folder, state: &State, agent: &AgentOrder) -> Result<Repository> {
     let real = folder.repository.as_ref().ok_or("the work tree is in no repository any more")?;
     let place = state.folder("landing")?;
-    Ok(Repository::open(&Opening {
+    let opening = Opening {
         program: Path::new("git"),
         repository: real,
         root: Some(&folder.root),
         place: &place,
         home: None,
         patience: Duration::from_secs(30),
-    })?)
+    };
+    Ok(Repository::open_objects(&opening, Format::of(&Oid::parse(&agent.base)?))?)
 }
 
 /// For people who want to see it without git.
-fn write_patch(
-    place: &Place,
-    ground: &Ground,
-    run: &Run,
-    harvest: &Harvest,
-    upper: std::os::fd::BorrowedFd<'_>,
-) -> Result<()> {
-    run.make()?;
-    let git = OwnGit::create(Path::new("git"), &run.path().join("patch.git"))?;
-    let mut out = io::BufWriter::new(File::create(place.file("work.patch"))?);
-    patch::write(&git, &harvest.changes, upper, &ground.base()?, &mut out)?;
-    Ok(out.flush()?)
+fn write_patch(place: &Place, repository: &Repository, agent: &AgentOrder, commit: &Oid) -> Result<()> {
+    let patch = candidate::patch(repository, &Oid::parse(&agent.base)?, commit)?;
+    Ok(std::fs::write(place.file("work.patch"), patch)?)
 }
 
 /// What the agent wrote as its report: a plain file, up to a size, and not through any link.

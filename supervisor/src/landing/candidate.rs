@@ -16,7 +16,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use super::commit::{self, Statement};
 use super::difference::{self, Kind};
-use super::error::Error;
+use super::error::{Error, git};
 use super::lease::Lease;
 use super::names::Oid;
 use super::objects::ObjectKind;
@@ -85,6 +85,15 @@ pub fn keep(repository: &Repository, lease: &Lease, commit: &Oid) -> Result<bool
             false => Ok(false),
         },
     }
+}
+
+/// What a candidate changes, as people read it.
+pub fn patch(repository: &Repository, base: &Oid, commit: &Oid) -> Result<Vec<u8>, Error> {
+    let _acting = repository.act()?;
+    let arguments =
+        ["diff-tree", "-p", "--binary", "--full-index", "-M", "--no-ext-diff", "--no-textconv", "--no-color"];
+    let run = repository.objects.run(arguments.into_iter().chain([base.as_str(), commit.as_str()]));
+    run.map_err(git("write a patch"))
 }
 
 fn make(repository: &Repository, work: &Work<'_>, statement: &Statement<'_>) -> Result<Oid, Error> {

@@ -21,6 +21,14 @@ impl Format {
         }
     }
 
+    /// Of a repository that has an object of this name.
+    pub fn of(oid: &Oid) -> Self {
+        match oid.0.len() == Self::Sha256.digits() {
+            true => Self::Sha256,
+            false => Self::Sha1,
+        }
+    }
+
     /// The tree without entries, which every git knows.
     pub(super) fn empty_tree(self) -> Oid {
         Oid(match self {

@@ -86,14 +86,36 @@ impl Repository {
             let reason = format!("its references are kept as `{other}`, and only `files` can be moved");
             return Err(unsupported(reason));
         }
+        let repository = Self::new(opening, program, owner, format, settings);
+        let _acting = repository.act()?;
+        repository.make(&Turns::new(opening.place.join("making.lock"), opening.patience))?;
+        Ok(repository)
+    }
+
+    /// One that somebody has opened before, to read and write its objects. No git is asked how it is configured,
+    /// so nothing else can be done with it.
+    pub fn open_objects(opening: &Opening<'_>, format: Format) -> Result<Self, Error> {
+        let owner = Owner::of(&opening.repository.common)?;
+        let program = found_in_path(opening.program);
+        Ok(Self::new(opening, program, owner, format, Settings::default()))
+    }
+
+    fn new(
+        opening: &Opening<'_>,
+        program: PathBuf,
+        owner: Option<Owner>,
+        format: Format,
+        settings: Settings,
+    ) -> Self {
         let own = |name: &str| {
             let own = OwnGit::open(&program, &opening.place.join(name));
-            as_owner(own.keeping_objects_in(&common.join("objects")), owner)
+            as_owner(own.keeping_objects_in(&opening.repository.common.join("objects")), owner)
         };
-        let turns = |name: &str| Turns::new(opening.place.join(name), opening.patience);
-        let repository = Self {
+        Self {
             objects: own("objects.git"),
             refs: own("refs.git"),
+            landing: Turns::new(opening.place.join("landing.lock"), opening.patience),
+            moving: Turns::new(opening.place.join("refs.lock"), opening.patience),
             program,
             real: opening.repository.clone(),
             root: opening.root.map(Path::to_owned),
@@ -103,15 +125,10 @@ impl Repository {
             home: opening.home.map(Path::to_owned),
             remembered: Remembered::default(),
             owner,
-            landing: turns("landing.lock"),
-            moving: turns("refs.lock"),
             readers: Kept::default(),
             writers: Default::default(),
             movers: Kept::default(),
-        };
-        let _acting = repository.act()?;
-        repository.make(&turns("making.lock"))?;
-        Ok(repository)
+        }
     }
 
     pub fn format(&self) -> Format {

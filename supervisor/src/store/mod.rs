@@ -186,6 +186,11 @@ pub enum StoreError {
     NotInCharge(Term),
     #[error("the store {path} was made by a newer agency (schema {found}, this one knows {known})")]
     Newer { path: String, found: i64, known: i64 },
+    /// Somebody writes, and does not come to an end.
+    #[error(
+        "another program has kept the store {path} to itself for half a minute; an agency that was stopped (Ctrl-Z) does that until it goes on or is ended"
+    )]
+    Busy { path: String },
     #[error("the store {path} can't be used")]
     Unusable { path: String, source: Box<dyn std::error::Error + Send + Sync> },
     #[error("the store has something in it that this program does not understand: {what}")]

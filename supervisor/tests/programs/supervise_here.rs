@@ -83,7 +83,11 @@ fn supervise(arguments: &Arguments) -> Result<()> {
         parallel: usize::try_from(arguments.number("parallel", 1)?)?,
         attempts: 3,
         backoff: Duration::from_millis(100),
-        leases: Leases::of(Duration::from_secs(arguments.number("lease", 900)?)),
+        // One that stops itself in the middle of a heartbeat would take the store's lock along.
+        leases: Leases {
+            ttl: Duration::from_secs(arguments.number("lease", 900)?),
+            heartbeat: Duration::from_secs(300),
+        },
     };
     let charge = Charge {
         settings,

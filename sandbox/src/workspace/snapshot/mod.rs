@@ -55,7 +55,9 @@ pub struct Tuning {
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { delta_paths: 2_000, delta_percent: 10, delta_always: 100, keep_snapshots: 2, keep_deltas: 4 }
+        // Every landing makes a delta longer that later attempts have to write, until it is a snapshot. What all of
+        // them write together is least when that comes after about the root of twice the files.
+        Self { delta_paths: 500, delta_percent: 3, delta_always: 64, keep_snapshots: 2, keep_deltas: 4 }
     }
 }
 

@@ -49,6 +49,10 @@ pub(super) const LINK: u32 = 0o120000;
 /// Git refuses names that mean `.git` on any of these, wherever it runs.
 const PROTECT: [&str; 4] = ["-c", "core.protectHFS=true", "-c", "core.protectNTFS=true"];
 
+/// Commits and their trees, each on a line.
+const KNOWN: &str = "known-commits";
+const MUCH: u64 = 1 << 20;
+
 const SHA256_CONFIG: &str =
     "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectformat = sha256\n";
 
@@ -127,6 +131,9 @@ impl Objects {
             let refs = head::References::read(&self.repository, self.format)?;
             format!("{}{tail}", refs.find(name).unwrap_or(name))
         };
+        if let Some(tree) = self.remembered(&rev) {
+            return Ok((rev, tree));
+        }
         let mut out = Vec::new();
         let command = self.command(["rev-parse", &format!("{rev}^{{commit}}"), &format!("{rev}^{{tree}}")]);
         Running::start(command, "rev-parse")
@@ -135,11 +142,30 @@ impl Objects {
         let text = String::from_utf8_lossy(&out);
         match text.lines().collect::<Vec<_>>()[..] {
             [commit, tree] if [commit, tree].iter().all(|name| self.format.is_name(name.as_bytes())) => {
+                self.remember(commit, tree);
                 Ok((commit.to_owned(), tree.to_owned()))
             }
             // A range, say, which is more than a commit.
             _ => Err(nothing(None)),
         }
+    }
+
+    /// The tree of a commit that was asked for before: that never changes.
+    fn remembered(&self, commit: &str) -> Option<String> {
+        let known = fs::read_to_string(self.git.directory().join(KNOWN)).ok()?;
+        let tree = known.lines().rev().find_map(|line| line.strip_prefix(commit)?.strip_prefix(' '))?;
+        let whole = [commit, tree].iter().all(|name| self.format.is_name(name.as_bytes()));
+        whole.then(|| tree.to_owned())
+    }
+
+    /// What can't be remembered is asked for again.
+    fn remember(&self, commit: &str, tree: &str) {
+        let path = self.git.directory().join(KNOWN);
+        if fs::metadata(&path).is_ok_and(|stat| stat.len() > MUCH) {
+            let _ = fs::remove_file(&path);
+        }
+        let file = fs::OpenOptions::new().append(true).create(true).open(&path);
+        let _ = file.and_then(|mut file| file.write_all(format!("{commit} {tree}\n").as_bytes()));
     }
 
     /// The index git makes of a tree. A tree with names that are none (`..`, `.git`) is refused by it.

@@ -13,6 +13,11 @@ pub(super) trait At<T> {
 impl<T> At<T> for Result<T, sqlx::Error> {
     fn at(self, path: &Path) -> Result<T, StoreError> {
         self.map_err(|error| {
+            // SQLITE_BUSY; what comes above the lowest byte says in which way.
+            let code = error.as_database_error().and_then(|error| error.code()?.parse::<u32>().ok());
+            if code.is_some_and(|code| code & 0xff == 5) {
+                return StoreError::Busy { path: path.display().to_string() };
+            }
             let source = match error {
                 // Its text would be repeated.
                 sqlx::Error::Database(error) => error.into_error(),
