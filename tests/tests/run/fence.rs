@@ -49,7 +49,7 @@ fn rows(queue: &Queue) -> String {
 /// An owner that has stopped itself at a moment, and whose lease is over.
 fn asleep(queue: &Queue, script: &str, moment: &str) -> Supervisor {
     let stop = format!("stop={moment}");
-    let mut owner = queue.supervise_here(&[&format!("script={script}"), "lease=1", &stop]);
+    let mut owner = queue.supervise_here(&[&format!("script={script}"), "lease=3", &stop]);
     owner.stopped();
     let now = || {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
