@@ -12,8 +12,9 @@ use agency_supervisor::attempt::{Attempt, TaskKey};
 use agency_supervisor::store::Store;
 use agency_supervisor::{charge, life};
 use clap::Args;
+use serde_json::json;
 
-use crate::board::{Who, task_id};
+use crate::board::{Who, print_json, task_id};
 use crate::message::{Failure, INTERNAL, NO_SUCH};
 use crate::sandbox::user_state;
 
@@ -30,6 +31,9 @@ pub(crate) struct Logs {
     /// An earlier attempt than the last
     #[arg(long, value_name = "N")]
     attempt: Option<u64>,
+    /// One JSON object for each line, on standard output
+    #[arg(long)]
+    json: bool,
 }
 
 /// How often a file that grows is read again.
@@ -56,7 +60,9 @@ pub(crate) fn run(command: &Logs, who: &Who) -> Result<u8, Failure> {
     let find = || Ok(attempts(key.clone())?.into_iter().rfind(wanted));
     let attempt = find()?.ok_or_else(nothing)?;
     let path = life::records(state.path(), &attempt).join("agent").join("output.log");
-    let mut log = Log { path, read: 0, shown: Shown::default() };
+    let told =
+        command.json.then(|| Told { attempt: attempt.epoch.0, task: command.task.clone(), rest: Vec::new() });
+    let mut log = Log { path, read: 0, shown: Shown::default(), told };
     loop {
         let open = find()?.is_some_and(|attempt: Attempt| attempt.held.is_some());
         log.pass_on()?;
@@ -73,6 +79,35 @@ struct Log {
     path: PathBuf,
     read: u64,
     shown: Shown,
+    /// For programs, line by line.
+    told: Option<Told>,
+}
+
+struct Told {
+    task: TaskId,
+    attempt: u64,
+    /// A line that has no end yet.
+    rest: Vec<u8>,
+}
+
+impl Told {
+    fn say(&mut self, bytes: &[u8], last: bool) -> Result<(), Failure> {
+        self.rest.extend_from_slice(bytes);
+        while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.rest.drain(..=end).collect();
+            self.line(&line[..end])?;
+        }
+        if last && !self.rest.is_empty() {
+            let line = std::mem::take(&mut self.rest);
+            self.line(&line)?;
+        }
+        Ok(())
+    }
+
+    fn line(&self, line: &[u8]) -> Result<(), Failure> {
+        let line = String::from_utf8_lossy(line);
+        print_json(&json!({ "version": 1, "task": self.task, "attempt": self.attempt, "line": line }))
+    }
 }
 
 impl Log {
@@ -91,14 +126,21 @@ impl Log {
             self.read += length as u64;
             let mut harmless = Vec::new();
             self.shown.push(&buffer[..length], &mut |bytes| harmless.extend_from_slice(bytes));
-            say(&harmless)?;
+            self.say(&harmless, false)?;
+        }
+    }
+
+    fn say(&mut self, bytes: &[u8], last: bool) -> Result<(), Failure> {
+        match &mut self.told {
+            Some(told) => told.say(bytes, last),
+            None => say(bytes),
         }
     }
 
     fn end(&mut self) -> Result<(), Failure> {
         let mut harmless = Vec::new();
         self.shown.finish(&mut |bytes| harmless.extend_from_slice(bytes));
-        say(&harmless)
+        self.say(&harmless, true)
     }
 }
 
