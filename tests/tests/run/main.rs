@@ -2,3 +2,4 @@
 
 mod chaos;
 mod life;
+mod misbehaving;
