@@ -99,6 +99,9 @@ pub enum LaunchError {
         #[source]
         source: io::Error,
     },
+    /// It was run, and what it changed is lost.
+    #[error("can't collect what the agent changed")]
+    Uncollected { source: io::Error },
 }
 
 fn list(missing: &[Statement]) -> String {
@@ -265,7 +268,7 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
         Some(bare) => {
             drop(sandbox);
             collect(bare, request.workspace, &upper, &identity, janitor.as_ref())
-                .map_err(internal("can't collect what the agent changed"))?;
+                .map_err(|source| LaunchError::Uncollected { source })?;
             None
         }
     };

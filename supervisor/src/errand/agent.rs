@@ -39,6 +39,7 @@ use crate::landing::candidate::{self, Work};
 use crate::landing::commit::{Signature, Statement};
 use crate::landing::names::{Oid, Task};
 use crate::landing::repository::{Opening, Repository};
+use crate::room;
 
 /// Where the agent finds what it is told, in its private repository, which is never part of its work.
 const PROMPT: &[u8] = b"AGENCY_PROMPT.md";
@@ -58,9 +59,10 @@ pub(super) fn run(place: &Place, order: &Order, agent: &AgentOrder, reception: &
     };
     let outcome = match site.run(reception) {
         Ok(outcome) => outcome,
+        Err(error @ LaunchError::Uncollected { .. }) => return Done::Unread { reason: chain(&error).0 },
         Err(error) => return not_run(&error),
     };
-    match site.collect(place, order, agent, outcome) {
+    match site.collect(place, order, agent, outcome, reception) {
         Ok(done) => Done::Agent(Box::new(done)),
         Err(error) => Done::Unread { reason: chain(error.as_ref()).0 },
     }
@@ -69,7 +71,10 @@ pub(super) fn run(place: &Place, order: &Order, agent: &AgentOrder, reception: &
 /// Why nothing was run.
 pub(super) fn not_run(error: &(dyn Error + 'static)) -> Done {
     let (reason, hint) = chain(error);
-    Done::NotRun { reason, hint }
+    match room::is_missing(error) {
+        true => Done::NoRoom { reason },
+        false => Done::NotRun { reason, hint },
+    }
 }
 
 /// An error with all its causes, and what may help.
@@ -146,6 +151,7 @@ impl Site {
         order: &Order,
         agent: &AgentOrder,
         outcome: launch::Outcome,
+        reception: &Reception,
     ) -> Result<AgentDone> {
         let Site { folder, state, ground, policy, run, .. } = self;
         let harvest = ground.harvest(outcome.upper.as_fd(), &policy)?;
@@ -162,7 +168,14 @@ impl Site {
                 if let Err(error) = write_patch(place, &ground, &run, &harvest, outcome.upper.as_fd()) {
                     warnings.push(format!("its patch could not be written: {error}"));
                 }
-                commit(order, agent, &folder, &state, &harvest, outcome.upper.as_fd())?
+                loop {
+                    match commit(order, agent, &folder, &state, &harvest, outcome.upper.as_fd()) {
+                        Err(error) if room::is_missing(error.as_ref()) && reception.is_held() => {
+                            std::thread::sleep(super::shim::PAUSE);
+                        }
+                        made => break made?,
+                    }
+                }
             }
             false => None,
         };
