@@ -2,5 +2,6 @@
 
 mod chaos;
 mod control_plane;
+mod full;
 mod life;
 mod misbehaving;
