@@ -585,7 +585,7 @@ impl<S: Store> Dispatcher<S> {
     /// What runs waits for room by itself, and people should know what for.
     fn look_at_disk(&mut self) {
         let state = &self.shop.settings.state;
-        let full = !self.running.is_empty() && room::left(state).is_some_and(|left| left < room::LITTLE);
+        let full = !self.running.is_empty() && room::is_full(state);
         if full && !self.full {
             let what = format!("the disk is full at {}: what runs waits for room there", state.display());
             self.shop.teller.tell(&Notice::Trouble { task: None, what });

@@ -55,12 +55,12 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 pub(super) fn run(place: &Place, order: &Order, agent: &AgentOrder, reception: &Reception) -> Done {
     let site = match prepare(place, order, agent) {
         Ok(site) => site,
-        Err(error) => return not_run(error.as_ref()),
+        Err(error) => return not_run(place, error.as_ref()),
     };
     let outcome = match site.run(reception) {
         Ok(outcome) => outcome,
         Err(error @ LaunchError::Uncollected { .. }) => return Done::Unread { reason: chain(&error).0 },
-        Err(error) => return not_run(&error),
+        Err(error) => return not_run(place, &error),
     };
     match site.collect(place, order, agent, outcome, reception) {
         Ok(done) => Done::Agent(Box::new(done)),
@@ -69,10 +69,10 @@ pub(super) fn run(place: &Place, order: &Order, agent: &AgentOrder, reception: &
 }
 
 /// Why nothing was run.
-pub(super) fn not_run(error: &(dyn Error + 'static)) -> Done {
+pub(super) fn not_run(place: &Place, error: &(dyn Error + 'static)) -> Done {
     let (reason, hint) = chain(error);
-    match room::is_missing(error) {
-        true => Done::NoRoom { reason },
+    match room::is_missing(error, place.path()) {
+        true => Done::NoRoom { reason: format!("{reason}; the disk is full") },
         false => Done::NotRun { reason, hint },
     }
 }
@@ -170,7 +170,9 @@ impl Site {
                 }
                 loop {
                     match commit(order, agent, &folder, &state, &harvest, outcome.upper.as_fd()) {
-                        Err(error) if room::is_missing(error.as_ref()) && reception.is_held() => {
+                        Err(error)
+                            if room::is_missing(error.as_ref(), place.path()) && reception.is_held() =>
+                        {
                             std::thread::sleep(super::shim::PAUSE);
                         }
                         made => break made?,
