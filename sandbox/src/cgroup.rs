@@ -105,6 +105,17 @@ impl Cgroup {
         Some((fs::read_to_string(file).ok()?.trim().parse().ok()?, how))
     }
 
+    /// Whether the kernel killed somebody in it for want of memory.
+    pub(crate) fn ran_out_of_memory(&self) -> bool {
+        let file = match &self.kind {
+            Kind::Unified(path) => path.join("memory.events"),
+            Kind::Separate { memory: Some(memory), .. } => memory.join("memory.oom_control"),
+            Kind::Separate { memory: None, .. } => return false,
+        };
+        let counted = fs::read_to_string(file).unwrap_or_default();
+        counted.lines().filter_map(|line| line.strip_prefix("oom_kill ")).any(|count| count.trim() != "0")
+    }
+
     pub(crate) fn processes(&self) -> Option<(u64, &'static str)> {
         let (file, how) = match &self.kind {
             Kind::Unified(path) => (path.join("pids.max"), "cgroup v2 pids.max"),

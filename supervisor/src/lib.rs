@@ -27,6 +27,7 @@ pub mod notice;
 mod owner;
 mod prompt;
 mod records;
+mod room;
 pub mod settings;
 pub mod store;
 mod train;

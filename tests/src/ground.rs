@@ -357,6 +357,12 @@ impl Ground {
     }
 }
 
+impl Default for Ground {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// The header of a text, if it begins with one.
 pub fn header(text: &str) -> Option<Yaml> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");

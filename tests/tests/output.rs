@@ -164,8 +164,7 @@ fn a_flood_is_cut_in_the_middle_and_fills_no_memory() {
             child.wait().expect("ends");
             let output = fs::read_to_string(&file).expect("text");
             let (beginning, rest) = output.split_once("[agency: ").expect("a notice");
-            let (count, end) =
-                rest.split_once(" bytes left out here; --output raises the limit]\n").expect("a notice");
+            let (count, end) = rest.split_once(" bytes left out here]\n").expect("a notice");
             let all = FLOOD + "\nthe end\n".len();
             let left_out: usize = count.parse().expect("a number");
             assert!(beginning.trim_end_matches('\n').chars().all(|character| unit.contains(character)));
@@ -188,7 +187,7 @@ fn what_fits_exactly_is_not_cut() {
     let repository = Repository::new(actors()[0], FILES).expect("a repository");
     assert_eq!(run(&repository, &["--output", "8"], "echo 1234567"), ("1234567\n".into(), String::new()));
     let (stdout, _) = run(&repository, &["--output", "8"], "echo 12345678");
-    assert_eq!(stdout, "123456\n[agency: 1 bytes left out here; --output raises the limit]\n8\n");
+    assert_eq!(stdout, "123456\n[agency: 1 bytes left out here]\n8\n");
 }
 
 #[test]

@@ -101,6 +101,6 @@ fn refused(error: LaunchError) -> Failure {
         LaunchError::Unavailable { hint, .. } => Failure::new(UNAVAILABLE, &error).with_hint(hint.clone()),
         LaunchError::NotHeld { .. } => Failure::new(UNAVAILABLE, &error)
             .with_hint("nothing was started; `agency doctor` tells what this host offers"),
-        LaunchError::Internal { .. } => own_failure(error),
+        LaunchError::Internal { .. } | LaunchError::Uncollected { .. } => own_failure(error),
     }
 }

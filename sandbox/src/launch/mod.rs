@@ -30,7 +30,7 @@ use crate::janitor::Janitor;
 use crate::output::Tallies;
 use crate::path::RelPath;
 use crate::policy::{Level, Network, Policy};
-use crate::supervise::{self, Attendant, End, Watch};
+use crate::supervise::{self, Attendant, End, Stopped, Watch};
 use crate::sys::{self, Brought, Clone};
 use crate::terminal::RawTerminal;
 use crate::watch::Watcher;
@@ -99,6 +99,9 @@ pub enum LaunchError {
         #[source]
         source: io::Error,
     },
+    /// It was run, and what it changed is lost.
+    #[error("can't collect what the agent changed")]
+    Uncollected { source: io::Error },
 }
 
 fn list(missing: &[Statement]) -> String {
@@ -251,6 +254,13 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
         attendant: request.attendant,
     })
     .map_err(internal("can't watch the sandbox"))?;
+    // A controller kills without a word; whoever looks at the end wants to know what for.
+    let end = match (end, &cgroup) {
+        (End::Signaled(libc::SIGKILL), Some(cgroup)) if cgroup.ran_out_of_memory() => {
+            End::Stopped(Stopped::Memory)
+        }
+        (end, _) => end,
+    };
     let network = proxy.map(Proxy::stop);
     drop(raw);
     let sandbox = match &bare {
@@ -258,7 +268,7 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
         Some(bare) => {
             drop(sandbox);
             collect(bare, request.workspace, &upper, &identity, janitor.as_ref())
-                .map_err(internal("can't collect what the agent changed"))?;
+                .map_err(|source| LaunchError::Uncollected { source })?;
             None
         }
     };

@@ -70,8 +70,7 @@ impl Cap {
             self.drop_all_but(self.tail.len() - partial(&self.tail, PARTIAL));
             let line_end = if self.at_line_start { "" } else { "\n" };
             let left_out = self.dropped;
-            let notice =
-                format!("{line_end}[agency: {left_out} bytes left out here; --output raises the limit]\n");
+            let notice = format!("{line_end}[agency: {left_out} bytes left out here]\n");
             emit(notice.as_bytes());
         }
         let tail = std::mem::take(&mut self.tail);
@@ -126,7 +125,7 @@ mod tests {
 
     #[test]
     fn of_what_does_not_the_beginning_and_the_end_are_kept() {
-        let notice = "[agency: 1 bytes left out here; --output raises the limit]";
+        let notice = "[agency: 1 bytes left out here]";
         assert_eq!(capped(8, &[b"123456789"]), (format!("123456\n{notice}\n89"), 8, 1));
         assert_eq!(capped(8, &[b"12345\n", b"789"]), (format!("12345\n{notice}\n89"), 8, 1));
         assert_eq!(capped(1, &[b"12"]).0, format!("1\n{notice}\n"));

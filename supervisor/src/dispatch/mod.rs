@@ -22,6 +22,7 @@ use crate::errand::{Place, send};
 use crate::life::{LifeError, Rest, Side, Step, Wanted, Workshop};
 use crate::notice::Notice;
 use crate::owner;
+use crate::room;
 use crate::settings::{Agent, Settings};
 use crate::store::{Claim, Claimed, Mode, Store, StoreError};
 use plan::{Choice, Limits, World};
@@ -152,6 +153,8 @@ struct Dispatcher<S> {
     stopping: bool,
     looked_for_orphans: Option<Instant>,
     first_agenda: Option<BTreeSet<String>>,
+    /// People know that the disk is full.
+    full: bool,
     /// Where it can't be asked, memory keeps nobody from starting.
     system: Option<System>,
     summary: Summary,
@@ -194,6 +197,7 @@ pub async fn run<S: Store>(
         stopping: false,
         looked_for_orphans: None,
         first_agenda: None,
+        full: false,
         system: System::new().ok(),
         summary: Summary::default(),
         shop: Arc::clone(&shop),
@@ -225,7 +229,10 @@ pub async fn run<S: Store>(
                 return Ok(dispatcher.finish());
             }
             Event::Interrupt(Interrupt::Drain) => dispatcher.interrupted(),
-            Event::Look => dispatcher.look_at_store(false).await?,
+            Event::Look => {
+                dispatcher.look_at_disk();
+                dispatcher.look_at_store(false).await?;
+            }
             Event::Heartbeat => dispatcher.heartbeat().await?,
         }
     }
@@ -574,6 +581,17 @@ impl<S: Store> Dispatcher<S> {
                 }
             });
         }
+    }
+
+    /// What runs waits for room by itself, and people should know what for.
+    fn look_at_disk(&mut self) {
+        let state = &self.shop.settings.state;
+        let full = !self.running.is_empty() && room::is_full(state);
+        if full && !self.full {
+            let what = format!("the disk is full at {}: what runs waits for room there", state.display());
+            self.shop.teller.tell(&Notice::Trouble { task: None, what });
+        }
+        self.full = full;
     }
 
     /// What others wrote into the store: wishes of people, ends of attempts.

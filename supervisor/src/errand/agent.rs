@@ -38,6 +38,7 @@ use crate::landing::candidate::{self, Work};
 use crate::landing::commit::{Signature, Statement};
 use crate::landing::names::{Format, Oid, Task};
 use crate::landing::repository::{Opening, Repository};
+use crate::room;
 
 /// Where the agent finds what it is told, in its private repository, which is never part of its work.
 const PROMPT: &[u8] = b"AGENCY_PROMPT.md";
@@ -53,22 +54,26 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 pub(super) fn run(place: &Place, order: &Order, agent: &AgentOrder, reception: &Reception) -> Done {
     let site = match prepare(place, order, agent) {
         Ok(site) => site,
-        Err(error) => return not_run(error.as_ref()),
+        Err(error) => return not_run(place, error.as_ref()),
     };
     let outcome = match site.run(reception) {
         Ok(outcome) => outcome,
-        Err(error) => return not_run(&error),
+        Err(error @ LaunchError::Uncollected { .. }) => return Done::Unread { reason: chain(&error).0 },
+        Err(error) => return not_run(place, &error),
     };
-    match site.collect(place, order, agent, outcome) {
+    match site.collect(place, order, agent, outcome, reception) {
         Ok(done) => Done::Agent(Box::new(done)),
         Err(error) => Done::Unread { reason: chain(error.as_ref()).0 },
     }
 }
 
 /// Why nothing was run.
-pub(super) fn not_run(error: &(dyn Error + 'static)) -> Done {
+pub(super) fn not_run(place: &Place, error: &(dyn Error + 'static)) -> Done {
     let (reason, hint) = chain(error);
-    Done::NotRun { reason, hint }
+    match room::is_missing(error, place.path()) {
+        true => Done::NoRoom { reason: format!("{reason}; the disk is full") },
+        false => Done::NotRun { reason, hint },
+    }
 }
 
 /// An error with all its causes, and what may help.
@@ -145,6 +150,7 @@ impl Site {
         order: &Order,
         agent: &AgentOrder,
         outcome: launch::Outcome,
+        reception: &Reception,
     ) -> Result<AgentDone> {
         let Site { folder, state, ground, policy, run, .. } = self;
         let harvest = ground.harvest(outcome.upper.as_fd(), &policy)?;
@@ -158,7 +164,16 @@ impl Site {
         let candidate = match end == (End::Exited { code: 0 }) && harvest.is_clean() {
             true => {
                 let repository = open_repository(&folder, &state, agent)?;
-                let made = commit(order, agent, &repository, &harvest, outcome.upper.as_fd())?;
+                let made = loop {
+                    match commit(order, agent, &repository, &harvest, outcome.upper.as_fd()) {
+                        Err(error)
+                            if room::is_missing(error.as_ref(), place.path()) && reception.is_held() =>
+                        {
+                            std::thread::sleep(super::shim::PAUSE);
+                        }
+                        made => break made?,
+                    }
+                };
                 // It is for people to read; the work is in the commit.
                 if let Some(commit) = &made
                     && let Err(error) = write_patch(place, &repository, agent, commit)

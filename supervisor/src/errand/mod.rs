@@ -108,6 +108,20 @@ impl Place {
         durable::write(&path, &text).map_err(self.failed("write", "order.json"))
     }
 
+    /// Nothing came of it, and it may be begun again.
+    pub fn take_back(&self) -> Result<(), ErrandError> {
+        // The mark first: without it, the outcome still says that nothing was run.
+        for name in ["started", "outcome.json"] {
+            match std::fs::remove_file(self.file(name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(self.failed("remove", name)(error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     pub fn read_order(&self) -> Result<Order, ErrandError> {
         self.read("order.json")
     }

@@ -28,6 +28,10 @@ pub enum Done {
         reason: String,
         hint: Option<String>,
     },
+    /// There was no room for it on the disk, so nothing was run. It may be begun again.
+    NoRoom {
+        reason: String,
+    },
     /// It was run, and what it did could not be read or kept.
     Unread {
         reason: String,

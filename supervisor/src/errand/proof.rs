@@ -25,7 +25,7 @@ pub(super) fn run(place: &Place, order: &Order, proof: &ProofOrder, reception: &
         Ok(done) => Done::Proof(done),
         Err(error) => match error.downcast_ref() {
             Some(ProveError::Stopped | ProveError::Interrupted { .. }) => Done::Stopped,
-            _ => not_run(error.as_ref()),
+            _ => not_run(place, error.as_ref()),
         },
     }
 }

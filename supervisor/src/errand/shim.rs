@@ -30,8 +30,8 @@ const HEARING: Duration = Duration::from_secs(1);
 /// How often the lock is tried.
 const GLANCES: usize = 50;
 
-/// How often an outcome is tried to be written.
-const PAUSE: Duration = Duration::from_millis(500);
+/// How often what is to be kept is tried to be written where there is no room for it.
+pub(super) const PAUSE: Duration = Duration::from_millis(500);
 
 /// What the shim says when it waits for its word.
 pub(super) const READY: &str = "ready";

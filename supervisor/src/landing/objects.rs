@@ -154,7 +154,10 @@ impl Writer {
 
     /// Writes an object, which is on the disk then.
     pub(super) fn write(&mut self, contents: &[u8]) -> Result<Oid, Error> {
-        fs::write(&self.path, contents).map_err(files("write", &self.path))?;
+        if let Err(error) = fs::write(&self.path, contents) {
+            let _ = fs::remove_file(&self.path);
+            return Err(files("write", &self.path)(error));
+        }
         let mut line = String::new();
         let read = self.talk.ask(format!("{}\n", self.name).as_bytes(), |output| {
             output.read_line(&mut line)?;

@@ -216,7 +216,14 @@ impl Mover {
         let length = self.said.read_at(&mut said, 0).unwrap_or(0);
         let said = said[..length].split(|byte| *byte == b'\n');
         let said: Vec<&[u8]> = said.filter(|line| !line.starts_with(INTENT.as_bytes())).collect();
-        Error::Refs { message: escape(said.join(&b'\n').trim_ascii()) }
+        let message = match escape(said.join(&b'\n').trim_ascii()) {
+            // It says it into a file.
+            nothing if nothing.is_empty() => {
+                "git could not say why; there may be no room on the disk".to_owned()
+            }
+            message => message,
+        };
+        Error::Refs { message }
     }
 }
 

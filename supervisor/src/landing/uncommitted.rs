@@ -30,11 +30,23 @@ pub fn files(repository: &Repository, branch: &RefName) -> Result<Vec<RelPath>, 
     };
     let copy = repository.place.join(format!("uncommitted.{}", unique()));
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&copy);
-    file.and_then(|mut file| file.write_all(&contents)).map_err(at("write", &copy))?;
-    let arguments = ["diff-index", "--name-only", "--no-ext-diff", "--ignore-submodules=all", "-z"];
+    if let Err(error) = file.and_then(|mut file| file.write_all(&contents)) {
+        let _ = fs::remove_file(&copy);
+        return Err(at("write", &copy)(error));
+    }
+    // Unlike `diff-index`, it looks into files that only seem to differ: those of a copied repository all do.
+    let arguments = [
+        "diff",
+        "--name-only",
+        "--no-renames",
+        "--no-ext-diff",
+        "--no-textconv",
+        "--ignore-submodules=all",
+        "-z",
+    ];
     let mut command = repository.objects.command(arguments);
     command.arg(found.at.as_str()).env("GIT_INDEX_FILE", &copy).env("GIT_WORK_TREE", root).current_dir(root);
-    let output = agency_sandbox::git::OwnGit::run_with(command, "diff-index", |_| Ok::<(), Error>(()));
+    let output = agency_sandbox::git::OwnGit::run_with(command, "diff", |_| Ok::<(), Error>(()));
     let _ = fs::remove_file(&copy);
     let output = output.map_err(|error| match error {
         Error::Git { source, .. } => git(DOING)(source),

@@ -90,6 +90,8 @@ impl<S: Store> Life<'_, S> {
                 let hint = hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
                 return failed(FailureKind::Start, format!("it could not be started: {reason}{hint}"));
             }
+            // Nobody wants it to be begun again.
+            Done::NoRoom { .. } => return Ok(Ended::Canceled),
             Done::Unread { reason } => {
                 return failed(FailureKind::Harvest, format!("what it did could not be kept: {reason}"));
             }

@@ -237,7 +237,7 @@ impl<S: Store> Life<'_, S> {
             Done::NotRun { reason, .. } => {
                 return self.failed(FailureKind::Start, format!("it could not be verified: {reason}")).await;
             }
-            Done::Agent(_) | Done::Unread { .. } | Done::Stopped => {
+            Done::Agent(_) | Done::NoRoom { .. } | Done::Unread { .. } | Done::Stopped => {
                 return Err(odd("the outcome of a proof is none"));
             }
         };
@@ -274,6 +274,7 @@ impl<S: Store> Life<'_, S> {
             self.merge().await?;
             return Ok(None);
         }
+        let mut busy = String::new();
         for _ in 0..TRIES {
             let outcome = match self.try_to_land(&merge, &target).await {
                 // Nothing names a merge, and git may have cleared it away. Its parts are still there.
@@ -305,13 +306,14 @@ impl<S: Store> Life<'_, S> {
                 }
                 Outcome::Busy { what } => {
                     tracing::debug!(what, "the repository is busy");
+                    busy = what;
                     tokio::time::sleep(PAUSE).await;
                     continue;
                 }
             }
             return Ok(None);
         }
-        Ok(Some(Rest::Waits("another program is at work in the repository all the time".to_owned())))
+        Ok(Some(Rest::Waits(format!("another program is at work in the repository all the time: {busy}"))))
     }
 
     async fn landed(&mut self, commit: Oid) -> Result<Option<Rest>, LifeError> {

@@ -286,6 +286,10 @@ impl<S: Store> Life<'_, S> {
                 }
                 Next::Send => self.send_again().await?,
                 Next::Await => self.wait().await?,
+                Next::TakeBack { reason } => {
+                    self.current_place().take_back()?;
+                    return Err(odd(&reason));
+                }
                 Next::Collect => self.collect().await?,
                 Next::GiveUp { reason } => {
                     return self.end(Ending::Lost { reason }).await.map(Rest::Over);

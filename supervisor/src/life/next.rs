@@ -3,7 +3,7 @@
 
 use crate::attempt::{Ended, Ending, Phase};
 use crate::errand::Standing;
-use crate::errand::outcome::StopReason;
+use crate::errand::outcome::{Done, Outcome, StopReason};
 
 /// What was seen of an attempt from outside.
 #[derive(Debug)]
@@ -23,6 +23,10 @@ pub enum Next {
     Send,
     /// A shim is at work.
     Await,
+    /// There was no room for it, and it was not begun.
+    TakeBack {
+        reason: String,
+    },
     /// The agent is done.
     Collect,
     /// It can't be known what became of it.
@@ -43,7 +47,12 @@ pub fn next(phase: &Phase, seen: &Seen) -> Next {
         Phase::Claimed => Next::Begin,
         Phase::Started => match &seen.errand {
             Some(Standing::Over(outcome)) => match outcome.stopped {
-                None | Some(StopReason::Canceled) => Next::Collect,
+                None => match no_room(outcome) {
+                    Some(_) if seen.canceled => Next::Settle,
+                    Some(reason) => Next::TakeBack { reason },
+                    None => Next::Collect,
+                },
+                Some(StopReason::Canceled) => Next::Collect,
                 Some(StopReason::LeaseEnded) => {
                     Next::GiveUp { reason: "its lease ran out, and nobody was there to renew it".to_owned() }
                 }
@@ -61,7 +70,10 @@ pub fn next(phase: &Phase, seen: &Seen) -> Next {
         Phase::Ended(Ended::Work { .. }) => Next::Merge,
         Phase::Ended(Ended::Blocked { .. } | Ended::Failed { .. } | Ended::Canceled) => Next::Settle,
         Phase::Merged(_) => match &seen.errand {
-            Some(Standing::Over(outcome)) if outcome.stopped.is_none() => Next::Attest,
+            Some(Standing::Over(outcome)) if outcome.stopped.is_none() => match no_room(outcome) {
+                Some(reason) => Next::TakeBack { reason },
+                None => Next::Attest,
+            },
             Some(Standing::Alive) => Next::Await,
             // A proof that was killed or stopped is made again, under a name of its own.
             Some(Standing::Lost | Standing::Over(_)) => Next::Merge,
@@ -73,6 +85,13 @@ pub fn next(phase: &Phase, seen: &Seen) -> Next {
     }
 }
 
+fn no_room(outcome: &Outcome) -> Option<String> {
+    match &outcome.done {
+        Done::NoRoom { reason } => Some(reason.clone()),
+        _ => None,
+    }
+}
+
 fn is_running(seen: &Seen) -> bool {
     matches!(seen.errand, Some(Standing::Alive))
 }
@@ -81,13 +100,11 @@ fn is_running(seen: &Seen) -> bool {
 mod tests {
     use super::*;
     use crate::attempt::{Failure, FailureKind, Merge};
-    use crate::errand::outcome::{Done, Outcome};
     use proptest::prelude::*;
 
     fn standing(which: u8) -> Option<Standing> {
-        let over = || {
-            let outcome =
-                Outcome { version: 1, started_at: 0, ended_at: 0, stopped: None, done: Done::Stopped };
+        let over = |done| {
+            let outcome = Outcome { version: 1, started_at: 0, ended_at: 0, stopped: None, done };
             Standing::Over(Box::new(outcome))
         };
         match which {
@@ -95,7 +112,8 @@ mod tests {
             1 => Some(Standing::Waiting),
             2 => Some(Standing::Alive),
             3 => Some(Standing::Lost),
-            4 => Some(over()),
+            4 => Some(over(Done::Stopped)),
+            5 => Some(over(Done::NoRoom { reason: "full".into() })),
             _ => None,
         }
     }
@@ -125,14 +143,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_agent_that_may_have_been_begun_is_never_begun_again(which in 0_u8..6, canceled in any::<bool>()) {
-            let begun = matches!(which, 2..=4);
+        fn an_agent_that_may_have_been_begun_is_never_begun_again(which in 0_u8..7, canceled in any::<bool>()) {
+            let begun = matches!(which, 2..=5);
             let decided = next(&Phase::Started, &Seen { errand: standing(which), canceled });
             prop_assert!(!(begun && matches!(decided, Next::Begin | Next::Send)), "{:?}", decided);
         }
 
         #[test]
-        fn only_what_was_proved_lands(phase in phases(), which in 0_u8..6, canceled in any::<bool>()) {
+        fn only_what_was_proved_lands(phase in phases(), which in 0_u8..7, canceled in any::<bool>()) {
             let decided = next(&phase, &Seen { errand: standing(which), canceled });
             let proved = matches!(phase, Phase::Proved { passed: true, .. });
             prop_assert!(decided != Next::Land || (proved && !canceled));

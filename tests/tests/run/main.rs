@@ -2,6 +2,9 @@
 
 mod adoption;
 mod chaos;
+mod control_plane;
 mod fence;
+mod full;
 mod life;
+mod misbehaving;
 mod two;

@@ -1,0 +1,124 @@
+//! Leaving something for whoever comes next: git's configuration, files that tools obey, the settings of later runs.
+
+use agency_tests::queue::{HONEST, Queue};
+use agency_tests::tree::Tree;
+
+use super::{TRY, assert_failed, log, queue};
+
+/// What a planted command leaves where the test finds it: outside, if anybody ran it there.
+#[test]
+fn what_an_agent_plants_in_its_repository_is_obeyed_by_nobody() {
+    let outside = tempfile::Builder::new().prefix("agency-planted-").tempdir().expect("a folder");
+    let command = format!("touch {}/ran; touch .git/ran", outside.path().display());
+    let script = format!(
+        "set -e; mkdir -p .git/hooks .git/info\n\
+         for hook in pre-commit commit-msg post-commit post-checkout post-index-change reference-transaction; do\n\
+         printf '#!/bin/sh\\n{command}\\n' > .git/hooks/$hook; chmod +x .git/hooks/$hook\n\
+         done\n\
+         printf '#!/bin/sh\\n{command}\\n' > .git/evil; chmod +x .git/evil\n\
+         for key in core.fsmonitor core.pager core.sshCommand core.editor diff.external filter.evil.clean \
+         filter.evil.smudge merge.evil.driver diff.evil.textconv gpg.program; do\n\
+         git config $key \"$PWD/.git/evil\"\n\
+         done\n\
+         git config commit.gpgSign true\n\
+         echo '* filter=evil diff=evil merge=evil' > .git/info/attributes\n\
+         echo '/src/*' > .git/info/exclude\n\
+         {HONEST}\n\
+         git status >/dev/null 2>&1 || true; test -e .git/ran && echo they are real"
+    );
+    let queue = queue(&script);
+    let hooks = || Tree::of_all_but(&queue.path().join(".git/hooks"), &[]).expect("read");
+    let (before, config) = (hooks(), queue.ground.read(".git/config"));
+    let tasks = queue.tasks(1);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 0, "{said:?}\n{}", log(&queue, &tasks[0]));
+    assert!(log(&queue, &tasks[0]).contains("they are real"), "{}", log(&queue, &tasks[0]));
+    assert!(!outside.path().join("ran").exists() && !queue.ground.exists(".git/ran"), "somebody obeyed");
+    assert_eq!(before.diff(&hooks()), Vec::<String>::new());
+    assert_eq!(queue.ground.read(".git/config"), config);
+    queue.assert_landed(&tasks);
+    queue.assert_nothing_left();
+    assert_eq!(queue.ground.git(&["show", "main:src/T0001"]), "by T0001\n", "no filter, and not excluded");
+}
+
+#[test]
+fn a_nested_repository_does_not_land() {
+    for plant in [
+        "git init -q src/nested && echo x > src/nested/file",
+        "mkdir -p src/nested && echo 'gitdir: /srv/elsewhere' > src/nested/.git",
+        "mkdir -p src/.GIT/hooks && echo x > src/.GIT/hooks/pre-commit",
+    ] {
+        let queue = queue(&format!("{plant}; {HONEST}"));
+        let tasks = queue.tasks(1);
+        let said = queue.run(&[]);
+        assert_failed(&queue, &said, &tasks[0], 20, &["it changed what it may not"]);
+        assert!(!queue.ground.exists("src/nested") && !queue.ground.exists("src/T0001"));
+    }
+}
+
+/// However wide a scope is: each of these has to be named.
+#[test]
+fn files_that_tools_obey_land_only_when_the_task_names_them() {
+    const OBEYED: [&str; 5] = [
+        ".claude/settings.json",
+        ".github/workflows/ci.yml",
+        "agency.toml",
+        "src/.envrc",
+        "src/.gitattributes",
+    ];
+    let mut queue = Queue::new();
+    queue.settings("attempts = 1");
+    for (number, file) in OBEYED.iter().enumerate() {
+        let script = format!("mkdir -p $(dirname {file}) && echo '# planted' >> {file}; {HONEST}");
+        queue.agent(&format!("planter{number}"), &script, "");
+    }
+    queue.ground.commit_all();
+    let agent = |number: usize| format!("planter{number}");
+    let wide = |number| queue.task(&agent(number), &["--may-touch", "**"]);
+    let tasks: Vec<String> = (0..OBEYED.len()).map(wide).collect();
+    let said = queue.run(&["--parallel", "4"]);
+    for (id, file) in tasks.iter().zip(OBEYED) {
+        assert_failed(&queue, &said, id, 20, &[&format!("it changed what it may not: {file}")]);
+    }
+    let id = queue.task(&agent(0), &["--may-touch", OBEYED[0]]);
+    let said = queue.run(&["--task", &id]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(queue.ground.read(OBEYED[0]), "# planted\n");
+    queue.assert_nothing_left();
+}
+
+/// The board is seen as it is, and can't be written; not even by a task that names its files.
+#[test]
+fn profiles_of_the_board_cannot_be_written_by_any_task() {
+    let plant = "echo 'commands: [true]' > .kodingx/dod/profiles/quick.yml";
+    let queue = queue(&format!("{TRY}try sh -c \"{plant}\"; {HONEST}"));
+    let id = queue.task("shell", &["--may-touch", ".kodingx/dod/profiles/quick.yml"]);
+    let before = queue.ground.read(".kodingx/dod/profiles/quick.yml");
+    assert_eq!(queue.run(&[]).code, 0);
+    assert!(log(&queue, &id).contains("refused: sh -c"), "{}", log(&queue, &id));
+    assert_eq!(queue.ground.read(".kodingx/dod/profiles/quick.yml"), before);
+    queue.assert_landed(&[id]);
+}
+
+/// A task may name the configuration. What it becomes counts when a person has trusted it, and not before.
+#[test]
+fn a_configuration_that_an_agent_changed_is_not_obeyed() {
+    let outside = tempfile::Builder::new().prefix("agency-planted-").tempdir().expect("a folder");
+    let script = format!(
+        "sed -i 's|^command = .*|command = [\"touch\", \"{}/ran\"]|' agency.toml; {HONEST}",
+        outside.path().display()
+    );
+    let queue = queue(&script);
+    let named = queue.task("shell", &["--may-touch", "agency.toml"]);
+    let later = queue.tasks(1);
+    // One after the other: the second still has the agent that a person trusted.
+    let said = queue.run(&["--task", &named]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(queue.ground.read("agency.toml").contains("ran"), "it was not changed");
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 2, "{said:?}");
+    said.assert_names(&["agency.toml is not trusted"]);
+    assert!(!outside.path().join("ran").exists());
+    assert_eq!(queue.landed().get(&later[0]), None);
+    queue.assert_nothing_left();
+}
