@@ -2,6 +2,7 @@
 
 use agency_tests::ground::{Ground, Said};
 use agency_tests::queue::{HONEST, Queue};
+use agency_tests::repository::Actor;
 
 /// Refused with this code, these words, one sentence and at most one hint; nothing was claimed or begun.
 #[track_caller]
@@ -156,6 +157,38 @@ fn an_isolation_that_can_not_be_had() {
     queue.ground.edit("agency.toml", "[run]", "[run]\nisolation = \"container\"");
     queue.ground.ok(&["trust", "--yes"]);
     refused(&queue, 3, &[], &["container"]);
+}
+
+/// Nobody could tell hosts apart there.
+#[test]
+fn a_list_of_hosts_at_a_level_that_can_not_hold_it() {
+    let mut queue = Queue::new();
+    queue.agent("shell", HONEST, "network = [\"127.0.0.1:9\"]");
+    queue.tasks(1);
+    let words = ["isolation `landlock`", "agents.shell.network", "--isolation process"];
+    refused(&queue, 3, &["--isolation", "landlock"], &words);
+}
+
+/// A host that keeps ordinary users from user namespaces: a namespace that allows none below it is one.
+#[test]
+fn an_isolation_that_this_host_does_not_allow() {
+    let ground = Ground::of(Actor::User, &[("src/a.txt", "one\n")]);
+    ground.ok(&["init", "--orchestrator", "other", "--builders", "shell"]);
+    ground.write("agency.toml", "[agents.shell]\ncommand = [\"true\"]\n");
+    ground.ok(&["trust", "--yes"]);
+    ground.commit_all();
+    let id = ground.task("A task", &["--assignee", "shell"]);
+    let before = ground.fingerprint();
+    let script = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" run";
+    let agency = ground.command(&[]).get_program().to_owned();
+    let mut command = ground.program(std::path::Path::new("unshare"));
+    command.args(["--user", "--map-current-user", "--keep-caps", "sh", "-c", script]).arg(agency);
+    let said: Said = command.output().expect("it starts").into();
+    assert_eq!(said.code, 3, "{said:?}");
+    said.assert_names(&["isolation `process` is not available here", "user.max_user_namespaces"]);
+    assert_clear(&said);
+    ground.assert_unchanged(&before);
+    assert_eq!(ground.status(&id), "NEW");
 }
 
 #[test]
