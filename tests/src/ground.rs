@@ -57,6 +57,12 @@ impl Said {
     }
 }
 
+impl Default for Ground {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Ground {
     /// A repository without a board, whoever runs the tests.
     pub fn without_board(files: &[(&str, &str)]) -> Self {

@@ -221,8 +221,10 @@ impl Heard {
         String::from_utf8_lossy(&self.text.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
     }
 
-    fn to_its_end(&mut self) -> String {
-        self.reader.take().map(|reader| reader.join().expect("read"));
+    fn whole(&mut self) -> String {
+        if let Some(reader) = self.reader.take() {
+            reader.join().expect("read");
+        }
         self.so_far()
     }
 }
@@ -278,7 +280,7 @@ impl Supervisor {
     /// Waits for its end, and what it said.
     pub fn end(mut self) -> Said {
         let status = self.gone();
-        let (out, err) = (self.out.to_its_end(), self.err.to_its_end());
+        let (out, err) = (self.out.whole(), self.err.whole());
         let code = status.code().unwrap_or_else(|| panic!("{status}: {err}"));
         Said { code, out, err }
     }

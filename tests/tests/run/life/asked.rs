@@ -48,7 +48,8 @@ fn a_run_of_what_is_ready_now_leaves_what_comes_later() {
     let late = queue.task("shell", &[]);
     gate::open(&queue);
     let said = supervisor.end();
-    assert_eq!(queue.landed().into_keys().collect::<Vec<_>>(), [first.clone()], "{said:?}");
+    assert_eq!(said.code, 0, "all it was asked for is done: {said:?}");
+    assert_eq!(queue.landed().into_keys().collect::<Vec<_>>(), std::slice::from_ref(&first), "{said:?}");
     let said = queue.run(&[]);
     assert_eq!(said.code, 0, "{said:?}");
     queue.assert_landed(&[first, dependent, late]);

@@ -1,6 +1,6 @@
 //! Agents that fail: what is tried again, what they are told, and when it is over.
 
-use agency_tests::queue::Queue;
+use agency_tests::queue::{HONEST, Queue};
 
 /// What is said on the task's file, and nothing of the work on the branch.
 #[track_caller]
@@ -124,4 +124,29 @@ fn a_change_out_of_scope_lands_nothing_and_is_not_tried_again() {
     said.assert_names(&["src/a.txt"]);
     assert_blocked(&queue, &id, "src/a.txt", 1);
     assert!(!queue.ground.exists(&format!("src/{id}")));
+}
+
+/// What is missing stays missing, for whoever comes next, too: a person should look.
+#[test]
+fn a_program_that_is_missing_ends_the_run_unless_it_is_to_go_on() {
+    let mut queue = Queue::new();
+    queue.agent("absent", HONEST, "");
+    queue.ground.edit("agency.toml", "command = [\"sh\"", "command = [\"/no/such/program\"");
+    queue.ground.ok(&["trust", "--yes"]);
+    let absent = queue.task("absent", &["--priority", "P0"]);
+    let other = queue.task("shell", &[]);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 10, "{said:?}");
+    said.assert_names(&[
+        &absent,
+        "its program could not be started",
+        &format!("{other} waits: this run ends"),
+    ]);
+    assert_blocked(&queue, &absent, "its program could not be started", 1);
+    assert!(!queue.records(&other, 1).exists());
+    queue.ground.ok(&["retry", &absent]);
+    let said = queue.run(&["--keep-going"]);
+    assert_eq!(said.code, 10, "{said:?}");
+    assert_eq!(queue.landed().into_keys().collect::<Vec<_>>(), [other]);
+    assert_eq!(queue.ground.status(&absent), "BLOCKED");
 }
