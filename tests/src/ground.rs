@@ -57,6 +57,12 @@ impl Said {
     }
 }
 
+impl Default for Ground {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Ground {
     /// A repository without a board, whoever runs the tests.
     pub fn without_board(files: &[(&str, &str)]) -> Self {
@@ -354,12 +360,6 @@ impl Ground {
             findings.iter().any(|one| is_it(&one)),
             "no {words:?} of §{section} in {file}: {findings:#?}"
         );
-    }
-}
-
-impl Default for Ground {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -104,8 +107,8 @@ impl Queue {
 
     fn spawn(&self, mut command: Command) -> Supervisor {
         command.env(VARIABLE, self.marker.as_str());
-        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        Supervisor { child: child.expect("it starts") }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Supervisor::of(command.spawn().expect("it starts"))
     }
 
     /// How often each task stands on the branch, by what its commits say.
@@ -190,9 +193,49 @@ impl Default for Queue {
 #[derive(Debug)]
 pub struct Supervisor {
     child: Child,
+    out: Heard,
+    err: Heard,
+}
+
+/// What comes out of a pipe, as it comes: nobody who writes there has to wait.
+#[derive(Debug)]
+struct Heard {
+    text: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Heard {
+    fn listen(mut pipe: impl Read + Send + 'static) -> Self {
+        let text = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&text);
+        let reader = std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(length @ 1..) = pipe.read(&mut buffer) {
+                heard.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&buffer[..length]);
+            }
+        });
+        Self { text, reader: Some(reader) }
+    }
+
+    fn so_far(&self) -> String {
+        String::from_utf8_lossy(&self.text.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    }
+
+    fn whole(&mut self) -> String {
+        if let Some(reader) = self.reader.take() {
+            reader.join().expect("read");
+        }
+        self.so_far()
+    }
 }
 
 impl Supervisor {
+    fn of(mut child: Child) -> Self {
+        let out = Heard::listen(child.stdout.take().expect("a pipe"));
+        let err = Heard::listen(child.stderr.take().expect("a pipe"));
+        Self { child, out, err }
+    }
+
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -227,24 +270,17 @@ impl Supervisor {
         self.child.wait().expect("ended");
     }
 
+    /// Waits until it has said this, to people.
+    #[track_caller]
+    pub fn says(&self, words: &str) {
+        let said = || self.err.so_far().contains(words);
+        assert!(wait_until(LONG, said), "it does not say {words:?}: {}", self.err.so_far());
+    }
+
     /// Waits for its end, and what it said.
     pub fn end(mut self) -> Said {
-        use std::io::Read;
-        let mut readers = Vec::new();
-        let pipes: [Option<Box<dyn Read + Send>>; 2] = [
-            self.child.stdout.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>),
-            self.child.stderr.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>),
-        ];
-        for pipe in pipes {
-            readers.push(std::thread::spawn(move || {
-                let mut text = Vec::new();
-                pipe.map(|mut pipe| pipe.read_to_end(&mut text));
-                String::from_utf8_lossy(&text).into_owned()
-            }));
-        }
         let status = self.gone();
-        let mut said = readers.into_iter().map(|reader| reader.join().unwrap_or_default());
-        let (out, err) = (said.next().unwrap_or_default(), said.next().unwrap_or_default());
+        let (out, err) = (self.out.whole(), self.err.whole());
         let code = status.code().unwrap_or_else(|| panic!("{status}: {err}"));
         Said { code, out, err }
     }

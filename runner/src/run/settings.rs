@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use agency_protocols::names::TaskId;
+use agency_sandbox::doctor::{Finding, findings};
 use agency_sandbox::egress::List;
 use agency_sandbox::host::Host;
 use agency_sandbox::policy::Level;
@@ -19,7 +20,7 @@ use crate::arguments::Isolation;
 use crate::board::Here;
 use crate::configuration::Configuration;
 use crate::configuration::trust::Trust;
-use crate::message::Failure;
+use crate::message::{Failure, UNAVAILABLE};
 use crate::sandbox::{copies, level};
 use crate::units;
 
@@ -65,14 +66,18 @@ pub(super) fn settings(given: &Given<'_>) -> Result<Settings, Failure> {
         true => Trusted::All,
         false => Trusted::These(Trust::of(&here.folder.root)?.texts()),
     };
+    let usual = match command.isolation {
+        Some(isolation) => level(isolation)?,
+        None => named_level(configuration, &["run", "isolation"])?.unwrap_or(Level::Process),
+    };
+    for (name, agent) in agents.iter().filter(|(name, _)| given.agents.contains(name.as_str())) {
+        check_level(name, agent, agent.level.unwrap_or(usual))?;
+    }
     Ok(Settings {
         root: here.folder.root.clone(),
         state: given.state.to_owned(),
         copies: copies(host),
-        level: match command.isolation {
-            Some(isolation) => level(isolation)?,
-            None => named_level(configuration, &["run", "isolation"])?.unwrap_or(Level::Process),
-        },
+        level: usual,
         branch: given.branch.clone(),
         land: land(command, configuration)?,
         agents,
@@ -123,6 +128,30 @@ fn agent(name: &str, needed: bool, configuration: &Configuration) -> Result<Opti
         level: named_level(configuration, &["agents", name, "isolation"])?,
         parallel: number("parallel").and_then(|count| usize::try_from(count).ok()),
     }))
+}
+
+/// What a level can't hold, on this host or anywhere, is said before anything starts.
+fn check_level(name: &str, agent: &Agent, level: Level) -> Result<(), Failure> {
+    let unavailable = |message: String| Failure::new_message(UNAVAILABLE, message);
+    if level == Level::Landlock && matches!(agent.network, Reach::Hosts(_)) {
+        return Err(unavailable(format!(
+            "isolation `landlock` can't hold the list of hosts in agents.{name}.network"
+        ))
+        .with_hint("use \"none\" or \"full\" there, or --isolation process"));
+    }
+    // An overlay that is not loaded yet is loaded when it is first mounted.
+    let (level, needed): (_, &[&str]) = match level {
+        Level::Process => ("process", &["kernel", "user-namespaces", "landlock"]),
+        Level::Landlock => ("landlock", &["landlock"]),
+        Level::Container => return Ok(()),
+    };
+    match findings().into_iter().find(|found| !found.ok && needed.contains(&found.name)) {
+        Some(Finding { name, detail, hint, .. }) => {
+            let failure = unavailable(format!("isolation `{level}` is not available here: {name}, {detail}"));
+            Err(failure.or_hint(hint.as_deref().unwrap_or("`agency doctor` tells what this host offers")))
+        }
+        None => Ok(()),
+    }
 }
 
 fn untrusted(name: &str) -> Failure {

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agency_protocols::board::{Agenda, BoardError, Start};
+use agency_protocols::board::{Agenda, BoardError, Role, Start};
 use sysinfo::{MemoryRefreshKind, System};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -649,9 +649,27 @@ impl<S: Store> Dispatcher<S> {
         }
     }
 
+    /// What this run is about and did not come to, because it was told to end.
+    fn not_started(&self) -> Vec<(String, String)> {
+        if !self.draining && !self.summary.interrupted {
+            return Vec::new();
+        }
+        let unasked: HashSet<TaskKey> = self.unasked().into_iter().collect();
+        let others = |key: &TaskKey| self.latest.get(key).is_some_and(|attempt| attempt.held.is_some());
+        let left = self.agenda.ready.iter().filter(|start| start.role == Role::Builder).filter(|start| {
+            let key = self.key(start.task.as_str());
+            !self.summary.tasks.contains_key(&key) && !unasked.contains(&key) && !others(&key)
+        });
+        left.map(|start| (start.task.to_string(), "this run ends before its turn".to_owned())).collect()
+    }
+
     fn finish(mut self) -> Summary {
         for (key, resting) in &self.resting {
             self.summary.tasks.entry(key.clone()).or_insert_with(|| Fate::Waits(resting.why.clone()));
+        }
+        // Somebody who leaves at once leaves them at work.
+        for key in self.running.keys() {
+            self.summary.tasks.insert(key.clone(), Fate::Open);
         }
         let asked = |id: &str| self.wishes.tasks.as_ref().is_none_or(|tasks| tasks.contains(id));
         self.summary.waiting = self
@@ -660,6 +678,7 @@ impl<S: Store> Dispatcher<S> {
             .iter()
             .filter(|waiting| asked(waiting.task.as_str()))
             .map(|waiting| (waiting.task.to_string(), waiting.why.clone()))
+            .chain(self.not_started())
             .collect();
         self.summary.findings = self.agenda.findings.clone();
         self.summary

@@ -2,9 +2,13 @@
 
 mod adoption;
 mod chaos;
+mod control;
 mod control_plane;
 mod fence;
 mod full;
+mod gate;
 mod life;
 mod misbehaving;
+mod people;
+mod refusals;
 mod two;

@@ -1,0 +1,5 @@
+//! What people say to a supervisor that runs, by commands and by signals.
+
+mod commands;
+mod modes;
+mod signals;

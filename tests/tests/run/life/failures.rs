@@ -1,0 +1,152 @@
+//! Agents that fail: what is tried again, what they are told, and when it is over.
+
+use agency_tests::queue::{HONEST, Queue};
+
+/// What is said on the task's file, and nothing of the work on the branch.
+#[track_caller]
+fn assert_blocked(queue: &Queue, id: &str, reason: &str, attempts: u64) {
+    assert_eq!(queue.ground.status(id), "BLOCKED");
+    let task = queue.ground.read(&queue.ground.file(id));
+    assert!(task.contains(reason), "no {reason:?}: {task}");
+    assert!(queue.landed().is_empty(), "{:?}", queue.landed());
+    assert!(queue.records(id, attempts).exists(), "it was not tried {attempts} times");
+    assert!(!queue.records(id, attempts + 1).exists(), "it was tried more than {attempts} times");
+    queue.ground.assert_compliant();
+    queue.assert_nothing_left();
+}
+
+/// The agent of this test works only once it is told how both attempts before it ended.
+#[test]
+fn an_agent_that_fails_is_tried_again_and_told_why_every_time() {
+    let script = "\
+        if [ \"$(grep -c 'exit code 3; its last words: no compiler' \"$AGENCY_PROMPT_FILE\")\" = 2 ]; then\n  \
+        mkdir -p src; echo told > src/$AGENCY_TASK_ID\nelse\n  echo no compiler; exit 3\nfi";
+    let queue = Queue::with_agent(script);
+    let tasks = queue.tasks(1);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    said.assert_names(&["tried again"]);
+    queue.assert_landed(&tasks);
+    let attempt = queue.ground.git(&["log", "-1", "--format=%(trailers:key=Agency-Attempt,valueonly)"]);
+    assert_eq!(attempt.trim(), "3");
+    queue.assert_nothing_left();
+}
+
+#[test]
+fn a_task_is_given_up_on_after_its_attempts() {
+    let mut queue = Queue::with_agent("echo no compiler; exit 3");
+    queue.settings("attempts = 2");
+    let id = queue.tasks(1).remove(0);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 10, "{said:?}");
+    said.assert_names(&[&id, "exit code 3", "no compiler", "0 of 1 tasks done"]);
+    assert_blocked(&queue, &id, "exit code 3; its last words: no compiler (2 attempts)", 2);
+}
+
+/// The count is of a task, not of a run.
+#[test]
+fn attempts_of_an_earlier_run_count() {
+    let mut queue = Queue::with_agent("exit 3");
+    queue.settings("attempts = 1");
+    let id = queue.tasks(1).remove(0);
+    assert_eq!(queue.run(&[]).code, 10);
+    queue.ground.edit("agency.toml", "attempts = 1", "attempts = 2");
+    queue.ground.ok(&["trust", "--yes"]);
+    queue.ground.set_status(&id, "ASSIGNED");
+    assert_eq!(queue.run(&[]).code, 10);
+    assert_blocked(&queue, &id, "(2 attempts)", 2);
+}
+
+/// One that fails does not keep the others waiting.
+#[test]
+fn others_go_on_beside_a_task_that_fails() {
+    let script = "if [ $AGENCY_TASK_ID = T0001 ]; then exit 3; fi; echo by > src/$AGENCY_TASK_ID";
+    let queue = Queue::with_agent(script);
+    let tasks = queue.tasks(3);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 10, "{said:?}");
+    assert_eq!(queue.landed().into_keys().collect::<Vec<_>>(), tasks[1..]);
+    assert_eq!(queue.ground.status(&tasks[0]), "BLOCKED");
+}
+
+/// The work is verified as it would land; the agent hears which check failed.
+#[test]
+fn work_that_is_not_done_goes_back_to_its_agent_with_the_check_that_failed() {
+    let script = "echo by > src/$AGENCY_TASK_ID\n\
+        if grep -q '`test -e src/missing` ended with exit code 1' \"$AGENCY_PROMPT_FILE\"; then\n  \
+        echo there > src/missing\nfi";
+    let queue = Queue::with_agent(script);
+    queue.ground.profile("strict", &["test -e src/missing"]);
+    queue.ground.commit_all();
+    let id = queue.ground.task("A task", &["--assignee", "shell", "--dod-profile", "strict"]);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    queue.assert_landed(std::slice::from_ref(&id));
+    assert_eq!(queue.ground.read("src/missing"), "there\n");
+    let attempt = queue.ground.git(&["log", "-1", "--format=%(trailers:key=Agency-Attempt,valueonly)"]);
+    assert_eq!(attempt.trim(), "2");
+}
+
+#[test]
+fn work_that_is_never_done_is_blocked_and_does_not_land() {
+    let mut queue = Queue::new();
+    queue.settings("attempts = 2");
+    queue.ground.profile("never", &["true", "false"]);
+    queue.ground.commit_all();
+    let id = queue.ground.task("A task", &["--assignee", "shell", "--dod-profile", "never"]);
+    let before = queue.ground.git(&["rev-parse", "main"]);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 10, "{said:?}");
+    said.assert_names(&["the Definition of Done does not hold: `false` ended with exit code 1"]);
+    assert_blocked(&queue, &id, "`false` ended with exit code 1 (2 attempts)", 2);
+    assert_eq!(queue.ground.git(&["rev-parse", "main"]), before);
+}
+
+#[test]
+fn an_agent_that_changes_nothing_of_what_it_must_has_failed() {
+    let mut queue = Queue::with_agent("mkdir -p docs && echo a lot > docs/$AGENCY_TASK_ID");
+    queue.settings("attempts = 1");
+    let id = queue.task("shell", &["--may-touch", "docs/**"]);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 10, "{said:?}");
+    said.assert_names(&["it changed nothing of what it must (src/**)"]);
+    assert_blocked(&queue, &id, "it changed nothing of what it must (src/**)", 1);
+    assert!(!queue.ground.exists("docs"));
+}
+
+/// Nobody is asked to do again what the same scope would refuse again.
+#[test]
+fn a_change_out_of_scope_lands_nothing_and_is_not_tried_again() {
+    let queue = Queue::with_agent("echo by > src/$AGENCY_TASK_ID; echo more >> src/a.txt");
+    let id = queue.task("shell", &["--must-not-touch", "src/a.txt"]);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 20, "{said:?}");
+    said.assert_names(&["src/a.txt"]);
+    assert_blocked(&queue, &id, "src/a.txt", 1);
+    assert!(!queue.ground.exists(&format!("src/{id}")));
+}
+
+/// What is missing stays missing, for whoever comes next, too: a person should look.
+#[test]
+fn a_program_that_is_missing_ends_the_run_unless_it_is_to_go_on() {
+    let mut queue = Queue::new();
+    queue.agent("absent", HONEST, "");
+    queue.ground.edit("agency.toml", "command = [\"sh\"", "command = [\"/no/such/program\"");
+    queue.ground.ok(&["trust", "--yes"]);
+    let absent = queue.task("absent", &["--priority", "P0"]);
+    let other = queue.task("shell", &[]);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 10, "{said:?}");
+    said.assert_names(&[
+        &absent,
+        "its program could not be started",
+        &format!("{other} waits: this run ends"),
+    ]);
+    assert_blocked(&queue, &absent, "its program could not be started", 1);
+    assert!(!queue.records(&other, 1).exists());
+    queue.ground.ok(&["retry", &absent]);
+    let said = queue.run(&["--keep-going"]);
+    assert_eq!(said.code, 10, "{said:?}");
+    assert_eq!(queue.landed().into_keys().collect::<Vec<_>>(), [other]);
+    assert_eq!(queue.ground.status(&absent), "BLOCKED");
+}
