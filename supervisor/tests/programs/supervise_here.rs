@@ -39,7 +39,7 @@ fn main() -> Result<()> {
     match arguments.first().map(String::as_str) {
         Some("steps") => Step::ALL.iter().for_each(|step| println!("{}", step.name())),
         Some("shim") => {
-            errand::shim::run(Path::new(&arguments[1]), Term(arguments[2].parse()?), &mut io::stdout())?
+            errand::shim::run(Path::new(&arguments[1]), Term(arguments[2].parse()?), &mut io::stdout())?;
         }
         _ => supervise(&Arguments(arguments))?,
     }
