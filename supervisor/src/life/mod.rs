@@ -269,7 +269,12 @@ impl<S: Store> Life<'_, S> {
     async fn run(mut self) -> Result<Rest, LifeError> {
         // An owner before us may sleep in the middle of landing it. From here on it can't.
         if !matches!(self.attempt.phase, Phase::Claimed | Phase::Over(_)) {
-            self.hold().await?;
+            match self.hold().await {
+                // It was given back by ourselves, and the store could not be told any more. What is left to do is to
+                // tell it; to land, it would have to be held.
+                Err(error) if error.is_fenced() && self.shop.store.holds(&self.lease).await? => {}
+                held => drop(held?),
+            }
         }
         if let Phase::Merged(merge) | Phase::Proved { merge, passed: true } = &self.attempt.phase {
             self.join(merge);
