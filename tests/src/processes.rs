@@ -7,6 +7,13 @@ use std::time::{Duration, Instant};
 /// How often a condition is looked at. Tests wait for conditions, never for time.
 const INTERVAL: Duration = Duration::from_millis(5);
 
+/// How many times slower than a real machine this one is: `scripts/test-vm` emulates its processor, and says so here.
+/// Promises about seconds are promises about real ones.
+pub fn emulated(promise: Duration) -> Duration {
+    let slower = std::env::var("AGENCY_TEST_SLOWER").ok().and_then(|times| times.parse().ok());
+    promise * slower.unwrap_or(1)
+}
+
 /// The variable by which a test knows its processes again. It is inherited, so that it also finds those
 /// that left their parent, their session and their namespaces.
 pub const VARIABLE: &str = "AGENCY_TEST_MARKER";

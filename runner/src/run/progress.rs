@@ -63,6 +63,7 @@ impl Lines {
                 "tasks": tasks,
                 "waiting": waiting,
                 "troubles": summary.troubles,
+                "elsewhere": summary.elsewhere,
                 "interrupted": summary.interrupted,
             }));
         }
@@ -78,9 +79,11 @@ impl Lines {
         for trouble in &summary.troubles {
             message::notice(trouble);
         }
-        message::notice(&match summary.tasks.len() {
-            0 => "there was nothing to do".to_owned(),
-            total => format!("{count} of {total} tasks done"),
+        message::notice(&match (summary.tasks.len(), summary.elsewhere) {
+            (0, 0) => "there was nothing to do".to_owned(),
+            (0, 1) => "there was nothing to do: another `agency run` has the one task there is".to_owned(),
+            (0, others) => format!("there was nothing to do: another `agency run` has {others} tasks"),
+            (total, _) => format!("{count} of {total} tasks done"),
         });
         Ok(())
     }

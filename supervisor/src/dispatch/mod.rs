@@ -70,6 +70,8 @@ pub struct Summary {
     /// What the board could not tell or would not start, with the reason.
     pub waiting: Vec<(String, String)>,
     pub findings: Vec<agency_protocols::finding::Finding>,
+    /// How many tasks another supervisor has.
+    pub elsewhere: usize,
     pub interrupted: bool,
     /// What went wrong that is nobody's work.
     pub troubles: Vec<String>,
@@ -681,6 +683,8 @@ impl<S: Store> Dispatcher<S> {
             .chain(self.not_started())
             .collect();
         self.summary.findings = self.agenda.findings.clone();
+        let others = |attempt: &&Attempt| attempt.held.is_some_and(|held| held.term != self.shop.term);
+        self.summary.elsewhere = self.latest.values().filter(others).count();
         self.summary
     }
 }

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, Stdio};
 use std::time::{Duration, Instant};
 
-use agency_tests::processes::{Marker, VARIABLE, wait_until};
+use agency_tests::processes::{Marker, VARIABLE, emulated, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -14,7 +14,9 @@ use crate::ground::{Actor, DEADLINE, Ground};
 use crate::processes::{assert_no_cgroup_is_left_of, cgroups};
 
 /// How long anything may be left.
-const AFTERLIFE: Duration = Duration::from_secs(1);
+fn afterlife() -> Duration {
+    emulated(Duration::from_secs(1))
+}
 
 /// A sandbox with a daemon, a locked tree and a cgroup of its own, and everything to find them by.
 struct Running {
@@ -67,9 +69,9 @@ fn start(ground: &Ground) -> Running {
 fn nothing_is_left(mut running: Running) -> std::process::ExitStatus {
     assert!(wait_until(DEADLINE, || running.child.try_wait().expect("a state").is_some()));
     let ended = Instant::now();
-    running.marker.gone_within(AFTERLIFE).expect("every process is dead");
+    running.marker.gone_within(afterlife()).expect("every process is dead");
     assert_no_cgroup_is_left_of(&running.group);
-    assert!(ended.elapsed() < AFTERLIFE * 3);
+    assert!(ended.elapsed() < afterlife() * 3);
     // Other tests mount nothing on the host either.
     assert_eq!(mounts(), running.mounts);
     running.child.wait().expect("ended")
@@ -124,7 +126,7 @@ fn a_kill_of_the_whole_group_leaves_no_process(actor: Actor) {
     assert!(wait_until(DEADLINE, asleep));
     kill(Pid::from_raw(-(child.id() as i32)), Signal::SIGKILL).expect("sent");
     child.wait().expect("ended");
-    marker.gone_within(AFTERLIFE).expect("every process is dead");
+    marker.gone_within(afterlife()).expect("every process is dead");
     // A cgroup may be left by this; the next run must not mind, nor leave one more.
     assert_eq!(ground.sandbox().option("--memory", "512MiB").shell("true").code(), Some(0));
     ground.assert_no_run_is_left();
