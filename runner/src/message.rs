@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use agency_supervisor::causes;
+
 /// A command that could not do its work.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -24,7 +26,7 @@ pub(crate) const OWN_FAILURE: u8 = 125;
 
 impl Failure {
     pub(crate) fn new(code: u8, error: &(dyn std::error::Error + 'static)) -> Self {
-        Self { code, message: chain(error), hint: None }
+        Self { code, message: causes::on_one_line(error), hint: None }
     }
 
     pub(crate) fn new_message(code: u8, message: impl Into<String>) -> Self {
@@ -45,21 +47,6 @@ impl Failure {
         self.hint.get_or_insert_with(|| hint.to_owned());
         self
     }
-}
-
-/// An error and its causes, on one line.
-pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let line = cause.to_string();
-        if !text.contains(&line) {
-            text.push_str(": ");
-            text.push_str(&line);
-        }
-        next = cause.source();
-    }
-    text
 }
 
 pub(crate) fn complain(message: &str, hint: Option<&str>) {

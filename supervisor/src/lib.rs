@@ -14,6 +14,7 @@
 //! decided here. See `docs/architecture.md` for how the crates fit together.
 
 pub mod attempt;
+pub mod causes;
 pub mod charge;
 pub mod clock;
 pub mod desk;

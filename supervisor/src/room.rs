@@ -11,6 +11,8 @@ use agency_sandbox::git::GitError;
 use agency_sandbox::launch::LaunchError;
 use rustix::io::Errno;
 
+use crate::causes;
+
 /// With less than this on a disk, nothing can be counted on.
 const LITTLE: u64 = 64 << 10;
 
@@ -26,17 +28,11 @@ pub(crate) fn is_missing(error: &(dyn Error + 'static), at: &Path) -> bool {
         LaunchError::Unavailable { what, .. } => numbers.iter().any(|number| what.ends_with(number)),
         _ => false,
     };
-    let mut next = Some(error);
-    while let Some(cause) = next {
-        if cause.downcast_ref().is_some_and(full)
+    causes::all(error).any(|cause| {
+        cause.downcast_ref().is_some_and(full)
             || cause.downcast_ref().is_some_and(by_git)
             || cause.downcast_ref().is_some_and(inside)
-        {
-            return true;
-        }
-        next = cause.source();
-    }
-    false
+    })
 }
 
 /// Whether next to nothing can be written where a folder lies.

@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::attempt::{Attempt, Ending, Epoch, FailureKind, Held, Phase, TaskKey};
+use crate::causes;
 use crate::clock::{self, BootClock, Clock, Instant};
 use crate::errand::{Place, send};
 use crate::life::{LifeError, Rest, Side, Step, Wanted, Workshop};
@@ -471,7 +472,7 @@ impl<S: Store> Dispatcher<S> {
 
     /// Something went wrong that is nobody's work. The attempt stays open, and is taken up again a few times.
     async fn trouble(&mut self, key: TaskKey, error: &LifeError) -> Result<(), RunError> {
-        let what = crate::life::chain(error);
+        let what = causes::on_one_line(error);
         self.shop.teller.tell(&Notice::Trouble { task: Some(key.clone()), what: what.clone() });
         let count = self.troubles.entry(key.clone()).or_default();
         *count += 1;

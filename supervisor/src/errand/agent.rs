@@ -34,6 +34,7 @@ use super::Place;
 use super::control::Reception;
 use super::order::{AgentOrder, Order, Reach};
 use super::outcome::{AgentDone, Done, End};
+use crate::causes;
 use crate::landing::candidate::{self, Work};
 use crate::landing::commit::{Signature, Statement};
 use crate::landing::names::{Format, Oid, Task};
@@ -58,38 +59,28 @@ pub(super) fn run(place: &Place, order: &Order, agent: &AgentOrder, reception: &
     };
     let outcome = match site.run(reception) {
         Ok(outcome) => outcome,
-        Err(error @ LaunchError::Uncollected { .. }) => return Done::Unread { reason: chain(&error).0 },
+        Err(error @ LaunchError::Uncollected { .. }) => {
+            return Done::Unread { reason: causes::on_one_line(&error) };
+        }
         Err(error) => return not_run(place, &error),
     };
     match site.collect(place, order, agent, outcome, reception) {
         Ok(done) => Done::Agent(Box::new(done)),
-        Err(error) => Done::Unread { reason: chain(error.as_ref()).0 },
+        Err(error) => Done::Unread { reason: causes::on_one_line(error.as_ref()) },
     }
 }
 
-/// Why nothing was run.
+/// Why nothing was run, and what may help.
 pub(super) fn not_run(place: &Place, error: &(dyn Error + 'static)) -> Done {
-    let (reason, hint) = chain(error);
-    match room::is_missing(error, place.path()) {
-        true => Done::NoRoom { reason: format!("{reason}; the disk is full") },
-        false => Done::NotRun { reason, hint },
+    let reason = causes::on_one_line(error);
+    if room::is_missing(error, place.path()) {
+        return Done::NoRoom { reason: format!("{reason}; the disk is full") };
     }
-}
-
-/// An error with all its causes, and what may help.
-fn chain(error: &(dyn Error + 'static)) -> (String, Option<String>) {
-    let mut reason = error.to_string();
-    let (mut next, mut hint) = (Some(error), None);
-    while let Some(cause) = next {
-        if !reason.contains(&cause.to_string()) {
-            reason.push_str(&format!(": {cause}"));
-        }
-        if let Some(LaunchError::Unavailable { hint: known, .. }) = cause.downcast_ref() {
-            hint = Some(known.clone());
-        }
-        next = cause.source();
-    }
-    (reason, hint)
+    let hint = causes::all(error).find_map(|cause| match cause.downcast_ref() {
+        Some(LaunchError::Unavailable { hint, .. }) => Some(hint.clone()),
+        _ => None,
+    });
+    Done::NotRun { reason, hint }
 }
 
 /// Everything an agent needs to begin.

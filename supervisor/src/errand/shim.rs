@@ -21,6 +21,7 @@ use super::{ErrandError, Place, agent, proof};
 use crate::attempt::Term;
 use crate::clock::{BootClock, Clock, wall};
 use crate::durable;
+use crate::room;
 
 /// How long the shim waits for its word, which comes as soon as the store has written a row.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -72,7 +73,9 @@ pub fn run(folder: &Path, term: Term, supervisor: &mut dyn Write) -> Result<(), 
     loop {
         match durable::write(&place.file("outcome.json"), &text) {
             // An hour of work is not lost for want of a few bytes, if somebody makes room meanwhile.
-            Err(_) if reception.is_held() => std::thread::sleep(PAUSE),
+            Err(error) if room::is_missing(&error, place.path()) && reception.is_held() => {
+                std::thread::sleep(PAUSE);
+            }
             written => return written.map_err(place.failed("write", "outcome.json")),
         }
     }
