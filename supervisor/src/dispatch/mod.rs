@@ -1,6 +1,6 @@
 //! The loop of a supervisor: it sees what happens, decides what to start, and lets every attempt live its life.
 //!
-//! Everything that happens arrives here as one [`Event`]: an attempt has come to rest, somebody pressed Ctrl-C, the
+//! Everything that happens arrives here as one `Event`: an attempt has come to rest, somebody pressed Ctrl-C, the
 //! store or the board changed, time passed. After each one the same questions are asked again: what can be taken
 //! over, what can start ([`plan`]), is there anything left to wait for.
 

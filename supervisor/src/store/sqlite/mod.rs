@@ -4,7 +4,7 @@
 //! that returned is on the disk (`synchronous=FULL`): a lease that a power cut took back would be given out
 //! twice. It costs one fsync. See `docs/decisions/018-store.md`.
 //!
-//! [`place`] is the file, [`schema`] what is in it, [`line`] the connection; [`rows`] reads and [`writes`] writes.
+//! `place` is the file, `schema` what is in it, `line` the connection; `rows` reads and `writes` writes.
 
 mod error;
 mod line;
