@@ -150,9 +150,14 @@ impl Objects {
         }
     }
 
+    /// Where commits are remembered. Root does not do it in somebody's repository: they could have put a link there.
+    fn known(&self) -> Option<PathBuf> {
+        self.owner.other().is_none().then(|| self.git.directory().join(KNOWN))
+    }
+
     /// The tree of a commit that was asked for before: that never changes.
     fn remembered(&self, commit: &str) -> Option<String> {
-        let known = fs::read_to_string(self.git.directory().join(KNOWN)).ok()?;
+        let known = fs::read_to_string(self.known()?).ok()?;
         let tree = known.lines().rev().find_map(|line| line.strip_prefix(commit)?.strip_prefix(' '))?;
         let whole = [commit, tree].iter().all(|name| self.format.is_name(name.as_bytes()));
         whole.then(|| tree.to_owned())
@@ -160,7 +165,7 @@ impl Objects {
 
     /// What can't be remembered is asked for again.
     fn remember(&self, commit: &str, tree: &str) {
-        let path = self.git.directory().join(KNOWN);
+        let Some(path) = self.known() else { return };
         if fs::metadata(&path).is_ok_and(|stat| stat.len() > MUCH) {
             let _ = fs::remove_file(&path);
         }
