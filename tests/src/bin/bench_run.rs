@@ -16,10 +16,11 @@ const PARALLEL: &str = "4";
 /// Running at the same time, while their memory and their time are looked at.
 const AGENTS: usize = 50;
 
-/// The work of one task, as people do it by hand. Nothing is verified and nothing is merged.
+/// The work of one task, as people do it by hand. Nothing is verified and nothing is merged. Several gits that add
+/// worktrees at once sometimes trip over each other, and then it is tried again.
 const BY_HAND: &str = r#"
 set -e
-git worktree add -q --detach "$WORKTREES/$1" main
+until git worktree add -q --detach "$WORKTREES/$1" main 2>/dev/null; do rm -rf "$WORKTREES/$1"; done
 bwrap --ro-bind / / --dev /dev --proc /proc --tmpfs /tmp --bind "$WORKTREES/$1" "$WORKTREES/$1" \
   --chdir "$WORKTREES/$1" --unshare-all --die-with-parent sh -c "echo by $1 > src/by-hand-$1"
 git -C "$WORKTREES/$1" add -A
