@@ -108,6 +108,16 @@ impl Ground {
         command
     }
 
+    /// The `agency` that whoever works here can start.
+    pub fn program_path(&self) -> &Path {
+        self.repository.agency()
+    }
+
+    /// User and group of who works here, where that is not who runs the tests.
+    pub fn owner(&self) -> Option<(u32, u32)> {
+        self.repository.owner()
+    }
+
     /// Another program, as `agency` is run here.
     pub fn program(&self, program: &Path) -> Command {
         self.environment(self.repository.command(program))

@@ -9,6 +9,7 @@ mod full;
 mod gate;
 mod life;
 mod misbehaving;
+mod owner;
 mod people;
 mod refusals;
 mod two;
