@@ -34,6 +34,7 @@ use super::Place;
 use super::control::Reception;
 use super::order::{AgentOrder, Order, Reach};
 use super::outcome::{AgentDone, Done, End};
+use super::shim::waited_for_room;
 use crate::causes;
 use crate::landing::candidate::{self, Work};
 use crate::landing::commit::{Signature, Statement};
@@ -157,11 +158,7 @@ impl Site {
                 let repository = open_repository(&folder, &state, agent)?;
                 let made = loop {
                     match commit(order, agent, &repository, &harvest, outcome.upper.as_fd()) {
-                        Err(error)
-                            if room::is_missing(error.as_ref(), place.path()) && reception.is_held() =>
-                        {
-                            std::thread::sleep(super::shim::PAUSE);
-                        }
+                        Err(error) if waited_for_room(place, reception, error.as_ref()) => {}
                         made => break made?,
                     }
                 };

@@ -3,6 +3,7 @@
 //! It has one thread until its sandbox runs, and nothing asynchronous: it must be small, and simple enough to
 //! outlive everything else.
 
+use std::error::Error;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixListener;
@@ -32,7 +33,7 @@ const HEARING: Duration = Duration::from_secs(1);
 const GLANCES: usize = 50;
 
 /// How often what is to be kept is tried to be written where there is no room for it.
-pub(super) const PAUSE: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// What the shim says when it waits for its word.
 pub(super) const READY: &str = "ready";
@@ -73,12 +74,20 @@ pub fn run(folder: &Path, term: Term, supervisor: &mut dyn Write) -> Result<(), 
     loop {
         match durable::write(&place.file("outcome.json"), &text) {
             // An hour of work is not lost for want of a few bytes, if somebody makes room meanwhile.
-            Err(error) if room::is_missing(&error, place.path()) && reception.is_held() => {
-                std::thread::sleep(PAUSE);
-            }
+            Err(error) if waited_for_room(&place, &reception, &error) => {}
             written => return written.map_err(place.failed("write", "outcome.json")),
         }
     }
+}
+
+/// Waits a little where something could not be written for want of room; `false` if it was for something else, or
+/// nobody wants it any more.
+pub(super) fn waited_for_room(place: &Place, reception: &Reception, error: &(dyn Error + 'static)) -> bool {
+    let waits = room::is_missing(error, place.path()) && reception.is_held();
+    if waits {
+        std::thread::sleep(PAUSE);
+    }
+    waits
 }
 
 /// Whoever only looks has the lock for a moment; whoever is at work, for long.
