@@ -70,8 +70,10 @@ pub(super) fn settings(given: &Given<'_>) -> Result<Settings, Failure> {
         Some(isolation) => level(isolation)?,
         None => named_level(configuration, &["run", "isolation"])?.unwrap_or(Level::Process),
     };
+    // Asked once: it tries what this host offers.
+    let offered = findings();
     for (name, agent) in agents.iter().filter(|(name, _)| given.agents.contains(name.as_str())) {
-        check_level(name, agent, agent.level.unwrap_or(usual))?;
+        check_level(name, agent, agent.level.unwrap_or(usual), &offered)?;
     }
     Ok(Settings {
         root: here.folder.root.clone(),
@@ -131,7 +133,7 @@ fn agent(name: &str, needed: bool, configuration: &Configuration) -> Result<Opti
 }
 
 /// What a level can't hold, on this host or anywhere, is said before anything starts.
-fn check_level(name: &str, agent: &Agent, level: Level) -> Result<(), Failure> {
+fn check_level(name: &str, agent: &Agent, level: Level, offered: &[Finding]) -> Result<(), Failure> {
     let unavailable = |message: String| Failure::new_message(UNAVAILABLE, message);
     if level == Level::Landlock && matches!(agent.network, Reach::Hosts(_)) {
         return Err(unavailable(format!(
@@ -145,7 +147,7 @@ fn check_level(name: &str, agent: &Agent, level: Level) -> Result<(), Failure> {
         Level::Landlock => ("landlock", &["landlock"]),
         Level::Container => return Ok(()),
     };
-    match findings().into_iter().find(|found| !found.ok && needed.contains(&found.name)) {
+    match offered.iter().find(|found| !found.ok && needed.contains(&found.name)) {
         Some(Finding { name, detail, hint, .. }) => {
             let failure = unavailable(format!("isolation `{level}` is not available here: {name}, {detail}"));
             Err(failure.or_hint(hint.as_deref().unwrap_or("`agency doctor` tells what this host offers")))
