@@ -42,22 +42,48 @@ pub(crate) enum Turn {
     Broken,
 }
 
+/// What was on its way at a moment: what each stands on, and its commit.
+#[derive(Debug)]
+pub(crate) struct UnderWay(Vec<(String, String)>);
+
+impl UnderWay {
+    /// The commit that whoever comes now is merged with, on a branch that is here: the last that stands on it, or the
+    /// branch itself.
+    ///
+    /// What stands on something else will not land as it is, and may even have the work in it that is to be merged.
+    pub(crate) fn last<'a>(&'a self, tip: &'a str) -> &'a str {
+        let (mut last, mut firm) = (tip, HashSet::from([tip]));
+        for (onto, commit) in &self.0 {
+            if firm.contains(onto.as_str()) {
+                firm.insert(commit);
+                last = commit;
+            }
+        }
+        last
+    }
+}
+
 impl Train {
     fn cars(&self) -> MutexGuard<'_, Vec<Car>> {
         self.cars.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// The commit that whoever comes now is merged with; `None` if that is the branch itself.
-    pub(crate) fn last(&self) -> Option<String> {
-        self.cars().iter().rfind(|car| !car.broken).map(|car| car.commit.clone())
+    /// What is on its way now. It is looked at before the branch is: what lands between the two is then seen twice,
+    /// and never missed.
+    pub(crate) fn under_way(&self) -> UnderWay {
+        let whole = |car: &&Car| !car.broken;
+        UnderWay(self.cars().iter().filter(whole).map(|car| (car.onto.clone(), car.commit.clone())).collect())
     }
 
-    /// Joins with a commit that stands on another. Work that was contained there has the same one.
+    /// Joins with a commit that stands on another, ahead of those that stand on it. Work that was contained there has
+    /// the same one.
     pub(crate) fn join(&self, task: &TaskKey, onto: &str, commit: &str) {
         let mut cars = self.cars();
         cars.retain(|car| car.task != *task);
+        let stands_on_it = |car: &Car| car.onto == commit && commit != onto;
+        let place = cars.iter().position(stands_on_it).unwrap_or(cars.len());
         let (onto, commit) = (onto.to_owned(), commit.to_owned());
-        cars.push(Car { task: task.clone(), onto, commit, broken: false });
+        cars.insert(place, Car { task: task.clone(), onto, commit, broken: false });
     }
 
     /// Waits until what it stands on has landed or gone.
@@ -66,14 +92,15 @@ impl Train {
             let moved = self.moved.notified();
             {
                 let cars = self.cars();
-                let ahead =
-                    |car: &Car| cars.iter().any(|other| other.task != *task && other.commit == car.onto);
-                match cars.iter().find(|car| car.task == *task) {
-                    // Not from here: what it is merged with is seen when it lands.
-                    None => return Turn::Yours,
-                    Some(car) if car.broken => return Turn::Broken,
-                    Some(car) if ahead(car) => {}
-                    Some(_) => return Turn::Yours,
+                // Not from here: what it is merged with is seen when it lands.
+                let Some(place) = cars.iter().position(|car| car.task == *task) else { return Turn::Yours };
+                let car = &cars[place];
+                if car.broken {
+                    return Turn::Broken;
+                }
+                // Only who is ahead is waited for, so nobody waits in a circle.
+                if !cars[..place].iter().any(|ahead| ahead.commit == car.onto) {
+                    return Turn::Yours;
                 }
             }
             moved.await;
@@ -86,7 +113,7 @@ impl Train {
         if let Some(at) = cars.iter().position(|car| car.task == *task) {
             let gone = cars.remove(at);
             let mut missing = HashSet::from([gone.commit]);
-            // In the order in which they joined: whoever stands on another came later.
+            // In their order: whoever stands on another is behind it.
             for car in cars.iter_mut().filter(|_| !landed) {
                 if missing.contains(&car.onto) {
                     car.broken = true;
@@ -117,7 +144,7 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn who_is_behind_waits_until_who_is_ahead_has_landed() {
         let train = train(&[("1", "tip", "a"), ("2", "a", "b")]);
-        assert_eq!(train.last().as_deref(), Some("b"));
+        assert_eq!(train.under_way().last("tip"), "b");
         let second = task("2");
         let waiting = train.turn(&second);
         let landing = async {
@@ -126,7 +153,7 @@ mod tests {
         };
         let (turn, ()) = tokio::join!(waiting, landing);
         assert_eq!(turn, Turn::Yours);
-        assert_eq!(train.last().as_deref(), Some("b"));
+        assert_eq!(train.under_way().last("a"), "b");
     }
 
     #[tokio::test(flavor = "current_thread")]
@@ -137,7 +164,7 @@ mod tests {
         assert_eq!(train.turn(&task("1")).await, Turn::Yours);
         assert_eq!(train.turn(&task("3")).await, Turn::Broken);
         assert_eq!(train.turn(&task("4")).await, Turn::Broken);
-        assert_eq!(train.last().as_deref(), Some("e"));
+        assert_eq!(train.under_way().last("tip"), "e");
         // The first of those that are merged again breaks nobody who was not.
         train.leave(&task("3"), false);
         train.join(&task("3"), "e", "f");
@@ -146,6 +173,35 @@ mod tests {
         train.leave(&task("5"), true);
         assert_eq!(train.turn(&task("3")).await, Turn::Yours);
         assert_eq!(train.turn(&task("never joined")).await, Turn::Yours);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn those_that_are_contained_in_the_same_do_not_wait_for_each_other() {
+        let train = train(&[("1", "tip", "a"), ("2", "a", "a"), ("3", "a", "a")]);
+        train.leave(&task("1"), true);
+        assert_eq!(train.turn(&task("2")).await, Turn::Yours);
+        train.leave(&task("2"), true);
+        assert_eq!(train.turn(&task("3")).await, Turn::Yours);
+    }
+
+    #[test]
+    fn nobody_is_merged_with_what_can_not_land_as_it_is() {
+        // Merged by somebody before us, on a branch that has moved since.
+        let train = train(&[("1", "old", "a"), ("2", "a", "b"), ("3", "tip", "c"), ("4", "b", "d")]);
+        assert_eq!(train.under_way().last("tip"), "c");
+        assert_eq!(train.under_way().last("another"), "another");
+        // What landed a moment ago is still seen.
+        assert_eq!(train.under_way().last("a"), "d");
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn who_joins_late_is_ahead_of_those_that_stand_on_it() {
+        let train = train(&[("3", "b", "c"), ("2", "a", "b"), ("1", "tip", "a")]);
+        assert_eq!(train.under_way().last("tip"), "c");
+        for id in ["1", "2", "3"] {
+            assert_eq!(train.turn(&task(id)).await, Turn::Yours);
+            train.leave(&task(id), true);
+        }
     }
 
     #[tokio::test(flavor = "current_thread")]

@@ -251,7 +251,7 @@ impl Supervisor {
 
     /// Waits for its end, however it comes.
     pub fn gone(&mut self) -> std::process::ExitStatus {
-        assert!(wait_until(LONG, || !self.is_alive()), "it does not end");
+        assert!(wait_until(LONG, || !self.is_alive()), "it does not end: {}", self.err.so_far());
         self.child.wait().expect("ended")
     }
 

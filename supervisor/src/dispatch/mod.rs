@@ -515,6 +515,7 @@ impl<S: Store> Dispatcher<S> {
                 return;
             }
             if let Some(Resting { attempt, .. }) = self.resting.remove(&key) {
+                self.shop.rejoin(&attempt);
                 self.live(attempt);
             }
         }
@@ -537,6 +538,7 @@ impl<S: Store> Dispatcher<S> {
         }
         let owners: HashMap<_, _> = self.shop.store.owners().await?.into_iter().collect();
         let time = self.shop.store.now().await?;
+        let mut adopted = Vec::new();
         for attempt in others {
             let (Some(held), Some(lease)) = (attempt.held, attempt.lease()) else { continue };
             let dead = match owners.get(&held.term) {
@@ -549,13 +551,16 @@ impl<S: Store> Dispatcher<S> {
             }
             let ttl = self.shop.settings.leases.ttl;
             let Some(lease) = self.shop.store.adopt(&lease, self.shop.term, ttl).await? else { continue };
-            let adopted =
+            let attempt =
                 Attempt { held: Some(Held { term: lease.term, until: time + ttl }), ..attempt.clone() };
-            self.taken.remove(&adopted.task);
-            self.renew_shims(&adopted);
-            self.shop.teller.tell(&Notice::Adopted { attempt: adopted.clone() });
-            self.live(adopted);
+            self.taken.remove(&attempt.task);
+            self.renew_shims(&attempt);
+            self.shop.teller.tell(&Notice::Adopted { attempt: attempt.clone() });
+            adopted.push(attempt);
         }
+        // They may stand on each other: all of them are in their places before the first goes on.
+        adopted.iter().for_each(|attempt| self.shop.rejoin(attempt));
+        adopted.into_iter().for_each(|attempt| self.live(attempt));
         Ok(())
     }
 

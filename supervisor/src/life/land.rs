@@ -22,7 +22,7 @@ use crate::landing::plan::{Refusal, Request, Work};
 use crate::landing::{self, difference, landed, refs, scope};
 use crate::settings::Land;
 use crate::store::Store;
-use crate::train::Turn;
+use crate::train::{Turn, UnderWay};
 
 /// How often a repository that is busy is asked again, and how long between.
 const TRIES: u32 = 25;
@@ -63,7 +63,7 @@ impl<S: Store> Life<'_, S> {
         self.shop.train.leave(&self.attempt.task, false);
         let coupling = self.shop.train.coupling.lock().await;
         let ahead = match self.shop.settings.land {
-            Land::Merge => self.shop.train.last(),
+            Land::Merge => Some(self.shop.train.under_way()),
             Land::Branch | Land::None => None,
         };
         let number = before.as_ref().map_or(1, |(merge, _)| merge.number + 1);
@@ -98,16 +98,9 @@ impl<S: Store> Life<'_, S> {
             Some((before, true)) => self.only_the_board_moved(&before, &merge).await?,
             _ => false,
         };
-        self.join(&merge);
+        self.shop.join(&self.attempt.task, &merge);
         drop(coupling);
         self.advance(if proved { Phase::Proved { merge, passed: true } } else { Phase::Merged(merge) }).await
-    }
-
-    /// Takes its place among what is on its way to the branch.
-    pub(super) fn join(&self, merge: &Merge) {
-        if let (Land::Merge, Some(onto)) = (self.shop.settings.land, &merge.onto) {
-            self.shop.train.join(&self.attempt.task, onto, merge.subject());
-        }
     }
 
     async fn failed(&mut self, kind: FailureKind, reason: String) -> Result<(), LifeError> {
@@ -118,7 +111,7 @@ impl<S: Store> Life<'_, S> {
         &self,
         base: &str,
         candidate: &str,
-        ahead: Option<String>,
+        ahead: Option<UnderWay>,
         number: u32,
     ) -> Result<Coupled, LifeError> {
         let (base, candidate) = (Oid::parse(base)?, Oid::parse(candidate)?);
@@ -129,7 +122,6 @@ impl<S: Store> Life<'_, S> {
         let author = Signature::new(&order.agent, &format!("{}@agency.invalid", order.agent), seconds, 0);
         let committer = self.shop.settings.committer.signature(seconds);
         let (epoch, verify) = (self.attempt.epoch.0, self.verify_id(number));
-        let ahead = ahead.as_deref().map(Oid::parse).transpose()?;
         self.blocking(move |repository| {
             let Some(target) = target else {
                 return Ok(Coupled::On { onto: None, commit: Some(candidate) });
@@ -149,8 +141,12 @@ impl<S: Store> Life<'_, S> {
             let (parent, onto) = match target == own {
                 true => (base.clone(), at),
                 false => {
-                    let Some(onto) = ahead.or(at) else {
+                    let Some(tip) = at else {
                         return Ok(Coupled::On { onto: None, commit: None });
+                    };
+                    let onto = match &ahead {
+                        Some(ahead) => Oid::parse(ahead.last(tip.as_str()))?,
+                        None => tip,
                     };
                     (onto.clone(), Some(onto))
                 }

@@ -47,7 +47,7 @@ use crate::landing;
 use crate::landing::names::Task;
 use crate::landing::repository::Repository;
 use crate::notice::{Notice, Teller};
-use crate::settings::Settings;
+use crate::settings::{Land, Settings};
 use crate::store::{Store, StoreError};
 use crate::train::Train;
 use next::{Next, Seen};
@@ -233,6 +233,19 @@ impl<S: Store> Workshop<S> {
         .await
     }
 
+    /// An attempt that was merged takes its place among what is on its way to the branch.
+    pub(crate) fn rejoin(&self, attempt: &Attempt) {
+        if let Phase::Merged(merge) | Phase::Proved { merge, passed: true } = &attempt.phase {
+            self.join(&attempt.task, merge);
+        }
+    }
+
+    fn join(&self, task: &TaskKey, merge: &Merge) {
+        if let (Land::Merge, Some(onto)) = (self.settings.land, &merge.onto) {
+            self.train.join(task, onto, merge.subject());
+        }
+    }
+
     /// The last attempt at a task that git knows of, zero if there is none.
     pub(crate) async fn known_to_git(&self, key: &TaskKey) -> Result<Epoch, LifeError> {
         let (task, repository) = (Task::new(&key.protocol, &key.id)?, Arc::clone(&self.repository));
@@ -275,9 +288,6 @@ impl<S: Store> Life<'_, S> {
                 Err(error) if error.is_fenced() && self.shop.store.holds(&self.lease).await? => {}
                 held => drop(held?),
             }
-        }
-        if let Phase::Merged(merge) | Phase::Proved { merge, passed: true } = &self.attempt.phase {
-            self.join(merge);
         }
         loop {
             let seen = self.look()?;
