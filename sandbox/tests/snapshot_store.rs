@@ -183,6 +183,42 @@ fn a_delta_in_use_outlives_its_successors() {
 }
 
 #[test]
+fn what_the_delta_before_has_is_not_written_again_unless_it_was_spoilt() {
+    let repo = Repo::new();
+    repo.put("first", "0");
+    repo.commit("first");
+    let snapshots = repo.snapshots();
+    snapshots.layers("HEAD").expect("layers");
+    repo.put("folder/same", "1");
+    repo.put("folder/spoilt", "2");
+    repo.put("changed", "3");
+    std::os::unix::fs::symlink("same", repo.root.join("folder/link")).expect("linked");
+    repo.commit("second");
+    let before = snapshots.layers("HEAD").expect("layers").lowers[0].clone();
+    // Nobody should, but somebody might.
+    fs::write(before.join("folder/spoilt"), "of another size").expect("written");
+    repo.put("changed", "4");
+    repo.put("new", "5");
+    let commit = repo.commit("third");
+    let layers = snapshots.layers("HEAD").expect("layers");
+    let after = &layers.lowers[0];
+    let inode = |layer: &Path, path: &str| {
+        let stat = layer.join(path).symlink_metadata().expect("there");
+        std::os::unix::fs::MetadataExt::ino(&stat)
+    };
+    for path in ["folder/same", "folder/link"] {
+        assert_eq!(inode(&before, path), inode(after, path), "{path}");
+    }
+    for path in ["folder/spoilt", "changed"] {
+        assert_ne!(inode(&before, path), inode(after, path), "{path}");
+    }
+    assert_eq!(fs::read_to_string(after.join("folder/spoilt")).expect("read"), "2");
+    if rustix::process::geteuid().is_root() {
+        assert_shows(&repo, &snapshots, &layers, &commit);
+    }
+}
+
+#[test]
 fn a_delta_of_another_boot_and_a_layer_of_another_version_are_made_again() {
     let repo = Repo::new();
     repo.put("a", "1");

@@ -5,28 +5,30 @@
 //! over, what can start ([`plan`]), is there anything left to wait for.
 
 mod backoff;
+mod leases;
 pub mod plan;
+mod rest;
+mod summary;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agency_protocols::board::{Agenda, BoardError, Role, Start};
+use agency_protocols::board::{Agenda, BoardError, Start};
 use sysinfo::{MemoryRefreshKind, System};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::attempt::{Attempt, Ending, Epoch, FailureKind, Held, Phase, TaskKey};
-use crate::causes;
+use crate::attempt::{Attempt, Epoch, Held, Phase, TaskKey};
 use crate::clock::{self, BootClock, Clock, Instant};
-use crate::errand::{Place, send};
 use crate::life::{LifeError, Rest, Side, Step, Wanted, Workshop};
 use crate::notice::Notice;
-use crate::owner;
 use crate::room;
 use crate::settings::{Agent, Settings};
 use crate::store::{Claim, Claimed, Mode, Store, StoreError};
 use plan::{Choice, Limits, World};
+use rest::Resting;
+pub use summary::{Fate, Summary};
 
 /// How often it is asked whether somebody changed the store.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -36,10 +38,6 @@ const READ_EVERY: Duration = Duration::from_secs(2);
 const READ_SHARE: u32 = 200;
 /// How often what waits for a person is tried again, and what others left is looked for.
 const TRY_EVERY: Duration = Duration::from_secs(2);
-/// Those that wait are tried at least this often.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// How often an attempt that can't be taken further is taken up again.
-const TROUBLES: u32 = 3;
 
 /// What a run is about.
 #[derive(Debug, Clone, Default)]
@@ -61,30 +59,6 @@ pub enum Interrupt {
     Drain,
     /// Leave at once. What runs goes on, and whoever comes next takes it over.
     Detach,
-}
-
-/// What a run came to.
-#[derive(Debug, Default)]
-pub struct Summary {
-    /// How each task that was worked on ended last.
-    pub tasks: BTreeMap<TaskKey, Fate>,
-    /// What the board could not tell or would not start, with the reason.
-    pub waiting: Vec<(String, String)>,
-    pub findings: Vec<agency_protocols::finding::Finding>,
-    /// How many tasks another supervisor has.
-    pub elsewhere: usize,
-    pub interrupted: bool,
-    /// What went wrong that is nobody's work.
-    pub troubles: Vec<String>,
-}
-
-/// What became of a task in a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fate {
-    Ended(Ending),
-    Waits(String),
-    /// It is still open.
-    Open,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -115,16 +89,6 @@ enum Event {
 struct Running {
     attempt: Attempt,
     wanted: watch::Sender<Wanted>,
-}
-
-/// An attempt that rests until something changes.
-#[derive(Debug)]
-struct Resting {
-    attempt: Attempt,
-    why: String,
-    /// Something of theirs is in the way.
-    for_a_person: bool,
-    again_at: Instant,
 }
 
 /// A supervisor at work.
@@ -390,207 +354,6 @@ impl<S: Store> Dispatcher<S> {
         self.lives.spawn(async move { (key, shop.take_on(attempt, start, wanted).await) });
     }
 
-    /// An attempt has come to rest.
-    async fn rested(&mut self, key: TaskKey, rest: Result<Rest, LifeError>) -> Result<(), RunError> {
-        let Some(Running { attempt, .. }) = self.running.remove(&key) else { return Ok(()) };
-        self.read_at = None;
-        match rest {
-            Ok(Rest::Over(ending)) => self.over(key, attempt, ending).await?,
-            Ok(Rest::Waits(why)) => {
-                let told = self.summary.tasks.insert(key.clone(), Fate::Waits(why.clone()));
-                let again = told.as_ref() == Some(&Fate::Waits(why.clone()));
-                if !again {
-                    self.waits(&attempt, &why).await?;
-                }
-                // Each try may mean another proof, so it is not tried all the time.
-                let pause = match (again, self.patience.get(&key)) {
-                    (true, Some(pause)) => (*pause * 2).min(LONGEST_PAUSE),
-                    _ => TRY_EVERY,
-                };
-                self.patience.insert(key.clone(), pause);
-                let again_at = BootClock.now() + pause;
-                if let Some(attempt) = self.reread(&key).await? {
-                    self.resting.insert(key, Resting { attempt, why, for_a_person: true, again_at });
-                }
-            }
-            Ok(Rest::Interrupted) => {
-                self.summary.tasks.insert(key.clone(), Fate::Open);
-                self.given_up.insert(key);
-            }
-            Err(error) if error.is_fenced() => {
-                self.taken.insert(key);
-            }
-            Err(error) => self.trouble(key, &error).await?,
-        }
-        Ok(())
-    }
-
-    async fn waits(&self, attempt: &Attempt, why: &str) -> Result<(), RunError> {
-        let (task, why) = (attempt.task.clone(), why.to_owned());
-        if let Some(lease) = attempt.lease() {
-            self.shop.store.note(&lease, &format!("waits: {why}")).await?;
-        }
-        self.shop.teller.tell(&Notice::Waits { task, attempt: attempt.epoch.0, why });
-        Ok(())
-    }
-
-    async fn over(&mut self, key: TaskKey, attempt: Attempt, ending: Ending) -> Result<(), RunError> {
-        if !matches!(ending, Ending::Lost { .. }) {
-            self.troubles.remove(&key);
-        }
-        match &ending {
-            Ending::Failed { failure } => {
-                let failures = self.shop.store.failures(&key).await?;
-                let pause = backoff::pause(self.shop.settings.backoff, failures, &key, attempt.epoch);
-                self.not_before.insert(key.clone(), BootClock.now() + pause);
-                if failure.kind.is_worth_another() && failures < self.shop.settings.attempts {
-                    self.shop.teller.tell(&Notice::Again { task: key.clone(), seconds: pause.as_secs() });
-                }
-                let stays = failure.kind == FailureKind::Start && !self.wishes.keep_going;
-                if stays && !self.draining {
-                    self.draining = true;
-                    self.summary.troubles.push(format!("{key}: {}", failure.reason));
-                    self.shop.teller.tell(&Notice::Draining);
-                }
-            }
-            Ending::Lost { .. } => {
-                let count = self.troubles.entry(key.clone()).or_default();
-                *count += 1;
-                match *count >= TROUBLES {
-                    true => drop(self.given_up.insert(key.clone())),
-                    false => {
-                        let pause = Duration::from_millis(500) * *count;
-                        self.not_before.insert(key.clone(), BootClock.now() + pause);
-                    }
-                }
-            }
-            Ending::Done { .. } | Ending::Kept { .. } | Ending::Blocked { .. } | Ending::Canceled => {}
-        }
-        self.summary.tasks.insert(key, Fate::Ended(ending));
-        Ok(())
-    }
-
-    /// Something went wrong that is nobody's work. The attempt stays open, and is taken up again a few times.
-    async fn trouble(&mut self, key: TaskKey, error: &LifeError) -> Result<(), RunError> {
-        let what = causes::on_one_line(error);
-        self.shop.teller.tell(&Notice::Trouble { task: Some(key.clone()), what: what.clone() });
-        let count = self.troubles.entry(key.clone()).or_default();
-        *count += 1;
-        let pause = Duration::from_millis(500) * *count;
-        if *count >= TROUBLES {
-            self.summary.tasks.insert(key.clone(), Fate::Open);
-            self.summary.troubles.push(format!("{key}: {what}"));
-            self.given_up.insert(key);
-            self.draining = true;
-        } else if let Some(attempt) = self.reread(&key).await? {
-            let again_at = BootClock.now() + pause;
-            self.resting.insert(key, Resting { attempt, why: what, for_a_person: false, again_at });
-        }
-        Ok(())
-    }
-
-    /// An attempt as the store has it, if it is still ours.
-    async fn reread(&self, key: &TaskKey) -> Result<Option<Attempt>, RunError> {
-        let attempts = self.shop.store.attempts(key).await?;
-        let ours = |attempt: &Attempt| attempt.held.is_some_and(|held| held.term == self.shop.term);
-        Ok(attempts.into_iter().next_back().filter(ours))
-    }
-
-    /// Whether something rests that is tried again without anybody's doing.
-    fn has_troubles_to_try(&self) -> bool {
-        !self.stopping && self.resting.values().any(|one| !one.for_a_person)
-    }
-
-    /// Takes up what rests, when it is time.
-    fn try_again(&mut self, now: Instant) {
-        let something_runs = !self.running.is_empty();
-        // A person is waited for only while there is something else to do.
-        let due = self
-            .resting
-            .iter()
-            .filter(|(_, one)| one.again_at <= now && (something_runs || !one.for_a_person));
-        let due: Vec<TaskKey> = due.map(|(key, _)| key.clone()).collect();
-        for key in due {
-            if self.running.len() >= self.limits.total {
-                return;
-            }
-            if let Some(Resting { attempt, .. }) = self.resting.remove(&key) {
-                self.shop.rejoin(&attempt);
-                self.live(attempt);
-            }
-        }
-    }
-
-    /// Takes over what nobody looks after: of owners that are dead, or whose time is up.
-    async fn look_for_orphans(&mut self, now: Instant) -> Result<(), RunError> {
-        if self.looked_for_orphans.is_some_and(|at| now.since(at) < TRY_EVERY) {
-            return Ok(());
-        }
-        self.looked_for_orphans = Some(now);
-        let open = self.shop.store.open().await?;
-        let others: Vec<&Attempt> = open
-            .iter()
-            .filter(|attempt| attempt.task.protocol == self.shop.desk.protocol)
-            .filter(|attempt| attempt.held.is_some_and(|held| held.term != self.shop.term))
-            .collect();
-        if others.is_empty() {
-            return Ok(());
-        }
-        let owners: HashMap<_, _> = self.shop.store.owners().await?.into_iter().collect();
-        let time = self.shop.store.now().await?;
-        let mut adopted = Vec::new();
-        for attempt in others {
-            let (Some(held), Some(lease)) = (attempt.held, attempt.lease()) else { continue };
-            let dead = match owners.get(&held.term) {
-                Some(owner) => owner::is_dead(&self.shop.settings.state, held.term, owner),
-                None => true,
-            };
-            if !dead && held.until > time {
-                self.taken.insert(attempt.task.clone());
-                continue;
-            }
-            let ttl = self.shop.settings.leases.ttl;
-            let Some(lease) = self.shop.store.adopt(&lease, self.shop.term, ttl).await? else { continue };
-            let attempt =
-                Attempt { held: Some(Held { term: lease.term, until: time + ttl }), ..attempt.clone() };
-            self.taken.remove(&attempt.task);
-            self.renew_shims(&attempt);
-            self.shop.teller.tell(&Notice::Adopted { attempt: attempt.clone() });
-            adopted.push(attempt);
-        }
-        // They may stand on each other: all of them are in their places before the first goes on.
-        adopted.iter().for_each(|attempt| self.shop.rejoin(attempt));
-        adopted.into_iter().for_each(|attempt| self.live(attempt));
-        Ok(())
-    }
-
-    /// Puts the end of all our leases off, in the store and with every shim.
-    async fn heartbeat(&mut self) -> Result<(), RunError> {
-        let leases = self.shop.store.renew(self.shop.term, self.shop.settings.leases.ttl).await?;
-        for running in self.running.values() {
-            let ours = running.attempt.lease().is_some_and(|lease| leases.contains(&lease));
-            if ours {
-                self.renew_shims(&running.attempt);
-            }
-        }
-        Ok(())
-    }
-
-    /// Nobody waits for it: a shim that takes its time holds up only itself.
-    fn renew_shims(&self, attempt: &Attempt) {
-        let until = BootClock.now() + self.shop.settings.leases.ttl;
-        let folder = self.shop.records(attempt);
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            let (place, term) = (Place::new(entry.path()), self.shop.term);
-            tokio::spawn(async move {
-                // Whoever does not answer has nothing to be put off.
-                if let Err(error) = send::renew(&place, term, until).await {
-                    tracing::debug!(%error, "a shim does not answer");
-                }
-            });
-        }
-    }
-
     /// What runs waits for room by itself, and people should know what for.
     fn look_at_disk(&mut self) {
         let state = &self.shop.settings.state;
@@ -655,42 +418,5 @@ impl<S: Store> Dispatcher<S> {
                 running.wanted.send_replace(Wanted::Stop);
             }
         }
-    }
-
-    /// What this run is about and did not come to, because it was told to end.
-    fn not_started(&self) -> Vec<(String, String)> {
-        if !self.draining && !self.summary.interrupted {
-            return Vec::new();
-        }
-        let unasked: HashSet<TaskKey> = self.unasked().into_iter().collect();
-        let others = |key: &TaskKey| self.latest.get(key).is_some_and(|attempt| attempt.held.is_some());
-        let left = self.agenda.ready.iter().filter(|start| start.role == Role::Builder).filter(|start| {
-            let key = self.key(start.task.as_str());
-            !self.summary.tasks.contains_key(&key) && !unasked.contains(&key) && !others(&key)
-        });
-        left.map(|start| (start.task.to_string(), "this run ends before its turn".to_owned())).collect()
-    }
-
-    fn finish(mut self) -> Summary {
-        for (key, resting) in &self.resting {
-            self.summary.tasks.entry(key.clone()).or_insert_with(|| Fate::Waits(resting.why.clone()));
-        }
-        // Somebody who leaves at once leaves them at work.
-        for key in self.running.keys() {
-            self.summary.tasks.insert(key.clone(), Fate::Open);
-        }
-        let asked = |id: &str| self.wishes.tasks.as_ref().is_none_or(|tasks| tasks.contains(id));
-        self.summary.waiting = self
-            .agenda
-            .waiting
-            .iter()
-            .filter(|waiting| asked(waiting.task.as_str()))
-            .map(|waiting| (waiting.task.to_string(), waiting.why.clone()))
-            .chain(self.not_started())
-            .collect();
-        self.summary.findings = self.agenda.findings.clone();
-        let others = |attempt: &&Attempt| attempt.held.is_some_and(|held| held.term != self.shop.term);
-        self.summary.elsewhere = self.latest.values().filter(others).count();
-        self.summary
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! It is always the whole difference between the two trees, never a difference to another delta: a stack of
 //! them would grow with every commit, and the kernel bounds how deep it may be. What it holds is decided by
-//! [`plan`], without touching a file.
+//! [`plan`], without touching a file. What the delta before it has as well is not written again ([`Source`]).
 //!
 //! In overlayfs a name in an upper layer hides whatever the lower layers have by that name, except that
 //! folders are merged. So a file needs nothing more where it replaces a folder, nor a folder where it
@@ -16,6 +16,7 @@ use super::checkout::{self, recent_second};
 use super::error::{Result, SnapshotError, at};
 use super::index::{Index, Replacement};
 use super::layer::LayerWriter;
+use super::manifest::{self, Kept, Manifest, Source};
 use super::objects::{Difference, LINK, Objects, SUBMODULE, TREE};
 use super::store::{Facts, Held, Owner, Site};
 
@@ -36,6 +37,12 @@ enum What {
     /// The place of a submodule.
     Folder,
     Whiteout,
+}
+
+impl Piece {
+    fn is_blob(&self) -> bool {
+        matches!(self.what, What::Blob { .. })
+    }
 }
 
 /// What a delta must hold, in the order of its paths.
@@ -89,41 +96,53 @@ pub(super) fn build(
     site: &Site<'_>,
     objects: &Objects,
     owner: Owner,
-    snapshot: &Held,
+    (snapshot, before): (&Held, Option<&Source>),
     (commit, tree): (&str, &str),
     differences: &[Difference],
 ) -> Result<Held> {
     let folder = site.start(tree)?;
     let layer = folder.join("layer");
-    // Never older than the snapshot, also if the clock was set back meanwhile.
-    let time = recent_second().max(snapshot.facts.time);
+    // Never older than what it stands on, also if the clock was set back meanwhile.
+    let oldest = before.map_or(0, |before| before.time).max(snapshot.facts.time);
+    let time = recent_second().max(oldest);
     let mut writer = LayerWriter::new(&layer, owner, time)?;
     let pieces = plan(differences);
-    let blobs: Vec<&Piece> = pieces.iter().filter(|piece| matches!(piece.what, What::Blob { .. })).collect();
-    let mut others = pieces.iter().filter(|piece| !matches!(piece.what, What::Blob { .. })).peekable();
+    let mut manifest = Manifest::new();
+    for piece in &pieces {
+        if let (What::Blob { mode, object }, Some(before)) = (&piece.what, before)
+            && let Some(kept) = before.offers(&piece.path, *mode, object)
+        {
+            manifest.insert(piece.path.clone(), kept.clone());
+        }
+    }
+    let (new, others): (Vec<&Piece>, Vec<&Piece>) =
+        pieces.iter().partition(|piece| piece.is_blob() && !manifest.contains_key(&piece.path));
+    let mut others = others.into_iter().peekable();
     let mut make_before = |writer: &mut LayerWriter, path: Option<&[u8]>| -> Result<()> {
         while let Some(piece) = others.next_if(|piece| path.is_none_or(|path| piece.path.as_slice() < path)) {
-            match piece.what {
-                What::Folder => writer.directory(&piece.path)?,
-                _ => writer.whiteout(&piece.path)?,
+            match (&piece.what, before) {
+                (What::Blob { .. }, Some(before)) => writer.same(&piece.path, &before.layer)?,
+                (What::Blob { .. }, None) => {}
+                (What::Folder, _) => writer.directory(&piece.path)?,
+                (What::Whiteout, _) => writer.whiteout(&piece.path)?,
             }
         }
         Ok(())
     };
-    let mut sizes: HashMap<&[u8], u64> = HashMap::new();
     objects.blobs(
-        &blobs,
+        &new,
         |piece| match &piece.what {
             What::Blob { object, .. } => (object.clone(), piece.path.as_slice()),
             What::Folder | What::Whiteout => (String::new(), piece.path.as_slice()),
         },
         |piece, size, content| {
             make_before(&mut writer, Some(&piece.path))?;
-            sizes.insert(&piece.path, size);
-            match piece.what {
-                What::Blob { mode: LINK, .. } => writer.link(&piece.path, size, content),
-                What::Blob { mode, .. } => writer.file(&piece.path, mode & 0o100 != 0, content),
-                What::Folder | What::Whiteout => Ok(()),
+            let What::Blob { mode, object } = &piece.what else { return Ok(()) };
+            let kept = Kept { mode: *mode, object: object.clone(), size, time };
+            manifest.insert(piece.path.clone(), kept);
+            match *mode {
+                LINK => writer.link(&piece.path, size, content),
+                mode => writer.file(&piece.path, mode & 0o100 != 0, content),
             }
         },
     )?;
@@ -135,9 +154,10 @@ pub(super) fn build(
         changes.insert(one.path.clone(), None);
     }
     for one in differences.iter().filter(|one| one.new_mode != 0 && one.new_mode != TREE) {
-        let size = sizes.get(one.path.as_slice()).copied().unwrap_or(0);
+        // Of a submodule nothing is written.
+        let (size, time) = manifest.get(&one.path).map_or((0, time), |kept| (kept.size, kept.time));
         let object = binary(&one.object);
-        let new = Replacement { mode: one.new_mode, object, size };
+        let new = Replacement { mode: one.new_mode, object, size, time };
         if changes.insert(one.path.clone(), Some(new)).flatten().is_some() {
             return Err(twice(&one.path));
         }
@@ -147,7 +167,7 @@ pub(super) fn build(
     let old = Index::parse(objects.format, old).map_err(|reason| SnapshotError::Index { path, reason })?;
     let git = layer.join(".git");
     owner.folder(&git, 0o755)?;
-    let (index, replaced) = old.with(&changes, time);
+    let (index, replaced) = old.with(&changes);
     // A tree that names a path twice is seen here as one that adds what was there already.
     let changed = differences.iter().filter(|one| one.old_mode != 0 && one.old_mode != TREE).count();
     if replaced != changed {
@@ -160,6 +180,8 @@ pub(super) fn build(
         snapshot.submodules.iter().filter(|path| !changes.contains_key(*path)).cloned().collect();
     submodules.extend(differences.iter().filter(|one| one.new_mode == SUBMODULE).map(|one| one.path.clone()));
     submodules.sort();
+    let (path, text) = manifest::file(&folder, &manifest);
+    owner.file(&path, 0o600, &text)?;
     site.finish(&folder, tree, &Facts::new(old.len(), time), &submodules)
 }
 

@@ -87,6 +87,8 @@ pub(super) struct Replacement {
     pub(super) object: Vec<u8>,
     /// Bytes of the file, or of the link's target.
     pub(super) size: u64,
+    /// When it was changed, in seconds.
+    pub(super) time: u32,
 }
 
 impl Index {
@@ -154,13 +156,8 @@ impl Index {
         &self.bytes
     }
 
-    /// This index with some paths exchanged (`None` takes one out), all their files of the same time; and how
-    /// many of the paths it had before.
-    pub(super) fn with(
-        &self,
-        changes: &BTreeMap<Vec<u8>, Option<Replacement>>,
-        time: u32,
-    ) -> (Vec<u8>, usize) {
+    /// This index with some paths exchanged (`None` takes one out), and how many of the paths it had before.
+    pub(super) fn with(&self, changes: &BTreeMap<Vec<u8>, Option<Replacement>>) -> (Vec<u8>, usize) {
         let mut out = Vec::with_capacity(self.bytes.len() + changes.len() * 160);
         out.extend_from_slice(&self.bytes[..HEADER]);
         let mut count: u32 = 0;
@@ -170,7 +167,7 @@ impl Index {
         let mut put = |out: &mut Vec<u8>, path: &[u8], new: &Option<Replacement>| {
             if let Some(new) = new {
                 count += 1;
-                self.append(out, path, new, time);
+                self.append(out, path, new);
             }
         };
         let mut kept: u32 = 0;
@@ -204,10 +201,10 @@ impl Index {
         (out, self.count - kept as usize)
     }
 
-    fn append(&self, out: &mut Vec<u8>, path: &[u8], new: &Replacement, time: u32) {
+    fn append(&self, out: &mut Vec<u8>, path: &[u8], new: &Replacement) {
         let start = out.len();
         let mut stat = [0u8; STAT];
-        stat[MTIME..MTIME + 4].copy_from_slice(&time.to_be_bytes());
+        stat[MTIME..MTIME + 4].copy_from_slice(&new.time.to_be_bytes());
         stat[MODE..MODE + 4].copy_from_slice(&new.mode.to_be_bytes());
         stat[SIZE..SIZE + 4].copy_from_slice(&(new.size as u32).to_be_bytes());
         out.extend_from_slice(&stat);
@@ -323,12 +320,12 @@ mod tests {
     }
 
     fn new(size: u64) -> Option<Replacement> {
-        Some(Replacement { mode: 0o100644, object: vec![7; 20], size })
+        Some(Replacement { mode: 0o100644, object: vec![7; 20], size, time: 5 })
     }
 
     fn changed(index: &Index, changes: &[(&str, Option<Replacement>)]) -> Index {
         let changes = changes.iter().map(|(path, new)| (path.as_bytes().to_vec(), new.clone())).collect();
-        Index::parse(ObjectFormat::Sha1, index.with(&changes, 5).0).expect("an index")
+        Index::parse(ObjectFormat::Sha1, index.with(&changes).0).expect("an index")
     }
 
     #[test]

@@ -5,9 +5,11 @@
 //! a folder holds comes in one piece, each folder is made and opened once, and a name that is there already
 //! is a tree that contradicts itself.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timespec, Timestamps};
@@ -79,6 +81,15 @@ impl LayerWriter {
             .map_err(at("can't set the time of", self.shown(path)))
     }
 
+    /// The very file, or link, that another layer has at the same path. Layers never change, so it does not matter
+    /// how many have it.
+    pub(super) fn same(&mut self, path: &[u8], other: &Path) -> Result<()> {
+        let name = self.enter(path)?;
+        let other = other.join(Path::new(OsStr::from_bytes(path)));
+        rustix::fs::linkat(rustix::fs::CWD, &other, self.folder(), name, AtFlags::empty())
+            .map_err(|error| self.refused(path, error))
+    }
+
     /// An empty folder.
     pub(super) fn directory(&mut self, path: &[u8]) -> Result<()> {
         let mut inside = path.to_vec();
@@ -100,8 +111,7 @@ impl LayerWriter {
     }
 
     fn shown(&self, path: &[u8]) -> PathBuf {
-        use std::os::unix::ffi::OsStrExt;
-        self.path.join(Path::new(std::ffi::OsStr::from_bytes(path)))
+        self.path.join(Path::new(OsStr::from_bytes(path)))
     }
 
     fn refused(&self, path: &[u8], error: Errno) -> SnapshotError {

@@ -20,6 +20,7 @@ mod error;
 mod head;
 mod index;
 mod layer;
+mod manifest;
 mod objects;
 mod store;
 
@@ -27,6 +28,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use self::error::{Result, at};
+use self::manifest::Source;
 use self::objects::Objects;
 use self::store::{Held, Owner, Store};
 use crate::path::RelPath;
@@ -55,9 +57,10 @@ pub struct Tuning {
 
 impl Default for Tuning {
     fn default() -> Self {
-        // Every landing makes a delta longer that later attempts have to write, until it is a snapshot. What all of
-        // them write together is least when that comes after about the root of twice the files.
-        Self { delta_paths: 500, delta_percent: 3, delta_always: 64, keep_snapshots: 2, keep_deltas: 4 }
+        // Every landing makes a delta longer, whose files later ones have to name again, until it is a snapshot, whose
+        // files are written. Writing costs some fifteen times as much as naming, so both together are least when that
+        // comes after about five times the root of the files.
+        Self { delta_paths: 2000, delta_percent: 12, delta_always: 200, keep_snapshots: 2, keep_deltas: 4 }
     }
 }
 
@@ -162,8 +165,18 @@ impl Snapshots {
         if let Some(delta) = snapshot.delta(tree)? {
             return Ok(Some((delta, Made::Nothing)));
         }
-        let owner = self.store.owner;
-        let delta = delta::build(&site, &self.objects, owner, snapshot, (commit, tree), &differences)?;
+        let build = |before: Option<&Source>| {
+            let (owner, base) = (self.store.owner, (snapshot, before));
+            delta::build(&site, &self.objects, owner, base, (commit, tree), &differences)
+        };
+        let delta = match self.store.last_delta(snapshot)?.as_ref().and_then(Source::of) {
+            // Not every filesystem lets a file have two names.
+            Some(before) => build(Some(&before)).or_else(|_| {
+                site.sweep();
+                build(None)
+            })?,
+            None => build(None)?,
+        };
         site.collect(self.tuning.keep_deltas)?;
         Ok(Some((delta, Made::Delta)))
     }

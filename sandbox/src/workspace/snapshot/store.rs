@@ -13,6 +13,7 @@
 //!     deltas/building          locked by whoever builds or removes a delta of it
 //!     deltas/<other tree>/     what turns it into another tree
 //!       lock, facts.json, submodules, layer/
+//!       files                  what it holds, for the next one
 //! ```
 //!
 //! A layer is made under a name nobody looks for and renamed when it is complete, so whatever has a tree's
@@ -224,6 +225,13 @@ impl Store {
         Site::enter(snapshot.deltas(), self.owner, false)
     }
 
+    /// The delta of a snapshot that was used last. Root takes none: whoever owns the repository could have put something
+    /// else there.
+    pub(super) fn last_delta(&self, snapshot: &Held) -> Result<Option<Held>> {
+        let last = recent(&snapshot.deltas()).into_iter().next().filter(|_| self.owner.other().is_none());
+        last.map_or(Ok(None), |tree| hold_quietly(&snapshot.deltas().join(tree)))
+    }
+
     /// Makes the snapshots of this boot survive a crash of the machine.
     pub(super) fn settle(&self, _site: &Site<'_>) -> Result<()> {
         let mut fresh = Vec::new();
@@ -268,7 +276,7 @@ impl Site<'_> {
     }
 
     /// Everything that is neither complete nor ours to keep.
-    fn sweep(&self) {
+    pub(super) fn sweep(&self) {
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
             if name.as_encoded_bytes().starts_with(b"new-") || name.as_encoded_bytes().starts_with(b"old-") {

@@ -1,0 +1,164 @@
+//! What becomes of an attempt that has come to rest: it is over, or it is taken up again later.
+
+use std::time::Duration;
+
+use super::summary::Fate;
+use super::{Dispatcher, RunError, Running, TRY_EVERY, backoff};
+use crate::attempt::{Attempt, Ending, FailureKind, TaskKey};
+use crate::causes;
+use crate::clock::{BootClock, Clock, Instant};
+use crate::life::{LifeError, Rest};
+use crate::notice::Notice;
+use crate::store::Store;
+
+/// Those that wait are tried at least this often.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How often an attempt that can't be taken further is taken up again.
+const TROUBLES: u32 = 3;
+
+/// An attempt that rests until something changes.
+#[derive(Debug)]
+pub(super) struct Resting {
+    pub(super) attempt: Attempt,
+    pub(super) why: String,
+    /// Something of theirs is in the way.
+    pub(super) for_a_person: bool,
+    pub(super) again_at: Instant,
+}
+
+impl<S: Store> Dispatcher<S> {
+    /// An attempt has come to rest.
+    pub(super) async fn rested(
+        &mut self,
+        key: TaskKey,
+        rest: Result<Rest, LifeError>,
+    ) -> Result<(), RunError> {
+        let Some(Running { attempt, .. }) = self.running.remove(&key) else { return Ok(()) };
+        self.read_at = None;
+        match rest {
+            Ok(Rest::Over(ending)) => self.over(key, attempt, ending).await?,
+            Ok(Rest::Waits(why)) => {
+                let told = self.summary.tasks.insert(key.clone(), Fate::Waits(why.clone()));
+                let again = told.as_ref() == Some(&Fate::Waits(why.clone()));
+                if !again {
+                    self.waits(&attempt, &why).await?;
+                }
+                // Each try may mean another proof, so it is not tried all the time.
+                let pause = match (again, self.patience.get(&key)) {
+                    (true, Some(pause)) => (*pause * 2).min(LONGEST_PAUSE),
+                    _ => TRY_EVERY,
+                };
+                self.patience.insert(key.clone(), pause);
+                let again_at = BootClock.now() + pause;
+                if let Some(attempt) = self.reread(&key).await? {
+                    self.resting.insert(key, Resting { attempt, why, for_a_person: true, again_at });
+                }
+            }
+            Ok(Rest::Interrupted) => {
+                self.summary.tasks.insert(key.clone(), Fate::Open);
+                self.given_up.insert(key);
+            }
+            Err(error) if error.is_fenced() => {
+                self.taken.insert(key);
+            }
+            Err(error) => self.trouble(key, &error).await?,
+        }
+        Ok(())
+    }
+
+    async fn waits(&self, attempt: &Attempt, why: &str) -> Result<(), RunError> {
+        let (task, why) = (attempt.task.clone(), why.to_owned());
+        if let Some(lease) = attempt.lease() {
+            self.shop.store.note(&lease, &format!("waits: {why}")).await?;
+        }
+        self.shop.teller.tell(&Notice::Waits { task, attempt: attempt.epoch.0, why });
+        Ok(())
+    }
+
+    async fn over(&mut self, key: TaskKey, attempt: Attempt, ending: Ending) -> Result<(), RunError> {
+        if !matches!(ending, Ending::Lost { .. }) {
+            self.troubles.remove(&key);
+        }
+        match &ending {
+            Ending::Failed { failure } => {
+                let failures = self.shop.store.failures(&key).await?;
+                let pause = backoff::pause(self.shop.settings.backoff, failures, &key, attempt.epoch);
+                self.not_before.insert(key.clone(), BootClock.now() + pause);
+                if failure.kind.is_worth_another() && failures < self.shop.settings.attempts {
+                    self.shop.teller.tell(&Notice::Again { task: key.clone(), seconds: pause.as_secs() });
+                }
+                let stays = failure.kind == FailureKind::Start && !self.wishes.keep_going;
+                if stays && !self.draining {
+                    self.draining = true;
+                    self.summary.troubles.push(format!("{key}: {}", failure.reason));
+                    self.shop.teller.tell(&Notice::Draining);
+                }
+            }
+            Ending::Lost { .. } => {
+                let count = self.troubles.entry(key.clone()).or_default();
+                *count += 1;
+                match *count >= TROUBLES {
+                    true => drop(self.given_up.insert(key.clone())),
+                    false => {
+                        let pause = Duration::from_millis(500) * *count;
+                        self.not_before.insert(key.clone(), BootClock.now() + pause);
+                    }
+                }
+            }
+            Ending::Done { .. } | Ending::Kept { .. } | Ending::Blocked { .. } | Ending::Canceled => {}
+        }
+        self.summary.tasks.insert(key, Fate::Ended(ending));
+        Ok(())
+    }
+
+    /// Something went wrong that is nobody's work. The attempt stays open, and is taken up again a few times.
+    async fn trouble(&mut self, key: TaskKey, error: &LifeError) -> Result<(), RunError> {
+        let what = causes::on_one_line(error);
+        self.shop.teller.tell(&Notice::Trouble { task: Some(key.clone()), what: what.clone() });
+        let count = self.troubles.entry(key.clone()).or_default();
+        *count += 1;
+        let pause = Duration::from_millis(500) * *count;
+        if *count >= TROUBLES {
+            self.summary.tasks.insert(key.clone(), Fate::Open);
+            self.summary.troubles.push(format!("{key}: {what}"));
+            self.given_up.insert(key);
+            self.draining = true;
+        } else if let Some(attempt) = self.reread(&key).await? {
+            let again_at = BootClock.now() + pause;
+            self.resting.insert(key, Resting { attempt, why: what, for_a_person: false, again_at });
+        }
+        Ok(())
+    }
+
+    /// An attempt as the store has it, if it is still ours.
+    async fn reread(&self, key: &TaskKey) -> Result<Option<Attempt>, RunError> {
+        let attempts = self.shop.store.attempts(key).await?;
+        let ours = |attempt: &Attempt| attempt.held.is_some_and(|held| held.term == self.shop.term);
+        Ok(attempts.into_iter().next_back().filter(ours))
+    }
+
+    /// Whether something rests that is tried again without anybody's doing.
+    pub(super) fn has_troubles_to_try(&self) -> bool {
+        !self.stopping && self.resting.values().any(|one| !one.for_a_person)
+    }
+
+    /// Takes up what rests, when it is time.
+    pub(super) fn try_again(&mut self, now: Instant) {
+        let something_runs = !self.running.is_empty();
+        // A person is waited for only while there is something else to do.
+        let due = self
+            .resting
+            .iter()
+            .filter(|(_, one)| one.again_at <= now && (something_runs || !one.for_a_person));
+        let due: Vec<TaskKey> = due.map(|(key, _)| key.clone()).collect();
+        for key in due {
+            if self.running.len() >= self.limits.total {
+                return;
+            }
+            if let Some(Resting { attempt, .. }) = self.resting.remove(&key) {
+                self.shop.rejoin(&attempt);
+                self.live(attempt);
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! What a run came to, told at its end.
+
+use std::collections::{BTreeMap, HashSet};
+
+use agency_protocols::board::Role;
+
+use super::Dispatcher;
+use crate::attempt::{Attempt, Ending, TaskKey};
+use crate::store::Store;
+
+/// What a run came to.
+#[derive(Debug, Default)]
+pub struct Summary {
+    /// How each task that was worked on ended last.
+    pub tasks: BTreeMap<TaskKey, Fate>,
+    /// What the board could not tell or would not start, with the reason.
+    pub waiting: Vec<(String, String)>,
+    pub findings: Vec<agency_protocols::finding::Finding>,
+    /// How many tasks another supervisor has.
+    pub elsewhere: usize,
+    pub interrupted: bool,
+    /// What went wrong that is nobody's work.
+    pub troubles: Vec<String>,
+}
+
+/// What became of a task in a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    Ended(Ending),
+    Waits(String),
+    /// It is still open.
+    Open,
+}
+
+impl<S: Store> Dispatcher<S> {
+    /// What this run is about and did not come to, because it was told to end.
+    fn not_started(&self) -> Vec<(String, String)> {
+        if !self.draining && !self.summary.interrupted {
+            return Vec::new();
+        }
+        let unasked: HashSet<TaskKey> = self.unasked().into_iter().collect();
+        let others = |key: &TaskKey| self.latest.get(key).is_some_and(|attempt| attempt.held.is_some());
+        let left = self.agenda.ready.iter().filter(|start| start.role == Role::Builder).filter(|start| {
+            let key = self.key(start.task.as_str());
+            !self.summary.tasks.contains_key(&key) && !unasked.contains(&key) && !others(&key)
+        });
+        left.map(|start| (start.task.to_string(), "this run ends before its turn".to_owned())).collect()
+    }
+
+    pub(super) fn finish(mut self) -> Summary {
+        for (key, resting) in &self.resting {
+            self.summary.tasks.entry(key.clone()).or_insert_with(|| Fate::Waits(resting.why.clone()));
+        }
+        // Somebody who leaves at once leaves them at work.
+        for key in self.running.keys() {
+            self.summary.tasks.insert(key.clone(), Fate::Open);
+        }
+        let asked = |id: &str| self.wishes.tasks.as_ref().is_none_or(|tasks| tasks.contains(id));
+        self.summary.waiting = self
+            .agenda
+            .waiting
+            .iter()
+            .filter(|waiting| asked(waiting.task.as_str()))
+            .map(|waiting| (waiting.task.to_string(), waiting.why.clone()))
+            .chain(self.not_started())
+            .collect();
+        self.summary.findings = self.agenda.findings.clone();
+        let others = |attempt: &&Attempt| attempt.held.is_some_and(|held| held.term != self.shop.term);
+        self.summary.elsewhere = self.latest.values().filter(others).count();
+        self.summary
+    }
+}
