@@ -38,7 +38,7 @@ pub(super) const HEARD: &str = "heard\n";
 pub(super) const STALE: &str = "stale\n";
 
 /// Nobody has more to say at once.
-pub(super) const LONGEST: usize = 4096;
+const LONGEST: usize = 4096;
 const GUESTS: usize = 32;
 
 /// The shim's ear.
@@ -47,6 +47,8 @@ pub(super) struct Reception {
     listener: UnixListener,
     /// Readable when there is something to hear.
     bell: OwnedFd,
+    /// Of the supervisor that sent the shim.
+    first: Term,
     state: RefCell<State>,
 }
 
@@ -71,7 +73,7 @@ impl Reception {
         let data = epoll::EventData::new_u64(0);
         epoll::add(&bell, &listener, data, epoll::EventFlags::IN)?;
         let state = RefCell::new(State { term, until, stopped: None, guests: Vec::new() });
-        Ok(Self { listener, bell, state })
+        Ok(Self { listener, bell, first: term, state })
     }
 
     /// Why it was stopped, if it was.
@@ -84,6 +86,21 @@ impl Reception {
         self.attend(Instant::now());
         let state = self.state.borrow();
         state.stopped.is_none() && BootClock.now() < state.until
+    }
+
+    /// Does what our own supervisor says; `false` if it has been replaced.
+    pub(super) fn obeys(&self, word: Word) -> bool {
+        self.state.borrow_mut().hear(word, &mut false) == HEARD
+    }
+
+    /// Whether somebody has replaced the supervisor that it was opened for.
+    pub(super) fn is_anothers(&self) -> bool {
+        self.state.borrow().term != self.first
+    }
+
+    /// How long its lease lasts.
+    pub(super) fn left(&self) -> Duration {
+        self.state.borrow().until.since(BootClock.now())
     }
 
     /// Lets in whoever stands at the door.

@@ -5,17 +5,19 @@
 
 use std::error::Error;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, Write};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
 
+use agency_sandbox::supervise::Attendant;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use rustix::time::Timespec;
 
-use super::control::{self, Reception, Word};
+use super::control::{Reception, Word};
 use super::order::{Order, What};
 use super::outcome::{self, Done, Outcome};
 use super::{ErrandError, Place, agent, proof};
@@ -26,9 +28,6 @@ use crate::room;
 
 /// How long the shim waits for its word, which comes as soon as the store has written a row.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How long somebody else is listened to meanwhile.
-const HEARING: Duration = Duration::from_secs(1);
-
 /// How often the lock is tried.
 const GLANCES: usize = 50;
 
@@ -54,14 +53,18 @@ pub fn run(folder: &Path, term: Term, supervisor: &mut dyn Write) -> Result<(), 
     let (_held, address) = place.control()?;
     let _ = std::fs::remove_file(&address);
     let listener = UnixListener::bind(&address).map_err(place.failed("listen at", "control"))?;
-    let Some(Word::Lease { term, until }) = wait_for_word(&place, &listener, term, supervisor)? else {
-        return Ok(());
-    };
-    // Given by somebody who slept past the end of the lease. Nothing was begun, and somebody else may.
-    if BootClock.now() >= until {
+    let reception = Reception::open(listener, term, BootClock.now() + PATIENCE)
+        .map_err(place.failed("listen at", "control"))?;
+    if writeln!(supervisor, "{READY}").and_then(|()| supervisor.flush()).is_err() {
         return Ok(());
     }
-    let reception = Reception::open(listener, term, until).map_err(place.failed("listen at", "control"))?;
+    let word = wait_for_word(&mut io::stdin().lock(), &reception);
+    // It may be given by somebody who slept past the end of the lease, or was replaced. Nothing was begun, and
+    // somebody else may.
+    match word.map_err(place.failed("hear the supervisor of", ""))? {
+        Some(word) if reception.obeys(word) && reception.is_held() => {}
+        _ => return Ok(()),
+    }
     if !durable::mark(&place.file("started")).map_err(place.failed("write", "started"))? {
         return Ok(());
     }
@@ -108,57 +111,102 @@ fn carry_out(place: &Place, order: &Order, reception: &Reception) -> Done {
     }
 }
 
-/// Says that everything is ready, and waits until it may begin; `None` if that never comes.
+/// Waits until it may begin; `None` if that never comes.
 ///
 /// A supervisor that was stopped keeps our input open, and gives no word. Whoever takes the attempt over needs the
-/// folder, and says so.
-fn wait_for_word(
-    place: &Place,
-    listener: &UnixListener,
-    term: Term,
-    supervisor: &mut dyn Write,
-) -> Result<Option<Word>, ErrandError> {
-    if writeln!(supervisor, "{READY}").and_then(|()| supervisor.flush()).is_err() {
-        return Ok(None);
-    }
-    let input = io::stdin();
-    let end = BootClock.now() + PATIENCE;
+/// folder, and says so at the reception. Whoever only watches there is let in, and nobody waits for them to speak.
+fn wait_for_word(input: &mut (impl BufRead + AsFd), reception: &Reception) -> io::Result<Option<Word>> {
+    let Some(bell) = reception.descriptor() else { return Ok(None) };
     loop {
-        let left = end.since(BootClock.now());
+        let left = reception.left();
         let left = Timespec {
             tv_sec: i64::try_from(left.as_secs()).unwrap_or(0),
             tv_nsec: left.subsec_nanos().into(),
         };
-        let mut wait = [PollFd::new(&input, PollFlags::IN), PollFd::new(listener, PollFlags::IN)];
+        let mut wait = [PollFd::new(&*input, PollFlags::IN), PollFd::from_borrowed_fd(bell, PollFlags::IN)];
         match poll(&mut wait, Some(&left)) {
-            Ok(0) => return Ok(None),
             Err(Errno::INTR) => continue,
-            other => drop(other.map_err(|error| place.failed("hear the supervisor of", "")(error.into()))?),
+            other => drop(other?),
         }
-        let [ours, others] = wait.map(|one| !one.revents().is_empty());
-        if others && is_overruled(listener, term) {
+        let ours = !wait[0].revents().is_empty();
+        if !reception.is_held() || reception.is_anothers() {
             return Ok(None);
         }
         if ours {
             let mut line = String::new();
-            input.read_line(&mut line).map_err(place.failed("hear the supervisor of", ""))?;
+            input.read_line(&mut line)?;
             // A line without its end is a word that was cut off, and stands for none.
             return Ok(line.strip_suffix('\n').and_then(|word| serde_json::from_str(word).ok()));
         }
     }
 }
 
-/// Hears somebody out who is not our supervisor, or is it by another door; whether they have replaced it.
-fn is_overruled(listener: &UnixListener, term: Term) -> bool {
-    let Ok((stream, _)) = listener.accept() else { return false };
-    let mut line = String::new();
-    let heard = stream
-        .set_read_timeout(Some(HEARING))
-        .and_then(|()| BufReader::new((&stream).take(control::LONGEST as u64)).read_line(&mut line));
-    let overruled = match serde_json::from_str(&line) {
-        Ok(Word::Lease { term: other, .. } | Word::Stop { term: other, .. }) => heard.is_ok() && other > term,
-        Err(_) => false,
-    };
-    let _ = (&stream).write_all(if overruled { control::STALE } else { control::HEARD }.as_bytes());
-    overruled
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::fd::BorrowedFd;
+    use std::os::unix::net::UnixStream;
+
+    /// Standard input, as a shim has it.
+    struct Input(io::BufReader<UnixStream>);
+
+    impl Read for Input {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.0.read(buffer)
+        }
+    }
+
+    impl BufRead for Input {
+        fn fill_buf(&mut self) -> io::Result<&[u8]> {
+            self.0.fill_buf()
+        }
+
+        fn consume(&mut self, amount: usize) {
+            self.0.consume(amount);
+        }
+    }
+
+    impl AsFd for Input {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.0.get_ref().as_fd()
+        }
+    }
+
+    fn waiting() -> (tempfile::TempDir, Reception, UnixStream, Input) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let listener = UnixListener::bind(folder.path().join("control")).expect("binds");
+        let reception = Reception::open(listener, Term(3), BootClock.now() + PATIENCE).expect("opens");
+        let (supervisor, input) = UnixStream::pair().expect("a pair");
+        (folder, reception, supervisor, Input(io::BufReader::new(input)))
+    }
+
+    const BEGIN: &str = "{\"say\":\"lease\",\"term\":3,\"until\":99999999999}\n";
+
+    #[test]
+    fn who_only_watches_is_let_in_and_keeps_nobody_waiting() {
+        let (folder, reception, mut supervisor, mut input) = waiting();
+        let mut watcher = UnixStream::connect(folder.path().join("control")).expect("connects");
+        supervisor.write_all(BEGIN.as_bytes()).expect("said");
+        let word = wait_for_word(&mut input, &reception).expect("heard").expect("a word");
+        assert!(reception.obeys(word) && reception.is_held());
+        watcher.set_nonblocking(true).expect("set");
+        let heard = watcher.read(&mut [0]).expect_err("it is not sent away");
+        assert_eq!(heard.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn a_word_that_is_overruled_cut_off_or_never_given_begins_nothing() {
+        let (folder, reception, mut supervisor, mut input) = waiting();
+        let mut other = UnixStream::connect(folder.path().join("control")).expect("connects");
+        other.write_all(BEGIN.replace('3', "4").as_bytes()).expect("said");
+        supervisor.write_all(BEGIN.as_bytes()).expect("said");
+        assert!(wait_for_word(&mut input, &reception).expect("heard").is_none(), "overruled");
+        for said in ["", &BEGIN[..BEGIN.len() - 1], "what?\n"] {
+            let (_folder, reception, mut supervisor, mut input) = waiting();
+            supervisor.write_all(said.as_bytes()).expect("said");
+            drop(supervisor);
+            assert!(wait_for_word(&mut input, &reception).expect("heard").is_none(), "{said:?}");
+        }
+    }
 }
