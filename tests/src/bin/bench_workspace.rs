@@ -1,31 +1,32 @@
 //! What a workspace costs on a large repository, beside what `git worktree` costs.
 //!
 //! Both ways take turns in one run, because a machine is never twice the same: a work tree is added, looked at
-//! and removed; then the base moves by ten files, and an attempt gets its layers, has them mounted, changes
-//! ten files and is harvested. The first snapshot is made beforehand and reported by itself.
+//! and removed; then the base moves by ten files, and `agency sandbox` gives a script that changes ten files a
+//! workspace on it, harvests, and clears up. Inside and outside, git is timed by the same script. The first snapshot
+//! is made beforehand and reported by itself. `bench_workspace [FILES [ROUNDS]]`.
 #![allow(clippy::print_stdout)]
 
 use std::error::Error;
 use std::fs;
 use std::io::{BufWriter, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use agency_sandbox::harvest::{Base, Limits, Rules, harvest};
-use agency_sandbox::scope::Scope;
-use agency_sandbox::workspace::folder::Folder;
-use agency_sandbox::workspace::snapshot::{Layers, Made, Snapshots};
-use agency_sandbox::workspace::state::State;
-use agency_sandbox::workspace::{Added, Layer, Workspace};
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use agency_tests::adversary;
+use serde_json::Value as Json;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 const CHANGES: usize = 10;
-/// `git status` is run so often in one tree: the first one is the one that has to look at everything.
-const LOOKS: usize = 4;
+/// `git status` several times in one tree, each in microseconds. The first one has to look at everything.
+const LOOKS: &str = r#"
+for look in 1 2 3 4; do
+  start=${EPOCHREALTIME/./}
+  seen=$(git status --porcelain) && [ -z "$seen" ] || { echo "not clean: $seen" >&2; exit 1; }
+  echo $((${EPOCHREALTIME/./} - start))
+done
+"#;
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -34,70 +35,47 @@ fn main() -> Result<()> {
     let temp = tempfile::tempdir()?;
     let root = temp.path().canonicalize()?.join("repo");
     make_repository(&root, files)?;
-    let folder = Folder::around(&root)?;
-    let state = folder.state(temp.path())?;
-    let repository = folder.repository.as_ref().ok_or("no repository")?;
-    let snapshots = Snapshots::open(&state, repository, Path::new("git"))?;
-
     let start = Instant::now();
-    let first = snapshots.layers("main")?;
+    inside(&root, "true")?;
     println!("{files} files, {rounds} rounds; the first snapshot took {}", shown(start.elapsed()));
-    assert_eq!(first.made, Made::Snapshot);
-    drop(first);
 
     let (mut native, mut ours) = (Vec::new(), Vec::new());
     for round in 0..rounds {
         native.push(native_attempt(&root, &temp.path().join("worktree"))?);
         move_base(&root, files, round)?;
-        let whole = attempt(&snapshots, &state, &root, files, temp.path(), Made::Delta, false)?;
-        let watched = attempt(&snapshots, &state, &root, files, temp.path(), Made::Nothing, true)?;
-        ours.push(Attempt { looks: watched.looks, ..whole });
+        ours.push(attempt(&root, files)?);
         println!("round {}: {}\n         {}", round + 1, native[round], ours[round]);
     }
-
-    // The best of theirs beside the worst of ours: what else the machine does speaks for them.
-    let best = |of: fn(&Attempt) -> Duration| native.iter().map(of).min().unwrap_or_default();
-    let worst = |of: fn(&Attempt) -> Duration| ours.iter().map(of).max().unwrap_or_default();
+    println!("\n{:<44} {:>11} {:>11} {:>7} {:>7}", "median", "worktree", "sandbox", "ratio", "target");
     let middle = |list: &[Attempt], of: fn(&Attempt) -> Duration| {
         let mut times: Vec<_> = list.iter().map(of).collect();
         times.sort();
         times[times.len() / 2]
     };
-    let compare = |what: &str, theirs: fn(&Attempt) -> Duration, of: fn(&Attempt) -> Duration| {
-        let (one, other) = (middle(&native, theirs), middle(&ours, of));
-        let ratio = one.as_secs_f64() / other.as_secs_f64();
-        let least = best(theirs).as_secs_f64() / worst(of).as_secs_f64();
-        let (one, other) = (shown(one), shown(other));
-        println!("{what:<44} {one:>11} {other:>11} {ratio:>8.2} {least:>8.2}");
+    let compare = |what: &str, of: fn(&Attempt) -> Duration, faster: bool, target: f64| {
+        let (one, other) = (middle(&native, of), middle(&ours, of));
+        let ratio = match faster {
+            true => one.as_secs_f64() / other.as_secs_f64(),
+            false => other.as_secs_f64() / one.as_secs_f64(),
+        };
+        let held = if (ratio >= target) == faster { "held" } else { "not held" };
+        println!("{what:<44} {:>11} {:>11} {ratio:>7.2} {target:>7}: {held}", shown(one), shown(other));
     };
-    println!("\n{:<44} {:>11} {:>11} {:>8} {:>8}", "median", "worktree", "snapshot", "times", "at least");
-    compare("the workspace is there", |one| one.there, |one| one.there);
-    compare("first git status", |one| one.looks[0], |one| one.looks[0]);
-    compare("later git status", Attempt::later, Attempt::later);
-    compare("the workspace is gone (ours: harvested too)", |one| one.gone, |one| one.gone);
-    compare(
-        "add, status, remove / attempt and harvest",
-        |one| one.there + one.looks[0] + one.gone,
-        |one| one.there + one.gone,
-    );
-    compare(
-        "the same with a status on both sides",
-        |one| one.there + one.looks[0] + one.gone,
-        |one| one.there + one.looks[0] + one.gone,
-    );
+    compare("a whole attempt, times faster", |one| one.whole, true, 50.0);
+    compare("first git status, times as long", |one| one.looks[0], false, 1.5);
+    compare("later git status, times as long", Attempt::later, false, 1.2);
     Ok(())
 }
 
 struct Attempt {
-    there: Duration,
+    whole: Duration,
     looks: Vec<Duration>,
-    gone: Duration,
 }
 
 impl std::fmt::Display for Attempt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let looks: Vec<_> = self.looks.iter().map(|look| shown(*look)).collect();
-        write!(f, "there {}, looks {}, gone {}", shown(self.there), looks.join(", "), shown(self.gone))
+        write!(f, "whole {}, looks {}", shown(self.whole), looks.join(", "))
     }
 }
 
@@ -111,18 +89,21 @@ fn shown(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1000.0)
 }
 
-fn git(folder: &Path, arguments: &[&str]) -> Result<String> {
-    let output = git_command(folder).args(arguments).output()?;
-    if !output.status.success() {
-        return Err(format!("git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr)).into());
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+/// What it says, on its output and aside.
+fn said_by(command: &mut Command) -> Result<(String, String)> {
+    let output = command.output()?;
+    let (out, aside) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
+    if output.status.success() { Ok((out, aside)) } else { Err(format!("{command:?}: {aside}").into()) }
 }
 
-fn git_command(folder: &Path) -> Command {
-    let mut command = Command::new("git");
+fn command(program: &str, folder: &Path) -> Command {
+    let mut command = Command::new(program);
     command.current_dir(folder).env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
     command
+}
+
+fn git(folder: &Path, arguments: &[&str]) -> Result<()> {
+    said_by(command("git", folder).args(arguments)).map(drop)
 }
 
 fn path(number: usize) -> String {
@@ -130,7 +111,7 @@ fn path(number: usize) -> String {
 }
 
 fn import(root: &Path, commit: &str, files: impl Iterator<Item = (usize, String)>) -> Result<()> {
-    let mut child = git_command(root).args(["fast-import", "--quiet"]).stdin(Stdio::piped()).spawn()?;
+    let mut child = command("git", root).args(["fast-import", "--quiet"]).stdin(Stdio::piped()).spawn()?;
     let mut out = BufWriter::new(child.stdin.take().ok_or("no input")?);
     out.write_all(commit.as_bytes())?;
     for (number, content) in files {
@@ -160,127 +141,50 @@ fn move_base(root: &Path, files: usize, round: usize) -> Result<()> {
     import(root, &commit("from refs/heads/main^0\n"), changed)
 }
 
-fn look(folder: &Path) -> Result<Vec<Duration>> {
-    let mut times = Vec::new();
-    for _ in 0..LOOKS {
-        let start = Instant::now();
-        let seen = git(folder, &["status", "--porcelain"])?;
-        times.push(start.elapsed());
-        if !seen.is_empty() {
-            return Err(format!("not clean: {seen}").into());
-        }
-    }
-    Ok(times)
+/// How long each of the looks took.
+fn looks(printed: &str) -> Result<Vec<Duration>> {
+    printed.lines().map(|line| Ok(Duration::from_micros(line.parse()?))).collect()
 }
 
+/// Adds a work tree, looks at it once and removes it; it is looked at again in between, which is not counted.
 fn native_attempt(root: &Path, at: &Path) -> Result<Attempt> {
     let name = at.to_str().ok_or("a path that is text")?;
     let start = Instant::now();
     git(root, &["worktree", "add", "-q", "--detach", name, "main"])?;
     let there = start.elapsed();
-    let looks = look(at)?;
+    let looks = looks(&said_by(command("bash", at).args(["-c", LOOKS]))?.0)?;
     let start = Instant::now();
     git(root, &["worktree", "remove", name])?;
-    Ok(Attempt { there, looks, gone: start.elapsed() })
+    Ok(Attempt { whole: there + looks[0] + start.elapsed(), looks })
 }
 
-fn attempt(
-    snapshots: &Snapshots,
-    state: &State,
-    root: &Path,
-    files: usize,
-    temp: &Path,
-    expected: Made,
-    watched: bool,
-) -> Result<Attempt> {
-    let (merged, top) = (temp.join("merged"), temp.join("top"));
-    let _ = fs::remove_dir_all(&top);
-    fs::create_dir_all(&merged)?;
-    fs::create_dir_all(&top)?;
-    // A mount namespace belongs to a thread.
-    std::thread::scope(|scope| {
-        let done = scope.spawn(|| -> Result<Attempt> {
-            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS)?;
-            mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)?;
-            let start = Instant::now();
-            let layers = snapshots.layers("main")?;
-            let got = start.elapsed();
-            let run = state.run();
-            run.make()?;
-            let workspace = snapshots.workspace(&layers, root, &run)?;
-            mount_workspace(&workspace, &merged, &top)?;
-            let there = start.elapsed();
-            assert_eq!(layers.made, expected);
-            let looks = if watched { look(&merged)? } else { Vec::new() };
-            println!("         layers {}, workspace and mount {}", shown(got), shown(there - got));
-
-            let start = Instant::now();
-            for step in 0..CHANGES {
-                fs::write(merged.join(path(step * files / CHANGES + 1)), "an agent was here\n")?;
-            }
-            umount2(&merged, MntFlags::MNT_DETACH)?;
-            let changes = judge(&workspace, &layers)?;
-            drop(run);
-            let gone = start.elapsed();
-            assert_eq!(changes, CHANGES);
-            Ok(Attempt { there, looks, gone })
-        });
-        done.join().map_err(|_| "the attempt panicked")?
-    })
+/// An attempt that changes ten files, and one that only looks.
+fn attempt(root: &Path, files: usize) -> Result<Attempt> {
+    let changed = (0..CHANGES).map(|step| path(step * files / CHANGES + 1)).collect::<Vec<_>>();
+    let script = format!("for file in {}; do echo changed > $file; done", changed.join(" "));
+    let start = Instant::now();
+    let (report, _) = inside(root, &script)?;
+    let whole = start.elapsed();
+    let harvested = report["harvest"]["changes"].as_array().map_or(0, Vec::len);
+    if harvested != CHANGES {
+        return Err(format!("{harvested} changes: {report}").into());
+    }
+    Ok(Attempt { whole, looks: looks(&inside(root, LOOKS)?.1)? })
 }
 
-fn judge(workspace: &Workspace, layers: &Layers) -> Result<usize> {
-    let open = |path: &PathBuf| fs::File::open(path).map(OwnedFd::from);
-    let base = Base::new(layers.lowers.iter().map(open).collect::<std::io::Result<_>>()?);
-    let scope = Scope::parse(&["**"], &[])?;
-    let scratch = |path: &agency_sandbox::path::RelPath, _: bool| path.as_bytes() == b".git";
-    let rules = Rules {
-        scope: &scope,
-        scratch: &scratch,
-        repository: true,
-        hidden: &[],
-        secrets: &[],
-        limits: Limits::default(),
-    };
-    let Layer::Disk { upper, .. } = &workspace.overlays[0].layer else { return Err("it is on disk".into()) };
-    let found = harvest(open(upper)?.as_fd(), &base, &rules);
-    if !found.is_clean() {
-        return Err(format!("{:?}", found.violations).into());
-    }
-    Ok(found.changes.len())
-}
-
-/// As a sandbox does it, with the added layer in a folder.
-fn mount_workspace(workspace: &Workspace, merged: &Path, top: &Path) -> Result<()> {
-    let overlay = &workspace.overlays[0];
-    let Layer::Disk { upper, work } = &overlay.layer else { return Err("it is on disk".into()) };
-    fs::create_dir(upper)?;
-    fs::create_dir(work)?;
-    for added in &overlay.added {
-        match added {
-            Added::Directory(path) => fs::create_dir_all(top.join(path.as_path()))?,
-            Added::File(path, contents) => {
-                let path = top.join(path.as_path());
-                fs::create_dir_all(path.parent().ok_or("a parent")?)?;
-                fs::write(path, contents)?;
-            }
-            Added::Absence(_) => return Err("nothing of a snapshot is hidden".into()),
-        }
-    }
-    let mut lowers = vec![top.display().to_string()];
-    lowers.extend(overlay.lowers.iter().map(|lower| lower.display().to_string()));
-    let options = format!(
-        "lowerdir={},upperdir={},workdir={},redirect_dir=nofollow,metacopy=off,index=off,volatile",
-        lowers.join(":"),
-        upper.display(),
-        work.display()
-    );
-    mount(Some("overlay"), merged, Some("overlay"), MsFlags::empty(), Some(options.as_str()))?;
-    for objects in &workspace.objects {
-        let at = merged.join(objects.at.strip_prefix(&workspace.path)?);
-        mount(Some(&objects.source), &at, None::<&str>, MsFlags::MS_BIND, None::<&str>)?;
-        let read_only = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
-        mount(None::<&str>, &at, None::<&str>, read_only, None::<&str>)?;
-    }
-    Ok(())
+/// A script in a sandbox on the branch: the report of it, and what it printed.
+fn inside(root: &Path, script: &str) -> Result<(Json, String)> {
+    let mut command = Command::new(adversary::agency());
+    command.current_dir(root).args([
+        "sandbox",
+        "--json",
+        "--base",
+        "main",
+        "--write",
+        "**",
+        "--discard",
+        "--",
+    ]);
+    let (report, printed) = said_by(command.args(["bash", "-c", script]))?;
+    Ok((serde_json::from_str(&report)?, printed))
 }
