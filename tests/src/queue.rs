@@ -251,7 +251,7 @@ impl Supervisor {
 
     /// Waits for its end, however it comes.
     pub fn gone(&mut self) -> std::process::ExitStatus {
-        assert!(wait_until(LONG, || !self.is_alive()), "it does not end: {}", self.err.so_far());
+        assert!(wait_until(LONG, || !self.is_alive()), "it does not end: {}", self.said_so_far());
         self.child.wait().expect("ended")
     }
 
@@ -268,6 +268,11 @@ impl Supervisor {
     pub fn kill(mut self) {
         self.child.kill().expect("killed");
         self.child.wait().expect("ended");
+    }
+
+    /// What it has said to people.
+    pub fn said_so_far(&self) -> String {
+        self.err.so_far()
     }
 
     /// Waits until it has said this, to people.

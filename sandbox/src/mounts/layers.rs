@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
 
@@ -132,8 +132,8 @@ impl NewRoot<'_> {
             descriptor(layers.upper.as_fd()),
             descriptor(layers.work.as_fd()),
         );
-        let failed = "can't mount the overlay at";
-        let options = CString::new(options).map_err(|_| at(failed, &overlay.at)(Errno::INVAL))?;
+        let failed = || at("can't mount the overlay at", &overlay.at);
+        let options = CString::new(options).map_err(|_| failed()(Errno::INVAL))?;
         self.make_target(&overlay.at, true)?;
         let target = self.resolve(&overlay.at).map_err(at("can't find", &overlay.at))?;
         rustix::mount::mount(
@@ -143,8 +143,13 @@ impl NewRoot<'_> {
             MountFlags::NOSUID | MountFlags::NODEV,
             Some(options.as_c_str()),
         )
-        .map_err(at(failed, &overlay.at))?;
-        Ok(layers)
+        .map_err(failed())?;
+        let mounted = self.resolve(&overlay.at).map_err(at("can't find", &overlay.at))?;
+        let stat = rustix::fs::fstatvfs(&mounted).map_err(failed())?;
+        match stat.f_flag.contains(StatVfsMountFlags::RDONLY) {
+            true => Err(failed()(why_read_only(layers.work.as_fd()))),
+            false => Ok(layers),
+        }
     }
 
     fn open_layers(&self, overlay: &Overlay, number: usize) -> Result<Layers> {
@@ -258,4 +263,16 @@ fn open_beneath(root: BorrowedFd<'_>, path: &RelPath) -> rustix::io::Result<Owne
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     rustix::fs::openat2(root, path.as_path(), flags, Mode::empty(), resolve)
+}
+
+/// Why an overlay came to be read-only: the kernel needs a folder of its own beside the upper layer, and where it can't
+/// make one, for want of room mostly, it mounts without a word what nothing can be written to.
+fn why_read_only(work: BorrowedFd<'_>) -> Errno {
+    let made = rustix::fs::mkdirat(work, "room", Mode::RWXU);
+    let _ = rustix::fs::unlinkat(work, "room", AtFlags::REMOVEDIR);
+    match made {
+        Err(error) => error,
+        // There is some by now, which may be gone with the next file.
+        Ok(()) => Errno::NOSPC,
+    }
 }

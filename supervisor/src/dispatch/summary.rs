@@ -56,11 +56,13 @@ impl<S: Store> Dispatcher<S> {
             self.summary.tasks.insert(key.clone(), Fate::Open);
         }
         let asked = |id: &str| self.wishes.tasks.as_ref().is_none_or(|tasks| tasks.contains(id));
+        // Of what was worked on, it is told how that ended.
+        let told = |id: &str| self.summary.tasks.contains_key(&self.key(id));
         self.summary.waiting = self
             .agenda
             .waiting
             .iter()
-            .filter(|waiting| asked(waiting.task.as_str()))
+            .filter(|waiting| asked(waiting.task.as_str()) && !told(waiting.task.as_str()))
             .map(|waiting| (waiting.task.to_string(), waiting.why.clone()))
             .chain(self.not_started())
             .collect();

@@ -116,11 +116,11 @@ impl Reception {
 }
 
 impl State {
-    /// Listens to everybody. Returns whether somebody wants the end.
-    fn listen(&mut self) -> bool {
+    /// Listens to everybody. Returns whether somebody wants the end, and who has gone.
+    fn listen(&mut self) -> (bool, Vec<Guest>) {
         let mut guests = std::mem::take(&mut self.guests);
         let mut stop = false;
-        guests.retain_mut(|guest| {
+        let has_gone = |guest: &mut Guest| {
             let mut buffer = [0; 1024];
             let stays = loop {
                 match guest.stream.read(&mut buffer) {
@@ -142,10 +142,11 @@ impl State {
                 // Whoever does not listen to the answer has the folder to look at.
                 let _ = guest.stream.write_all(answer.as_bytes());
             }
-            stays
-        });
+            !stays
+        };
+        let gone = guests.extract_if(.., has_gone).collect();
         self.guests = guests;
-        stop
+        (stop, gone)
     }
 
     fn hear(&mut self, word: Word, stop: &mut bool) -> &'static str {
@@ -183,7 +184,12 @@ impl Attendant for Reception {
             epoll::wait(&self.bell, spare_capacity(&mut events), Some(&rustix::time::Timespec::default()));
         let mut state = self.state.borrow_mut();
         self.admit(&mut state);
-        let mut stop = state.listen();
+        let (mut stop, gone) = state.listen();
+        for guest in gone {
+            // Said aloud: the first process of a sandbox may have been born with the same open socket, and as long as
+            // that lives, the bell would ring for a guest who is gone.
+            let _ = epoll::delete(&self.bell, &guest.stream);
+        }
         if state.stopped.is_none() && BootClock.now() >= state.until {
             state.stopped = Some(StopReason::LeaseEnded);
             stop = true;
@@ -243,6 +249,22 @@ mod tests {
         assert_eq!(reception.stopped(), Some(StopReason::LeaseEnded));
         assert_eq!(reception.attend(Instant::now()), Wish::GoOn);
         assert_eq!(reception.due(), None);
+    }
+
+    #[test]
+    fn nobody_rings_who_is_gone_also_if_somebody_else_has_their_socket() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let reception = reception(folder.path());
+        let guest = say(folder.path(), "");
+        assert_eq!(reception.attend(Instant::now()), Wish::GoOn);
+        // As a process has it that was forked meanwhile.
+        let _inherited = reception.state.borrow().guests[0].stream.try_clone().expect("another");
+        drop(guest);
+        assert_eq!(reception.attend(Instant::now()), Wish::GoOn);
+        assert!(reception.state.borrow().guests.is_empty());
+        let mut bell = [rustix::event::PollFd::new(&reception.bell, rustix::event::PollFlags::IN)];
+        let rings = rustix::event::poll(&mut bell, Some(&rustix::time::Timespec::default()));
+        assert_eq!(rings, Ok(0));
     }
 
     #[test]

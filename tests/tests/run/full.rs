@@ -95,7 +95,7 @@ impl Small {
             }
             !run.is_alive()
         });
-        assert!(over, "it does not end");
+        assert!(over, "it does not end: {}", run.said_so_far());
         run.end()
     }
 }

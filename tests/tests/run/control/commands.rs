@@ -127,6 +127,21 @@ fn cancel_ends_a_task_that_waits_for_a_person() {
 }
 
 /// What counted against the task is forgiven: it has all its attempts again.
+/// What has landed can't be taken back by not having noticed it.
+#[test]
+fn cancel_of_a_task_whose_work_landed_a_moment_ago_comes_too_late() {
+    let queue = Queue::new();
+    let tasks = queue.tasks(1);
+    let mut first = queue.supervise_here(&[&format!("script={HONEST}"), "kill=land:after"]);
+    first.gone();
+    assert_eq!(queue.landed().len(), 1, "it landed, and nobody has recorded it");
+    queue.ground.ok(&["cancel", &tasks[0]]);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    queue.assert_landed(&tasks);
+    queue.assert_nothing_left();
+}
+
 #[test]
 fn retry_opens_a_task_again_with_all_its_attempts() {
     let mut queue = Queue::with_agent("exit 3");

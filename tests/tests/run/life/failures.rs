@@ -1,6 +1,9 @@
 //! Agents that fail: what is tried again, what they are told, and when it is over.
 
-use agency_tests::queue::{HONEST, Queue};
+use agency_tests::processes::wait_until;
+use agency_tests::queue::{HONEST, LONG, Queue};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 /// What is said on the task's file, and nothing of the work on the branch.
 #[track_caller]
@@ -55,6 +58,45 @@ fn attempts_of_an_earlier_run_count() {
     queue.ground.set_status(&id, "ASSIGNED");
     assert_eq!(queue.run(&[]).code, 10);
     assert_blocked(&queue, &id, "(2 attempts)", 2);
+}
+
+/// Also of one whose state folder is gone: what git knows is counted on from.
+#[test]
+fn attempts_go_on_from_what_git_knows_when_the_state_is_gone() {
+    let mut queue = Queue::with_agent("exit 3");
+    queue.settings("attempts = 1");
+    let tasks = queue.tasks(1);
+    assert_eq!(queue.run(&[]).code, 10);
+    std::fs::remove_dir_all(queue.path().join(".git/agency")).expect("removed");
+    queue.agent("shell", HONEST, "");
+    queue.ground.set_status(&tasks[0], "ASSIGNED");
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    queue.assert_landed(&tasks);
+    let attempt = queue.ground.git(&["log", "-1", "--format=%(trailers:key=Agency-Attempt,valueonly)"]);
+    assert_eq!(attempt.trim(), "2");
+}
+
+/// Checks that take the machine's memory, say, and are killed for it, are not begun for ever.
+#[test]
+fn checks_that_are_killed_every_time_are_a_failure() {
+    let mut queue = Queue::new();
+    queue.settings("attempts = 1");
+    queue.ground.profile("slow", &["sleep 600"]);
+    queue.ground.commit_all();
+    let id = queue.ground.task("A task", &["--assignee", "shell", "--dod-profile", "slow"]);
+    let run = queue.start(&[]);
+    for number in 1..=3 {
+        let proof = queue.records(&id, 1).join(format!("verify-{number}"));
+        assert!(wait_until(LONG, || proof.join("started").exists()), "proof {number} does not start");
+        let folder = proof.display().to_string();
+        let shim = queue.marker().alive().into_iter().find(|one| one.command.contains(&folder));
+        let pid = i32::try_from(shim.expect("a shim").pid).expect("a process");
+        kill(Pid::from_raw(pid), Signal::SIGKILL).expect("killed");
+    }
+    let said = run.end();
+    assert_eq!(said.code, 10, "{said:?}");
+    assert_blocked(&queue, &id, "its checks were killed 3 times in a row", 1);
 }
 
 /// One that fails does not keep the others waiting.

@@ -5,6 +5,8 @@ use std::fs;
 use agency_tests::queue::Queue;
 use serde_json::Value as Json;
 
+use crate::gate;
+
 fn trailer(queue: &Queue, at: &str, key: &str) -> String {
     let format = format!("--format=%(trailers:key={key},valueonly)");
     queue.ground.git(&["log", "-1", &format, at]).trim().to_owned()
@@ -128,4 +130,22 @@ fn the_work_tree_follows_the_branch() {
     assert_eq!(queue.ground.read("src/a.txt"), "one\ntwo\nthree\nfour\n");
     assert!(!queue.ground.exists("src/b") && queue.ground.exists("src/c"));
     assert!(queue.ground.git(&["ls-files", "--stage", "src/a.txt"]).starts_with("100755"));
+}
+
+/// Agents that come to the very same have all done what they should, and it is on the branch once.
+#[test]
+fn the_same_work_of_several_lands_once_and_all_of_them_are_done() {
+    let queue = gate::queue("mkdir -p src && echo same > src/same");
+    let tasks = queue.tasks(4);
+    let run = queue.start(&["--parallel", "4"]);
+    tasks.iter().for_each(|id| gate::begun(&queue, id, 1));
+    gate::open(&queue);
+    let said = run.end();
+    assert_eq!(said.code, 0, "{said:?}");
+    for id in &tasks {
+        assert_eq!(queue.ground.status(id), "DONE", "{id}: {said:?}");
+    }
+    let commits = queue.ground.git(&["log", "--format=%H", "main", "--", "src/same"]);
+    assert_eq!(commits.lines().count(), 1, "{commits}");
+    queue.assert_nothing_left();
 }
