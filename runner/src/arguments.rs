@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::board::{self, Who};
 use crate::configuration;
+use crate::manual;
 use crate::run;
 use crate::units;
 
@@ -48,6 +49,10 @@ pub(crate) enum Command {
     Drain(run::control::Drain),
     Sandbox(Box<Sandbox>),
     Doctor(Doctor),
+    #[command(subcommand)]
+    Config(configuration::explain::ConfigCommand),
+    Completions(manual::Completions),
+    Man(manual::Manual),
     /// What a supervisor starts for each sandbox
     #[command(hide = true)]
     Shim {

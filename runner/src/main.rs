@@ -8,6 +8,7 @@ mod board;
 mod configuration;
 mod doctor;
 mod import;
+mod manual;
 mod message;
 mod run;
 mod sandbox;
@@ -46,6 +47,9 @@ fn main() -> ExitCode {
             Command::Drain(command) => run::control::drain(&command),
             Command::Sandbox(command) => sandbox::run(&command),
             Command::Doctor(command) => doctor::run(&command),
+            Command::Config(command) => configuration::explain::run(&command),
+            Command::Completions(command) => manual::completions(&command),
+            Command::Man(command) => manual::manual(&command),
             Command::Shim { folder, term } => run::shim(&folder, term),
         },
         Err(error) => message::usage(error),

@@ -1,6 +1,7 @@
 //! Where settings come from: a flag, the environment, `agency.toml`, the user's own configuration, a default,
 //! in this order.
 
+pub(crate) mod explain;
 mod schema;
 pub(crate) mod trust;
 
@@ -37,9 +38,12 @@ pub(crate) struct Configuration {
 #[derive(Debug)]
 struct Layer {
     values: Table,
+    /// The file it was read from, or `default`.
+    from: String,
 }
 
 pub(crate) const FILE: &str = "agency.toml";
+const DEFAULT: &str = "default";
 
 impl Configuration {
     /// Reads what there is. What a repository may not say without trust is left out.
@@ -49,7 +53,8 @@ impl Configuration {
             Some(file) => {
                 let text =
                     read(file)?.ok_or_else(|| Failure::usage(format!("there is no {}", file.display())))?;
-                layers.push(Layer { values: parse(&text, &file.display().to_string())? });
+                let from = file.display().to_string();
+                layers.push(Layer { values: parse(&text, &from)?, from });
             }
             None => {
                 let file = root.join(FILE);
@@ -58,14 +63,16 @@ impl Configuration {
                     if !operator.trust && !trust::Trust::of(root)?.covers(FILE, &text) {
                         withheld = narrow(&mut values);
                     }
-                    layers.push(Layer { values });
+                    layers.push(Layer { values, from: FILE.to_owned() });
                 }
             }
         }
         let user = user_file();
         if let Some(text) = read(&user)? {
-            layers.push(Layer { values: parse(&text, &user.display().to_string())? });
+            let from = user.display().to_string();
+            layers.push(Layer { values: parse(&text, &from)?, from });
         }
+        layers.push(Layer { values: parse(schema::DEFAULTS, DEFAULT)?, from: DEFAULT.to_owned() });
         Ok(Self { layers, withheld })
     }
 
@@ -86,9 +93,15 @@ impl Configuration {
 
     /// A value, from the first place that says it. The schema has looked at its kind.
     pub(crate) fn value(&self, path: &[&str]) -> Option<&Value> {
+        self.found(path).map(|(value, _)| value)
+    }
+
+    /// A value, and where it comes from.
+    fn found(&self, path: &[&str]) -> Option<(&Value, &str)> {
         self.layers.iter().find_map(|layer| {
             let (first, rest) = path.split_first()?;
-            rest.iter().try_fold(layer.values.get(*first)?, |value, part| value.get(part))
+            let value = rest.iter().try_fold(layer.values.get(*first)?, |value, part| value.get(part))?;
+            Some((value, layer.from.as_str()))
         })
     }
 
@@ -219,7 +232,8 @@ image = "localhost/toolbox:1"
     #[test]
     fn a_whole_configuration_reads() {
         let values = parse(WHOLE, FILE).expect("read");
-        let configuration = Configuration { layers: vec![Layer { values }], withheld: Vec::new() };
+        let configuration =
+            Configuration { layers: vec![Layer { values, from: FILE.to_owned() }], withheld: Vec::new() };
         assert_eq!(configuration.text("run.isolation"), Some("process"));
         assert_eq!(configuration.text("agents.claude-code.timeout"), Some("45m"));
         assert_eq!(configuration.text("agents.codex.timeout"), None);

@@ -12,6 +12,8 @@ pub(crate) struct Key {
     pub(crate) path: &'static str,
     pub(crate) kind: Kind,
     pub(crate) needs: Needs,
+    /// What it says, in a few words.
+    pub(crate) means: &'static str,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,38 +35,57 @@ pub(crate) enum Needs {
     Trust,
 }
 
-const fn free(path: &'static str, kind: Kind) -> Key {
-    Key { path, kind, needs: Needs::Nothing }
+const fn free(path: &'static str, kind: Kind, means: &'static str) -> Key {
+    Key { path, kind, needs: Needs::Nothing, means }
 }
 
-const fn trusted(path: &'static str, kind: Kind) -> Key {
-    Key { path, kind, needs: Needs::Trust }
+const fn trusted(path: &'static str, kind: Kind, means: &'static str) -> Key {
+    Key { path, kind, needs: Needs::Trust, means }
 }
+
+/// What holds where nobody says anything else: the last of all configurations.
+pub(crate) const DEFAULTS: &str = r#"
+[run]
+parallel = 1
+isolation = "process"
+land = "merge"
+attempts = 3
+lease = "15m"
+backoff = "5s"
+"#;
 
 pub(crate) const KEYS: &[Key] = &[
-    free("run.protocol", Kind::Text),
-    free("run.parallel", Kind::Count),
-    trusted("run.isolation", Kind::Text),
-    trusted("run.land", Kind::Text),
-    trusted("run.attempts", Kind::Count),
-    trusted("run.lease", Kind::Duration),
-    free("run.backoff", Kind::Duration),
-    trusted("agents.*.command", Kind::Texts),
-    free("agents.*.timeout", Kind::Duration),
-    free("agents.*.stall", Kind::Duration),
-    free("agents.*.grace", Kind::Duration),
-    free("agents.*.parallel", Kind::Count),
-    trusted("agents.*.env", Kind::Texts),
-    trusted("agents.*.network", Kind::Network),
-    trusted("agents.*.isolation", Kind::Text),
-    trusted("agents.*.image", Kind::Text),
-    trusted("agents.*.memory", Kind::Size),
-    trusted("agents.*.processes", Kind::Count),
-    trusted("roles.*", Kind::Text),
-    trusted("workspace.setup.command", Kind::Text),
-    trusted("workspace.setup.keyed_by", Kind::Texts),
-    trusted("workspace.setup.network", Kind::Network),
-    trusted("container.image", Kind::Text),
+    free("run.protocol", Kind::Text, "the protocol of the board, where it can't be told from its files"),
+    free("run.parallel", Kind::Count, "how many attempts run at the same time"),
+    trusted("run.isolation", Kind::Text, "how the scope of agents is held"),
+    trusted("run.land", Kind::Text, "where work goes: merge, branch or none"),
+    trusted(
+        "run.attempts",
+        Kind::Count,
+        "how often a task is tried, counting only what is its agent's fault",
+    ),
+    trusted("run.lease", Kind::Duration, "how long an agent goes on when nobody looks after it"),
+    free("run.backoff", Kind::Duration, "how long the second attempt waits; later ones wait longer"),
+    trusted("agents.*.command", Kind::Texts, "the program and its arguments"),
+    free("agents.*.timeout", Kind::Duration, "how long it may take"),
+    free("agents.*.stall", Kind::Duration, "how long it may say and change nothing"),
+    free("agents.*.grace", Kind::Duration, "how long it has to end when it is asked to"),
+    free("agents.*.parallel", Kind::Count, "how many of it run at the same time"),
+    trusted("agents.*.env", Kind::Texts, "variables that are passed on"),
+    trusted("agents.*.network", Kind::Network, "what it can reach"),
+    trusted("agents.*.isolation", Kind::Text, "how its scope is held"),
+    trusted("agents.*.image", Kind::Text, "its container"),
+    trusted("agents.*.memory", Kind::Size, "how much memory all its processes may use"),
+    trusted("agents.*.processes", Kind::Count, "how many processes it may have"),
+    trusted("roles.*", Kind::Text, "the agent that has a role"),
+    trusted("workspace.setup.command", Kind::Text, "what prepares a workspace"),
+    trusted(
+        "workspace.setup.keyed_by",
+        Kind::Texts,
+        "the files that say whether it has to be prepared again",
+    ),
+    trusted("workspace.setup.network", Kind::Network, "what preparing can reach"),
+    trusted("container.image", Kind::Text, "the container of agents that have none of their own"),
 ];
 
 /// The key a path is, e.g. `agents.codex.timeout`.

@@ -34,10 +34,6 @@ pub(crate) enum LandArgument {
     None,
 }
 
-/// How often a task is tried, and how long its second attempt waits, if nobody says.
-const ATTEMPTS: u32 = 3;
-const BACKOFF: Duration = Duration::from_secs(5);
-
 /// Everything that has a say.
 pub(super) struct Given<'a> {
     pub(super) command: &'a Run,
@@ -59,9 +55,12 @@ pub(super) fn settings(given: &Given<'_>) -> Result<Settings, Failure> {
             agents.insert(name.to_owned(), agent);
         }
     }
-    let number = |path: &[&str]| configuration.value(path).and_then(Value::as_integer);
-    let parallel =
-        command.parallel.or(number(&["run", "parallel"]).and_then(|count| u64::try_from(count).ok()));
+    let count = |key: &str| {
+        let value = configuration.value(&["run", key]).and_then(Value::as_integer).unwrap_or(1);
+        u32::try_from(value).unwrap_or(u32::MAX)
+    };
+    let time = |key: &str| duration(configuration, &["run", key]).map(Option::unwrap_or_default);
+    let parallel = command.parallel.unwrap_or_else(|| count("parallel").into());
     let trust = match command.operator.trust {
         true => Trusted::All,
         false => Trusted::These(Trust::of(&here.folder.root)?.texts()),
@@ -85,12 +84,10 @@ pub(super) fn settings(given: &Given<'_>) -> Result<Settings, Failure> {
         agents,
         trust,
         committer: committer(here),
-        parallel: usize::try_from(parallel.unwrap_or(1)).unwrap_or(usize::MAX),
-        attempts: number(&["run", "attempts"])
-            .and_then(|count| u32::try_from(count).ok())
-            .unwrap_or(ATTEMPTS),
-        backoff: duration(configuration, &["run", "backoff"])?.unwrap_or(BACKOFF),
-        leases: duration(configuration, &["run", "lease"])?.map(Leases::of).unwrap_or_default(),
+        parallel: usize::try_from(parallel).unwrap_or(usize::MAX),
+        attempts: count("attempts"),
+        backoff: time("backoff")?,
+        leases: Leases::of(time("lease")?),
     })
 }
 

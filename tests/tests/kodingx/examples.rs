@@ -7,8 +7,21 @@ use crate::ground::{Ground, Said};
 /// What can be run on a board that has T0007, T0008 and nothing else; the rest is only parsed, because it
 /// would build, fetch packages or wait for somebody.
 const RUN: &[&str] = &[
-    "init", "install", "upgrade", "task", "assign", "status", "report", "verify", "trust", "archive",
-    "migrate", "lint", "doctor",
+    "init",
+    "install",
+    "upgrade",
+    "task",
+    "assign",
+    "status",
+    "report",
+    "verify",
+    "trust",
+    "archive",
+    "migrate",
+    "lint",
+    "doctor",
+    "config",
+    "completions",
 ];
 
 /// The commands a help lists.
@@ -116,6 +129,8 @@ fn every_command_can_speak_to_programs() {
     for command in commands(&ground) {
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
         let text = help(&ground, &words);
-        assert!(text.contains("\nCommands:\n") || text.contains("--json"), "{words:?} has no --json");
+        // What these print is made for programs.
+        let speaks = text.contains("--json") || ["completions", "man"].contains(&words[0]);
+        assert!(text.contains("\nCommands:\n") || speaks, "{words:?} has no --json");
     }
 }

@@ -1,0 +1,109 @@
+//! `agency config explain`: every setting, its value, and where it comes from.
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use toml::Value;
+
+use super::schema::{KEYS, Key, Needs};
+use super::{Configuration, FILE, Operator};
+use crate::board::{Here, print, print_json};
+use crate::message::{Failure, harmless};
+
+/// Show what is configured
+#[derive(Debug, Subcommand)]
+#[command(after_help = "Example:\n  agency config explain")]
+pub(crate) enum ConfigCommand {
+    Explain(Explain),
+}
+
+/// Show every setting, its value, and where it comes from
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  agency config explain --json")]
+pub(crate) struct Explain {
+    #[command(flatten)]
+    operator: Operator,
+    /// As JSON, on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+const VERSION: u32 = 1;
+
+#[derive(Debug, Serialize)]
+struct Setting {
+    key: String,
+    value: Option<Value>,
+    /// The file that says it, or `default`; nothing where nobody does.
+    from: Option<String>,
+    /// The repository says something, and nobody has trusted it.
+    withheld: bool,
+    needs_trust: bool,
+    means: &'static str,
+}
+
+pub(crate) fn run(command: &ConfigCommand) -> Result<u8, Failure> {
+    let ConfigCommand::Explain(explain) = command;
+    let here = Here::find()?;
+    let configuration = Configuration::load(&here.folder.root, &explain.operator)?;
+    let settings: Vec<Setting> = KEYS.iter().flat_map(|key| settings(&configuration, key)).collect();
+    match explain.json {
+        true => print_json(&serde_json::json!({ "version": VERSION, "settings": settings }))?,
+        false => print(&table(&settings))?,
+    }
+    Ok(0)
+}
+
+/// A key, for every name that stands for its `*`.
+fn settings(configuration: &Configuration, key: &Key) -> Vec<Setting> {
+    let Some((table, _)) = key.path.split_once(".*") else {
+        return vec![setting(configuration, key, key.path.to_owned(), &[])];
+    };
+    let names = configuration.names(table);
+    match names.is_empty() {
+        true => vec![setting(configuration, key, key.path.to_owned(), &[])],
+        false => names
+            .into_iter()
+            .map(|name| setting(configuration, key, key.path.replacen('*', name, 1), &[name]))
+            .collect(),
+    }
+}
+
+/// `names` are those that people chose: they may hold a dot.
+fn setting(configuration: &Configuration, key: &Key, full: String, names: &[&str]) -> Setting {
+    let mut names = names.iter();
+    let part = |part: &'static str| if part == "*" { names.next().copied().unwrap_or("*") } else { part };
+    let path: Vec<&str> = key.path.split('.').map(part).collect();
+    let found = configuration.found(&path);
+    Setting {
+        value: found.map(|(value, _)| value.clone()),
+        from: found.map(|(_, from)| from.to_owned()),
+        withheld: configuration.is_withheld(&full),
+        needs_trust: key.needs == Needs::Trust,
+        means: key.means,
+        key: full,
+    }
+}
+
+fn table(settings: &[Setting]) -> String {
+    let rows: Vec<[String; 4]> = settings
+        .iter()
+        .map(|setting| {
+            let value = setting.value.as_ref().and_then(|value| serde_json::to_string(value).ok());
+            let value = value.unwrap_or_else(|| "-".to_owned());
+            let from = match (&setting.from, setting.withheld) {
+                (from, true) => format!("{}; {FILE} is not trusted", from.as_deref().unwrap_or("-")),
+                (Some(from), false) => from.clone(),
+                (None, false) => "-".to_owned(),
+            };
+            [setting.key.clone(), value, from, setting.means.to_owned()].map(|cell| harmless(&cell))
+        })
+        .collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths = [width(0), width(1), width(2)];
+    rows.iter()
+        .map(|[key, value, from, means]| {
+            let [a, b, c] = widths;
+            format!("{key:<a$}  {value:<b$}  {from:<c$}  {means}\n")
+        })
+        .collect()
+}

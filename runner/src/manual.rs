@@ -1,0 +1,93 @@
+//! What shells and `man` know of this program, made from what can be typed.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+use crate::arguments::Arguments;
+use crate::board::print;
+use crate::message::{Failure, INTERNAL};
+
+/// Print completions for a shell
+#[derive(Debug, Args)]
+#[command(after_help = COMPLETIONS)]
+pub(crate) struct Completions {
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+const COMPLETIONS: &str = "\
+Examples, each to be written where the shell looks for completions:
+  agency completions bash
+  agency completions zsh
+  agency completions fish";
+
+/// Print a manual page, or write all of them
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  agency man run\n  agency man --into ~/.local/share/man/man1")]
+pub(crate) struct Manual {
+    /// The command it is about: `run`, `task new`
+    #[arg(value_name = "COMMAND", conflicts_with = "into")]
+    command: Vec<String>,
+    /// Write every page into this folder
+    #[arg(long, value_name = "FOLDER")]
+    into: Option<PathBuf>,
+}
+
+pub(crate) fn completions(command: &Completions) -> Result<u8, Failure> {
+    let mut text = Vec::new();
+    clap_complete::generate(command.shell, &mut whole(), "agency", &mut text);
+    print(&String::from_utf8_lossy(&text))?;
+    Ok(0)
+}
+
+pub(crate) fn manual(command: &Manual) -> Result<u8, Failure> {
+    let whole = whole();
+    match &command.into {
+        Some(folder) => write_all(&whole, folder)?,
+        None => {
+            let found = command.command.iter().try_fold(&whole, |within, name| within.find_subcommand(name));
+            let found = found.ok_or_else(|| {
+                Failure::usage(format!("there is no command `{}`", command.command.join(" ")))
+                    .with_hint("agency --help lists them")
+            })?;
+            print(&page(found)?)?;
+        }
+    }
+    Ok(0)
+}
+
+/// Everything that people can type, with the names that commands of commands have in full.
+fn whole() -> clap::Command {
+    let all = Arguments::command();
+    let shown = all.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
+    let mut whole = clap::Command::new("agency")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(all.get_about().cloned().unwrap_or_default())
+        .disable_help_subcommand(true)
+        .args(all.get_arguments().cloned())
+        .subcommands(shown.collect::<Vec<_>>());
+    whole.build();
+    whole
+}
+
+fn page(command: &clap::Command) -> Result<String, Failure> {
+    let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
+    let mut text = Vec::new();
+    Man::new(command.clone())
+        .title(name)
+        .render(&mut text)
+        .map_err(|error| Failure::new(INTERNAL, &error))?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+fn write_all(command: &clap::Command, folder: &Path) -> Result<(), Failure> {
+    let name = command.get_display_name().unwrap_or(command.get_name());
+    let path = folder.join(format!("{name}.1"));
+    std::fs::write(&path, page(command)?)
+        .map_err(|error| Failure::usage(format!("can't write {}: {error}", path.display())))?;
+    let mut commands = command.get_subcommands().filter(|one| one.get_name() != "help");
+    commands.try_for_each(|one| write_all(one, folder))
+}
