@@ -58,8 +58,8 @@ pub struct Tuning {
 impl Default for Tuning {
     fn default() -> Self {
         // Every landing makes a delta longer, whose files later ones have to name again, until it is a snapshot, whose
-        // files are written. Writing costs some fifteen times as much as naming, so both together are least when that
-        // comes after about five times the root of the files.
+        // files are written. Writing costs several times as much as naming, and far more where many files were just
+        // removed, so the snapshot comes late: after about five times the root of the files.
         Self { delta_paths: 2000, delta_percent: 12, delta_always: 200, keep_snapshots: 2, keep_deltas: 4 }
     }
 }
