@@ -34,6 +34,12 @@ pub trait Board: std::fmt::Debug + Send + Sync {
     /// Whether work on a task is still wanted: a person's word during a run counts.
     fn is_wanted(&self, tree: &Tree, task: &TaskId) -> Result<bool, BoardError>;
 
+    /// What an agent is told that judges the work of another. Its report is a verdict.
+    fn audit(&self, tree: &Tree, task: &TaskId, auditor: &AgentName) -> Result<Brief, BoardError>;
+
+    /// The verdict in an auditor's report, or why there is none in it.
+    fn verdict(&self, task: &TaskId, claim: Option<&str>) -> Result<Verdict, String>;
+
     /// An agent starts on a task.
     fn claim(
         &self,
@@ -42,6 +48,14 @@ pub trait Board: std::fmt::Debug + Send + Sync {
         agent: &AgentName,
         now: &Zoned,
     ) -> Result<Effects, BoardError>;
+
+    /// Somebody outside has worked on a task and left a report. Says why they can't go on, if the report does.
+    fn receive(
+        &self,
+        tree: &Tree,
+        task: &TaskId,
+        now: &Zoned,
+    ) -> Result<(Option<String>, Effects), BoardError>;
 
     /// Something happened while it works.
     fn record(&self, tree: &Tree, task: &TaskId, event: &Event, now: &Zoned) -> Result<Effects, BoardError>;
@@ -98,7 +112,7 @@ pub struct Start {
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     Builder,
-    /// The work is done and reported; it is to be judged.
+    /// Somebody outside has done and reported it; it is to be judged.
     Reviewer,
 }
 
@@ -124,6 +138,59 @@ pub enum Event {
     Heartbeat,
 }
 
+/// What an auditor says about somebody's work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    pub ruling: Ruling,
+    pub findings: Vec<Remark>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Ruling {
+    Pass,
+    /// It goes back to its builder.
+    Fail,
+    /// A person has to say.
+    NeedsReview,
+}
+
+impl Ruling {
+    pub const ALL: [Self; 3] = [Self::Pass, Self::Fail, Self::NeedsReview];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pass => "PASS",
+            Self::Fail => "FAIL",
+            Self::NeedsReview => "NEEDS_REVIEW",
+        }
+    }
+}
+
+impl std::fmt::Display for Ruling {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// One thing an auditor found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remark {
+    pub file: Option<String>,
+    pub line: Option<u64>,
+    pub message: String,
+}
+
+impl std::fmt::Display for Remark {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (&self.file, self.line) {
+            (Some(file), Some(line)) => write!(f, "{file}:{line}: {}", self.message),
+            (Some(file), None) => write!(f, "{file}: {}", self.message),
+            (None, _) => f.write_str(&self.message),
+        }
+    }
+}
+
 /// What an agent is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Brief {
@@ -133,6 +200,8 @@ pub struct Brief {
     pub contract: Option<String>,
     /// How it is to write its report.
     pub report: String,
+    /// What the builder says, for whoever judges it.
+    pub reported: Option<String>,
 }
 
 /// What was seen of an attempt.
@@ -140,6 +209,8 @@ pub struct Brief {
 pub struct Seen<'a> {
     pub task: &'a TaskId,
     pub agent: &'a AgentName,
+    /// Which attempt at the task it was.
+    pub attempt: u64,
     pub started: Timestamp,
     pub finished: Timestamp,
     /// Every file that differs.

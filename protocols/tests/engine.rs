@@ -179,6 +179,61 @@ fn a_task_goes_from_its_claim_to_done_and_leaves_a_report() {
     assert!(site.board().next(site.store.tree()).expect("an agenda").ready.is_empty());
 }
 
+/// What somebody else left is told from what the engine wrote, and is dealt with once.
+#[test]
+fn a_report_that_somebody_left_is_received_once() {
+    let site = Site::new();
+    let id = site.task("Work", Priority::P1, &[]);
+    let path = ".kodingx/outbox/codex/2026-01-31/T0001-1610-work-report.md";
+    fs::create_dir_all(site.root().join(path).parent().expect("a folder")).expect("made");
+    fs::write(site.root().join(path), REPORT).expect("written");
+    let role =
+        || site.board().next(site.store.tree()).expect("an agenda").ready.first().map(|start| start.role);
+    assert_eq!(role(), Some(Role::Reviewer));
+    let receive = || site.store.update(|tree| site.board().receive(tree, &id, &site.now));
+    assert_eq!(receive().expect("received"), None);
+    assert_eq!(site.status(&id), Status::ReadyForReview);
+    assert_eq!(receive().expect("received again"), None);
+    assert_eq!(role(), Some(Role::Reviewer), "until it is judged");
+    site.settle(&id, &Outcome::Returned { reason: "no".into() }).expect("settled");
+    assert_eq!(role(), Some(Role::Builder), "the same report counts no more");
+    let text = fs::read_to_string(site.root().join(path)).expect("a report");
+    assert!(text.contains("\nreturned: 2026-01-31T"), "{text}");
+    assert!(receive().is_err());
+
+    let own = REPORT.replacen("status:", "attempt: 1\nstatus:", 1);
+    site.settle(&id, &Outcome::Reported { report: own }).expect("settled");
+    assert_eq!(role(), None, "the engine's own reports are its own matter");
+}
+
+#[test]
+fn what_a_builder_asks_for_becomes_tasks_without_a_scope_and_only_once() {
+    let site = Site::new();
+    let id = site.task("Work", Priority::P1, &[]);
+    site.claim(&id);
+    let report = format!("{REPORT}\n## Follow-ups\n- Mend the docs\n- Ask: \"why\"?\n");
+    site.settle(&id, &Outcome::Blocked { report: Some(report.clone()), reason: "no access".into() })
+        .expect("settled");
+    let made = || {
+        let mut tasks = site.board().tasks(site.store.tree()).expect("read").tasks;
+        tasks.retain(|(_, task)| task.labels.iter().any(|label| label == "followup"));
+        tasks.into_iter().map(|(_, task)| task).collect::<Vec<_>>()
+    };
+    let titles: Vec<String> = made().into_iter().map(|task| task.title).collect();
+    assert_eq!(titles, ["Mend the docs", "Ask: \"why\"?"]);
+    let agenda = site.board().next(site.store.tree()).expect("an agenda");
+    assert!(agenda.ready.is_empty(), "{:?}", agenda.ready);
+    let waits = agenda.waiting.iter().filter(|one| one.why.contains("its scope is empty")).count();
+    assert_eq!(waits, 2, "{:?}", agenda.waiting);
+
+    site.settle(&id, &Outcome::Reopened { reason: "again".into() }).expect("settled");
+    site.claim(&id);
+    site.settle(&id, &Outcome::Reported { report }).expect("settled");
+    site.verified(&id);
+    site.settle(&id, &Outcome::Landed).expect("settled");
+    assert_eq!(made().len(), 2);
+}
+
 #[test]
 fn work_that_is_returned_or_blocked_keeps_the_reason_with_the_task() {
     let site = Site::new();

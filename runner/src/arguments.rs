@@ -43,6 +43,7 @@ pub(crate) enum Command {
     Ps(run::ps::Ps),
     Logs(run::logs::Logs),
     Cancel(run::control::Cancel),
+    Decide(run::decide::Decide),
     Retry(run::control::Retry),
     Pause(run::control::Pause),
     Resume(run::control::Resume),

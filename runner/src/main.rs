@@ -41,6 +41,7 @@ fn main() -> ExitCode {
             Command::Ps(command) => run::ps::run(&command),
             Command::Logs(command) => run::logs::run(&command, &who),
             Command::Cancel(command) => run::control::cancel(&command, &who),
+            Command::Decide(command) => run::decide::run(&command, &who),
             Command::Retry(command) => run::control::retry(&command, &who),
             Command::Pause(command) => run::control::pause(&command),
             Command::Resume(command) => run::control::resume(&command),

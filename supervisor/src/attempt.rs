@@ -4,6 +4,9 @@
 //! Claimed   it has a lease
 //! Started   its agent may run
 //! Ended     what the agent did is known, kept, and reported
+//! Auditing  another agent looks at it
+//! Undecided that one leaves it to a person
+//! Audited   it may go on
 //! Merged    it is on the branch, as a commit nobody sees yet
 //! Proved    the Definition of Done was tried on exactly that commit
 //! Landed    the branch has it
@@ -72,6 +75,12 @@ pub struct Attempt {
     pub held: Option<Held>,
     /// Somebody asked for its end.
     pub cancel: bool,
+    /// What a person said where the auditor left it to them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Answer>,
+    /// What its agents used, once it is over.
+    #[serde(default, skip_serializing_if = "Spent::is_nothing")]
+    pub spent: Spent,
     /// When it was claimed, and when something was last recorded of it: seconds since 1970, for people.
     pub claimed_at: i64,
     pub recorded_at: i64,
@@ -99,6 +108,9 @@ pub enum Phase {
     Claimed,
     Started,
     Ended(Ended),
+    Auditing(Auditing),
+    Undecided { work: Work, audit: Audit, why: String },
+    Audited { work: Work, audit: Audit },
     Merged(Merge),
     Proved { merge: Merge, passed: bool },
     Landed { commit: String },
@@ -112,6 +124,9 @@ impl Phase {
             Self::Claimed => "claimed",
             Self::Started => "started",
             Self::Ended(_) => "ended",
+            Self::Auditing(_) => "auditing",
+            Self::Undecided { .. } => "undecided",
+            Self::Audited { .. } => "audited",
             Self::Merged(_) => "merged",
             Self::Proved { .. } => "proved",
             Self::Landed { .. } => "landed",
@@ -128,8 +143,8 @@ impl Phase {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ended", rename_all = "snake_case")]
 pub enum Ended {
-    /// A commit, on the one it started from.
-    Work { base: String, candidate: String },
+    /// A commit.
+    Work(Work),
     /// It says that it can't go on.
     Blocked { reason: String },
     /// It did not do what it should have; another attempt may.
@@ -138,12 +153,98 @@ pub enum Ended {
     Canceled,
 }
 
+/// What an agent made, and what that is compared with: the branch as it was when it began.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Work {
+    pub base: String,
+    pub candidate: String,
+}
+
+impl Work {
+    /// Whether somebody outside did it, and it is on the branch already.
+    pub fn is_on_the_branch(&self) -> bool {
+        self.base == self.candidate
+    }
+}
+
+/// An auditor at work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Auditing {
+    pub work: Work,
+    pub audit: Audit,
+    /// How many audits before this one came to no verdict, and why the last of them did not.
+    pub unheard: u32,
+    pub why: Option<String>,
+}
+
+/// Who judged the work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Audit {
+    pub auditor: String,
+    /// Counts the audits of an attempt.
+    pub number: u32,
+    /// A person who said it instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Answer>,
+}
+
+impl Audit {
+    /// The name of its errand, within the attempt.
+    pub fn errand(&self) -> String {
+        format!("audit-{}", self.number)
+    }
+}
+
+/// What a person says about work that an auditor left to them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    pub pass: bool,
+    pub person: String,
+    pub reason: String,
+}
+
+/// What agents used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spent {
+    /// How long they were at work, in milliseconds.
+    pub time_ms: u64,
+    /// What they say they used; zero where they say nothing.
+    pub tokens: u64,
+    /// In millionths of the unit people count in.
+    pub cost_micros: u64,
+}
+
+impl Spent {
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl std::ops::AddAssign for Spent {
+    fn add_assign(&mut self, more: Self) {
+        self.time_ms = self.time_ms.saturating_add(more.time_ms);
+        self.tokens = self.tokens.saturating_add(more.tokens);
+        self.cost_micros = self.cost_micros.saturating_add(more.cost_micros);
+    }
+}
+
+impl std::iter::Sum for Spent {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |mut sum, one| {
+            sum += one;
+            sum
+        })
+    }
+}
+
 /// The work on a branch, as a commit that nothing names yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Merge {
-    /// What the agent started from, and what it made of it.
-    pub base: String,
-    pub candidate: String,
+    #[serde(flatten)]
+    pub work: Work,
+    /// Who let it pass, where somebody is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit: Option<Audit>,
     /// Where the branch was; `None` where the task has a branch of its own that is not there yet.
     pub onto: Option<String>,
     /// `None` when the branch has all of it already.
@@ -162,7 +263,7 @@ fn is_zero(number: &u32) -> bool {
 impl Merge {
     /// The commit that is to be proved.
     pub fn subject(&self) -> &str {
-        self.commit.as_ref().or(self.onto.as_ref()).unwrap_or(&self.candidate)
+        self.commit.as_ref().or(self.onto.as_ref()).unwrap_or(&self.work.candidate)
     }
 
     /// The name of its proof, within the attempt.
@@ -177,6 +278,19 @@ pub struct Failure {
     pub kind: FailureKind,
     /// A sentence a person understands.
     pub reason: String,
+    /// The commit whose work did not do, where there is one: the next attempt goes on from there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<Work>,
+}
+
+impl Failure {
+    pub fn new(kind: FailureKind, reason: impl Into<String>) -> Self {
+        Self { kind, reason: reason.into(), work: None }
+    }
+
+    pub fn of(self, work: &Work) -> Self {
+        Self { work: Some(work.clone()), ..self }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -190,6 +304,8 @@ pub enum FailureKind {
     Scope,
     /// It changed nothing of what it must.
     Nothing,
+    /// The auditor found something.
+    Audit,
     /// The Definition of Done does not hold.
     Verify,
     /// People changed the same lines meanwhile.
@@ -206,9 +322,13 @@ impl FailureKind {
     /// Whether trying again may help.
     pub const fn is_worth_another(self) -> bool {
         match self {
-            Self::Exit | Self::Stopped | Self::Nothing | Self::Verify | Self::Conflict | Self::Harvest => {
-                true
-            }
+            Self::Exit
+            | Self::Stopped
+            | Self::Nothing
+            | Self::Audit
+            | Self::Verify
+            | Self::Conflict
+            | Self::Harvest => true,
             // The same scope refuses the same work, and what is missing stays missing.
             Self::Scope | Self::Start | Self::Decision => false,
         }
@@ -232,6 +352,9 @@ pub enum Ending {
     },
     Failed {
         failure: Failure,
+        /// Why there is no other attempt, where the failure alone does not say it; `None` if there is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        given_up: Option<String>,
     },
     /// The machine's fault, not the agent's: it does not count.
     Lost {
@@ -241,6 +364,11 @@ pub enum Ending {
 }
 
 impl Ending {
+    /// A failure after which it is tried again.
+    pub const fn failed(failure: Failure) -> Self {
+        Self::Failed { failure, given_up: None }
+    }
+
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Done { .. } => "done",

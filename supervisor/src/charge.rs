@@ -8,7 +8,7 @@ use std::time::Duration;
 use agency_sandbox::workspace::folder::Folder;
 use tokio::sync::mpsc;
 
-use crate::clock::{self, BootClock};
+use crate::clock::{self, BootClock, Clock as _};
 use crate::desk::Desk;
 use crate::dispatch::{self, Interrupt, RunError, Summary, Wishes};
 use crate::errand::send::Shim;
@@ -156,6 +156,7 @@ pub async fn run(
         shim,
         term,
         train: Train::default(),
+        began: BootClock.now(),
         teller,
         witness,
     });

@@ -6,6 +6,9 @@ use agency_profiles::proof::{CommandProof, Proof};
 use agency_protocols::board::Evidence;
 use serde_json::{Map, Value, json};
 
+/// What is noted where nobody was asked for a verdict.
+pub const UNAUDITED: &str = "no auditor is configured: the commands decide alone";
+
 /// `root` is the work tree.
 pub fn of(proof: &Proof, root: &Path) -> Evidence {
     let mut commands = Vec::new();
@@ -29,7 +32,6 @@ pub fn of(proof: &Proof, root: &Path) -> Evidence {
         }
     }
     let mut notes = proof.notes.clone();
-    notes.push("no auditor is configured: the commands decide alone".to_owned());
     if !proof.changed_meanwhile.is_empty() {
         let files: Vec<String> = proof.changed_meanwhile.iter().map(ToString::to_string).collect();
         notes

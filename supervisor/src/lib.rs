@@ -14,6 +14,7 @@
 //! decided here. See `docs/architecture.md` for how the crates fit together.
 
 pub mod attempt;
+pub mod budget;
 pub mod causes;
 pub mod charge;
 pub mod clock;

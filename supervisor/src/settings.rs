@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use agency_sandbox::policy::Level;
 
+use crate::budget::Budget;
 use crate::errand::order::{Limits, Reach, Trust};
 use crate::landing::commit::Signature;
 use crate::landing::names::RefName;
@@ -32,6 +33,11 @@ pub struct Settings {
     pub parallel: usize,
     /// How often a task is tried, counting only what is its agent's fault.
     pub attempts: u32,
+    /// How often an attempt may fail as the one before did, with the same work, until the task is given up.
+    pub repeats: u32,
+    pub budget: Budget,
+    /// Who judges the work of others, if somebody does.
+    pub auditor: Option<String>,
     /// How long the second attempt waits for its turn; later ones wait longer.
     pub backoff: Duration,
     pub leases: Leases,
@@ -52,6 +58,8 @@ pub enum Land {
 #[derive(Debug, Clone, Default)]
 pub struct Agent {
     pub command: Vec<String>,
+    /// It works by itself somewhere else: it is never started, and its reports are waited for.
+    pub outside: bool,
     pub env: Vec<String>,
     pub network: Reach,
     pub limits: Limits,
@@ -91,5 +99,32 @@ impl Leases {
 impl Default for Leases {
     fn default() -> Self {
         Self::of(Duration::from_secs(900))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Settings with nobody in them.
+    pub(crate) fn settings() -> Settings {
+        Settings {
+            root: PathBuf::from("/repository"),
+            state: PathBuf::from("/state"),
+            copies: PathBuf::from("/var/tmp"),
+            level: Level::Process,
+            branch: RefName::parse("refs/heads/main").expect("a name"),
+            land: Land::Merge,
+            agents: BTreeMap::new(),
+            trust: Trust::All,
+            committer: Committer { name: "a".into(), email: "a@localhost".into() },
+            parallel: 1,
+            attempts: 3,
+            repeats: 2,
+            budget: Budget::default(),
+            auditor: None,
+            backoff: Duration::from_millis(100),
+            leases: Leases::default(),
+        }
     }
 }

@@ -30,6 +30,8 @@ pub struct Queue {
     marker: Marker,
     agents: BTreeMap<String, String>,
     run: String,
+    /// Other tables.
+    more: String,
 }
 
 impl Queue {
@@ -47,6 +49,7 @@ impl Queue {
             marker: Marker::new(),
             agents: BTreeMap::new(),
             run: "backoff = \"100ms\"".to_owned(),
+            more: String::new(),
         };
         queue.agent("shell", script, "");
         queue.ground.profile("quick", &["true"]);
@@ -69,11 +72,24 @@ impl Queue {
         self.configure();
     }
 
+    /// Whole tables beside `[run]` and the agents; trusted.
+    pub fn tables(&mut self, lines: &str) {
+        self.more.push_str(lines);
+        self.configure();
+    }
+
+    /// The agent `judge` runs this script, and judges.
+    pub fn auditor(&mut self, script: &str) {
+        self.agent("judge", script, "");
+        self.tables("[roles]\nauditor = \"judge\"\n");
+    }
+
     fn configure(&self) {
         let mut text = format!("[run]\n{}\n", self.run);
         for (name, lines) in &self.agents {
             text.push_str(&format!("[agents.{name}]\n{lines}\n"));
         }
+        text.push_str(&self.more);
         self.ground.write("agency.toml", text);
         self.ground.ok(&["trust", "--yes"]);
     }

@@ -6,6 +6,7 @@
 use jiff::Zoned;
 
 use super::layout;
+use super::report::Report;
 use super::risks::{self, Register};
 use super::status::{self, Needs, Status};
 use super::task::{Priority, Scope, Task};
@@ -222,11 +223,49 @@ impl KodingX {
         if needs == Needs::Proof {
             self.proven(tree, id)?;
         }
+        let note = note(from, to, actor, reason);
+        let report = if to == Status::Done { self.reports(tree, id)?.0.pop() } else { None };
+        let more = match &report {
+            Some(report) => self.followups(tree, &found, &report.text, &now)?,
+            None => (Effects::none(), Vec::new()),
+        };
+        self.moved(tree, &found, to, note.as_deref(), more, &now)
+    }
+
+    /// A task in another state, with whatever else comes of that. A report that somebody left for a task that goes
+    /// back to its builder is dealt with.
+    pub(super) fn moved(
+        &self,
+        tree: &Tree,
+        found: &Found<Task>,
+        to: Status,
+        note: Option<&str>,
+        (more, mut acts): (Effects, Vec<Act>),
+        now: &Zoned,
+    ) -> Result<(Task, Effects), BoardError> {
         let mut task = found.value.clone();
         task.status = to;
-        let effects =
-            self.rewrite(tree, &found, &task, &["status"], note(from, to, actor, reason).as_deref(), &now)?;
-        Ok((task, effects))
+        let mut effects = self.edit(found, &task, &["status"], note, now)?.and(more);
+        let back = matches!(found.value.status, Status::ReadyForReview | Status::Blocked)
+            && matches!(to, Status::Assigned | Status::InProgress);
+        if back {
+            effects = effects.and(self.report_returned(tree, &task.id, now)?);
+        }
+        acts.push(Act::changed(&task, found.value.status));
+        let shown = self.show(tree, &acts, now, None)?;
+        Ok((task, effects.and(shown)))
+    }
+
+    /// A report that somebody left says that the work went back.
+    fn report_returned(&self, tree: &Tree, id: &TaskId, now: &Zoned) -> Result<Effects, BoardError> {
+        let mut effects = Effects::none();
+        let Some(report) = self.reports(tree, id)?.0.pop().filter(|found| found.value.is_handed_in()) else {
+            return Ok(effects);
+        };
+        let text = Report::as_returned(&report.text, Moment::of(now))
+            .map_err(|error| unreadable(&report.place.path, error))?;
+        effects.replace(&report.place.path, &report.text, text);
+        Ok(effects)
     }
 
     /// Gives a task to an agent. Its file goes to that agent's inbox.
@@ -253,6 +292,10 @@ impl KodingX {
         task.assignee = agent.clone();
         let note = note(from, Status::Assigned, actor, reason);
         let effects = self.rewrite(tree, &found, &task, &["status", "assignee"], note.as_deref(), &now)?;
+        let effects = match from {
+            Status::Blocked => effects.and(self.report_returned(tree, id, &now)?),
+            _ => effects,
+        };
         Ok((task, effects))
     }
 
@@ -301,6 +344,20 @@ impl KodingX {
         note: Option<&str>,
         now: &Zoned,
     ) -> Result<Effects, BoardError> {
+        let act = Act::changed(task, found.value.status);
+        let edited = self.edit(found, task, fields, note, now)?;
+        Ok(edited.and(self.show(tree, &[act], now, None)?))
+    }
+
+    /// The same without the views.
+    pub(super) fn edit(
+        &self,
+        found: &Found<Task>,
+        task: &Task,
+        fields: &[&'static str],
+        note: Option<&str>,
+        now: &Zoned,
+    ) -> Result<Effects, BoardError> {
         let written = |field: &&'static str| match *field {
             "status" => ("status", task.status.as_str().to_owned()),
             "assignee" => ("assignee", yaml::scalar(task.assignee.as_str())),
@@ -324,7 +381,7 @@ impl KodingX {
             let to = layout::task_path(&task.assignee, &date, &found.place.stem);
             effects.rename(&found.place.path, &found.text, to, text);
         }
-        Ok(effects.and(self.show(tree, &[Act::changed(task, found.value.status)], now, None)?))
+        Ok(effects)
     }
 
     /// Puts tasks into STATE.md, TASK_BOARD.md and the linked-tasks lines of RISKS.md.

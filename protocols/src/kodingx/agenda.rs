@@ -1,24 +1,26 @@
 //! The board as the engine sees it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Zoned;
 
 use super::acts::note;
-use super::artifact::Verdict;
-use super::layout::{self, Place};
-use super::status::Status;
+use super::artifact;
+use super::layout::{self, Kind, Place};
+use super::report::ReportStatus;
+use super::status::{self, Status};
 use super::task::Task;
 use super::{Found, KodingX};
 use crate::board::{
     Agenda, Board, BoardError, Brief, Event, Evidence, Judged, Outcome, Role, Scope, Seen, Start, Told,
-    Waiting,
+    Verdict, Waiting,
 };
 use crate::finding::Finding;
 use crate::moment::Moment;
 use crate::names::{Actor, AgentName, TaskId};
 use crate::store::Effects;
 use crate::store::tree::Tree;
+use crate::text::frontmatter::Frontmatter;
 
 impl Board for KodingX {
     fn protocol(&self) -> &'static str {
@@ -43,9 +45,14 @@ impl Board for KodingX {
             .chain(&archived.tasks)
             .map(|(_, task)| (task.id.as_str(), task.status))
             .collect();
+        let handed_in = self.handed_in(tree, &listing.tasks)?;
         let mut agenda = Agenda::default();
         for (place, task) in &listing.tasks {
-            match standing(task, &known) {
+            let standing = match handed_in.contains(task.id.as_str()) {
+                true => Standing::Ready(Role::Reviewer),
+                false => standing(task, &known),
+            };
+            match standing {
                 Standing::Ready(role) => agenda.ready.extend(start(place, task, role)),
                 Standing::Waits(why) => agenda.waiting.push(Waiting { task: task.id.clone(), why }),
                 Standing::Elsewhere => {}
@@ -63,7 +70,22 @@ impl Board for KodingX {
             task: found.text,
             contract: tree.read_text(&contract)?,
             report: super::told::instructions(task, &found.value.assignee),
+            reported: None,
         })
+    }
+
+    fn audit(&self, tree: &Tree, task: &TaskId, auditor: &AgentName) -> Result<Brief, BoardError> {
+        let contract = format!("{}/{auditor}.md", layout::AGENTS);
+        Ok(Brief {
+            task: self.find(tree, task)?.text,
+            contract: tree.read_text(&contract)?,
+            report: super::verdict::instructions(task, auditor),
+            reported: self.reports(tree, task)?.0.pop().map(|report| report.text),
+        })
+    }
+
+    fn verdict(&self, task: &TaskId, claim: Option<&str>) -> Result<Verdict, String> {
+        super::verdict::read(task, claim.ok_or("it wrote none")?)
     }
 
     fn is_wanted(&self, tree: &Tree, task: &TaskId) -> Result<bool, BoardError> {
@@ -96,6 +118,33 @@ impl Board for KodingX {
         }
     }
 
+    /// §3.5: a report arrived.
+    fn receive(
+        &self,
+        tree: &Tree,
+        task: &TaskId,
+        now: &Zoned,
+    ) -> Result<(Option<String>, Effects), BoardError> {
+        let found = self.find(tree, task)?;
+        let Some(report) = self.reports(tree, task)?.0.pop().filter(|report| report.value.is_handed_in())
+        else {
+            return Err(BoardError::refused(format!("nobody has left a report on {task}")));
+        };
+        let blocked = (report.value.status == ReportStatus::Blocked).then(|| {
+            super::told::reason(Frontmatter::parse(&report.text).map_or("", |matter| matter.body()))
+        });
+        let received = match found.value.status {
+            // As if its builder had started and ended, in one step.
+            Status::New | Status::Assigned | Status::InProgress if blocked.is_none() => {
+                self.set(tree, &found, Status::ReadyForReview, None, now)?
+            }
+            Status::New | Status::Assigned => self.set(tree, &found, Status::InProgress, None, now)?,
+            Status::InProgress | Status::ReadyForReview => Effects::none(),
+            status => return Err(BoardError::refused(format!("{task} is {status}"))),
+        };
+        Ok((blocked, received))
+    }
+
     /// Nothing of this is in the protocol's files: leases and heartbeats are the engine's.
     fn record(&self, _: &Tree, _: &TaskId, event: &Event, _: &Zoned) -> Result<Effects, BoardError> {
         match event {
@@ -126,7 +175,7 @@ impl Board for KodingX {
             }
         };
         let judged = match (result, evidence.passed) {
-            (Verdict::Pass, _) => Judged::Accepted,
+            (artifact::Verdict::Pass, _) => Judged::Accepted,
             (_, false) => Judged::Failed,
             (_, true) => Judged::Waits { why: risks.map(|risks| risks.blocking_reason).unwrap_or_default() },
         };
@@ -151,16 +200,35 @@ impl Board for KodingX {
                 let kept = self.keep_report(tree, &found, report, now)?;
                 Ok(kept.and(moved(Status::ReadyForReview, &builder, None)?))
             }
+            Outcome::Blocked { .. } if found.value.status == Status::Blocked => Ok(Effects::none()),
             Outcome::Blocked { report, reason } => {
-                let kept = match report {
-                    Some(report) => self.keep_report(tree, &found, report, now)?,
-                    None => Effects::none(),
+                let local = self.local(now);
+                let (kept, asked_for) = match report {
+                    Some(report) => (
+                        self.keep_report(tree, &found, report, now)?,
+                        self.followups(tree, &found, report, &local)?,
+                    ),
+                    None => (Effects::none(), (Effects::none(), Vec::new())),
                 };
-                // Back to its builder, and given up there, in one step.
-                let given_up = match found.value.status {
-                    Status::ReadyForReview => self.set(tree, &found, Status::Blocked, Some(reason), now)?,
-                    _ => moved(Status::Blocked, &builder, Some(reason))?,
+                let from = found.value.status;
+                // What was ready goes back to its builder and is given up there, in one step.
+                let actor = match from {
+                    Status::ReadyForReview => Actor::Orchestrator,
+                    _ => {
+                        status::transition(
+                            from,
+                            Status::Blocked,
+                            &builder,
+                            &found.value.assignee,
+                            Some(reason),
+                        )
+                        .map_err(|refused| BoardError::refused(format!("{task}: {refused}")))?;
+                        builder
+                    }
                 };
+                let note = note(from, Status::Blocked, &actor, Some(reason));
+                let (_, given_up) =
+                    self.moved(tree, &found, Status::Blocked, note.as_deref(), asked_for, &local)?;
                 Ok(kept.and(given_up))
             }
             Outcome::Returned { reason } => moved(Status::InProgress, &Actor::Orchestrator, Some(reason)),
@@ -184,6 +252,23 @@ impl KodingX {
         task.status = status;
         let note = reason.map(|reason| note(found.value.status, status, &Actor::Orchestrator, Some(reason)));
         self.rewrite(tree, found, &task, &["status"], note.flatten().as_deref(), &self.local(now))
+    }
+
+    /// The tasks on which somebody outside has left a report that nobody has dealt with.
+    fn handed_in(&self, tree: &Tree, tasks: &[(Place, Task)]) -> Result<BTreeSet<String>, BoardError> {
+        let is_open = |task: &Task| !task.status.is_final() && task.status != Status::Blocked;
+        let open: BTreeSet<&str> =
+            tasks.iter().filter(|(_, task)| is_open(task)).map(|(_, task)| task.id.as_str()).collect();
+        let mut by_task: BTreeMap<String, Vec<Place>> = BTreeMap::new();
+        for place in layout::places(tree, Kind::Report, false)? {
+            by_task.entry(place.id().to_owned()).or_default().push(place);
+        }
+        by_task.retain(|id, _| open.contains(id.as_str()));
+        let is_handed_in = |places: Vec<Place>| {
+            let last = self.read_reports(tree, places.into_iter()).0.pop();
+            last.is_some_and(|report| report.value.is_handed_in())
+        };
+        Ok(by_task.into_iter().filter_map(|(id, places)| is_handed_in(places).then_some(id)).collect())
     }
 
     /// The report in the outbox of its agent, under today's date. A later one of the same day replaces it.
@@ -212,16 +297,26 @@ enum Standing {
 fn standing(task: &Task, known: &BTreeMap<&str, Status>) -> Standing {
     let role = match task.status {
         Status::New | Status::Assigned | Status::InProgress => Role::Builder,
-        Status::ReadyForReview => return Standing::Ready(Role::Reviewer),
+        // An attempt's own matter.
+        Status::ReadyForReview => return Standing::Elsewhere,
         Status::Blocked => {
             return Standing::Waits("it is blocked; a person or the orchestrator has to look".to_owned());
         }
         Status::Done | Status::Canceled => return Standing::Elsewhere,
     };
-    if task.scope.is_none() {
-        return Standing::Waits(
-            "its scope is missing or wrong: nothing is writable until someone gives one".to_owned(),
-        );
+    let open = task.scope.as_ref().map(|scope| !scope.must_touch.is_empty() || !scope.may_touch.is_empty());
+    match open {
+        Some(true) => {}
+        Some(false) => {
+            return Standing::Waits(
+                "its scope is empty: nothing is writable until someone gives one".to_owned(),
+            );
+        }
+        None => {
+            return Standing::Waits(
+                "its scope is missing or wrong: nothing is writable until someone gives one".to_owned(),
+            );
+        }
     }
     for dependency in &task.depends_on {
         match known.get(dependency.as_str()) {

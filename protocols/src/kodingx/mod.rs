@@ -3,7 +3,8 @@
 //! One module for each part of the specification, named by what it is: [`layout`] (§4), [`manifest`] (§5),
 //! [`task`] (§6), [`report`] (§7), [`views`] (§8), [`status`] (§9), [`artifact`] (§11), [`adapters`] (§12 to
 //! §14), [`decisions`] (§20), [`risks`] (§21), [`scaffold`] (§15, §22). What can be done to a board is in
-//! [`acts`], [`ids`], [`verified`], [`archive`] and [`migrate`]; [`lint`] says whether a repository complies.
+//! [`acts`], [`ids`], [`verified`], [`followups`], [`archive`] and [`migrate`]; [`lint`] says whether a repository
+//! complies.
 //!
 //! A task's own file says what its status is. STATE.md and TASK_BOARD.md follow it: whatever changes a task
 //! puts it into both, in the same commit.
@@ -14,6 +15,7 @@ mod agenda;
 pub mod archive;
 pub mod artifact;
 pub mod decisions;
+mod followups;
 mod header;
 pub mod ids;
 pub mod layout;
@@ -27,6 +29,7 @@ pub mod status;
 pub mod task;
 pub mod texts;
 mod told;
+mod verdict;
 pub mod verified;
 pub mod views;
 
@@ -151,23 +154,27 @@ impl KodingX {
 
     /// The reports on a task, the newest last. What can't be read is told.
     pub fn reports(&self, tree: &Tree, id: &TaskId) -> Result<(Vec<Found<Report>>, Vec<Finding>), TreeError> {
+        let mut places = layout::places(tree, Kind::Report, false)?;
+        places.extend(layout::places(tree, Kind::Report, true)?);
+        Ok(self.read_reports(tree, places.into_iter().filter(|place| place.is_about(id))))
+    }
+
+    fn read_reports(
+        &self,
+        tree: &Tree,
+        places: impl Iterator<Item = Place>,
+    ) -> (Vec<Found<Report>>, Vec<Finding>) {
         let (mut reports, mut all) = (Vec::new(), Vec::new());
-        for archived in [false, true] {
-            for place in layout::places(tree, Kind::Report, archived)? {
-                if !place.is_about(id) {
-                    continue;
+        for place in places {
+            match text(tree, &place.path, "7.2") {
+                Ok(None) => {}
+                Ok(Some(text)) => {
+                    let agent = place.agent.as_deref();
+                    let Reading { value, findings } = Report::read(&place.path, &text, agent, self.zone());
+                    all.extend(findings);
+                    reports.extend(value.map(|value| Found { place, text, value }));
                 }
-                match text(tree, &place.path, "7.2") {
-                    Ok(None) => {}
-                    Ok(Some(text)) => {
-                        let agent = place.agent.as_deref();
-                        let Reading { value, findings } =
-                            Report::read(&place.path, &text, agent, self.zone());
-                        all.extend(findings);
-                        reports.extend(value.map(|value| Found { place, text, value }));
-                    }
-                    Err(finding) => all.push(finding),
-                }
+                Err(finding) => all.push(finding),
             }
         }
         let when = |found: &Found<Report>| {
@@ -175,7 +182,7 @@ impl KodingX {
             (found.place.date.clone(), finished)
         };
         reports.sort_by_key(when);
-        Ok((reports, all))
+        (reports, all)
     }
 
     /// The newest artifact of a task.

@@ -9,7 +9,7 @@ use super::task::Reading;
 use crate::finding::Finding;
 use crate::moment::Moment;
 use crate::names::{AgentName, TaskId};
-use crate::text::frontmatter::Frontmatter;
+use crate::text::frontmatter::{Frontmatter, Malformed};
 use crate::text::yaml;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -40,9 +40,15 @@ pub struct Report {
     /// The builder's claim.
     pub dod_passed: bool,
     pub risks: Vec<String>,
+    /// The attempt it is about, where the engine wrote it; somebody's own has none. Ours, beside the specification.
+    pub attempt: Option<u64>,
+    /// Whether the work it is about went back to its builder. Ours, beside the specification.
+    pub returned: bool,
 }
 
 const SECTION: &str = "7.2";
+const ATTEMPT: &str = "attempt";
+const RETURNED: &str = "returned";
 
 impl Report {
     /// Reads a report. `agent` is whose folder it lies in, for files that do not say it.
@@ -105,6 +111,8 @@ impl Report {
         let commands_run = needed_list(&mut header, "commands_run", older);
         let risks = needed_list(&mut header, "risks", older);
         let dod_passed = read_claim(&mut header, older);
+        let attempt = header.value(ATTEMPT).and_then(|value| value.as_u64());
+        let returned = matter.line(RETURNED).is_some();
         let findings = header.findings;
         let value = match (task_id, agent, status) {
             (Some(task_id), Some(agent), Some(status)) => Some(Self {
@@ -117,10 +125,22 @@ impl Report {
                 commands_run,
                 dod_passed,
                 risks,
+                attempt,
+                returned,
             }),
             _ => None,
         };
         Reading { value, findings }
+    }
+
+    /// The text of a report that says that the work went back to its builder.
+    pub(super) fn as_returned(text: &str, at: Moment) -> Result<String, Malformed> {
+        Frontmatter::parse(text)?.set(RETURNED, &at.to_string())
+    }
+
+    /// Whether somebody outside has left it, and nobody has dealt with it yet.
+    pub fn is_handed_in(&self) -> bool {
+        self.attempt.is_none() && !self.returned
     }
 
     pub fn render(&self, body: &str) -> String {
@@ -129,6 +149,9 @@ impl Report {
         line("task_id", &yaml::scalar(self.task_id.as_str()));
         line("agent", &yaml::scalar(self.agent.as_str()));
         line("status", self.status.as_str());
+        if let Some(attempt) = self.attempt {
+            line(ATTEMPT, &attempt.to_string());
+        }
         for (key, moment) in [("started_at", &self.started_at), ("finished_at", &self.finished_at)] {
             if let Some(moment) = moment {
                 line(key, &moment.to_string());
@@ -223,6 +246,8 @@ mod tests {
                 commands_run: commands,
                 dod_passed: passed,
                 risks,
+                attempt: passed.then_some(second.unsigned_abs()),
+                returned: false,
             };
             let text = report.render(&body);
             let read = read(&text);

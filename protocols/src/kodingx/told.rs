@@ -31,7 +31,9 @@ pub(super) fn instructions(task: &TaskId, agent: &AgentName) -> String {
          verification:\n  dod_passed: false\n\
          risks: []\n\
          ---\n\n\
-         ## Summary\n"
+         ## Summary\n\n\
+         ## Follow-ups\n\n\
+         (a list of what else should be done and is outside your scope, if anything)\n"
     )
 }
 
@@ -51,6 +53,8 @@ pub(super) fn corrected(claim: Option<&str>, seen: &Seen<'_>, zone: &TimeZone) -
         commands_run: claimed.map(|claimed| claimed.commands_run.clone()).unwrap_or_default(),
         dod_passed: claimed.is_some_and(|claimed| claimed.dod_passed),
         risks: claimed.map(|claimed| claimed.risks.clone()).unwrap_or_default(),
+        attempt: Some(seen.attempt),
+        returned: false,
     };
     let words = claim.as_deref().map(|text| Frontmatter::parse(text).map_or(text, |matter| matter.body()));
     let mut body = words.unwrap_or_default().trim().to_owned();
@@ -97,7 +101,7 @@ fn differences(claimed: &Report, seen: &Report) -> Vec<String> {
 }
 
 /// Why an agent can't go on: the first paragraph it wrote.
-fn reason(words: &str) -> String {
+pub(super) fn reason(words: &str) -> String {
     let paragraph: Vec<&str> = words
         .lines()
         .map(str::trim)
@@ -128,6 +132,7 @@ mod tests {
         let seen = Seen {
             task: &task,
             agent: &agent,
+            attempt: 2,
             started: jiff::Timestamp::from_second(1_000_000).expect("a time"),
             finished: jiff::Timestamp::from_second(1_000_060).expect("a time"),
             files: &files,

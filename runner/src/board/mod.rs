@@ -258,6 +258,26 @@ pub(crate) fn person(who: &Who, what: &str) -> Result<Option<String>, Failure> {
 }
 
 /// Asks at the terminal.
+/// The person who answers for an act that is reserved to people.
+pub(crate) fn approver(given: Option<&str>, who: &Who, here: &Here, what: &str) -> Result<String, Failure> {
+    let name = person(who, what)?;
+    given.map(str::to_owned).or(name).or_else(|| email(here)).ok_or_else(|| {
+        Failure::usage("nobody is named who approves this")
+            .with_hint("say --approver NAME, or set git's user.email")
+    })
+}
+
+fn email(here: &Here) -> Option<String> {
+    let output = std::process::Command::new("git")
+        .args(["config", "user.email"])
+        .current_dir(&here.folder.root)
+        .stderr(std::process::Stdio::null())
+        .output()
+        .ok()?;
+    let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+    (!text.is_empty()).then_some(text)
+}
+
 pub(crate) fn confirmed(question: &str) -> Result<bool, Failure> {
     let mut err = std::io::stderr().lock();
     let _ = write!(err, "agency: {question} [y/N] ");

@@ -27,7 +27,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use super::{Here, Who, person, print_json, task_id};
+use super::{Here, Who, approver, print_json, task_id};
 use crate::arguments::Isolation;
 use crate::configuration::trust::Trust;
 use crate::configuration::{Configuration, Operator};
@@ -93,7 +93,8 @@ pub(crate) fn run(command: &Verify, who: &Who) -> Result<u8, Failure> {
         std::fs::write(file, junit::document(&proof))
             .map_err(|error| Failure::usage(format!("can't write {}: {error}", file.display())))?;
     }
-    let evidence = evidence::of(&proof, &here.folder.root);
+    let mut evidence = evidence::of(&proof, &here.folder.root);
+    evidence.notes.push(evidence::UNAUDITED.to_owned());
     let now = Timestamp::now().to_zoned(TimeZone::UTC);
     let verified = here.act(|tree| board.verified(tree, &command.task, &evidence, request.as_ref(), &now))?;
     if command.check_risks {
@@ -107,23 +108,9 @@ fn overriding(command: &Verify, who: &Who, here: &Here) -> Result<Option<Overrid
     let (true, Some(reason), Some(followup)) = (command.overrides, &command.reason, &command.followup) else {
         return Ok(None);
     };
-    let name = person(who, &format!("overriding the verification of {}", command.task))?;
-    let approver = command.approver.clone().or(name).or_else(|| email(here)).ok_or_else(|| {
-        Failure::usage("nobody is named who approves this")
-            .with_hint("say --approver NAME, or set git's user.email")
-    })?;
+    let what = format!("overriding the verification of {}", command.task);
+    let approver = approver(command.approver.as_deref(), who, here, &what)?;
     Ok(Some(OverrideRequest { approver, reason: reason.clone(), followup: followup.clone() }))
-}
-
-fn email(here: &Here) -> Option<String> {
-    let output = std::process::Command::new("git")
-        .args(["config", "user.email"])
-        .current_dir(&here.folder.root)
-        .stderr(std::process::Stdio::null())
-        .output()
-        .ok()?;
-    let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();
-    (!text.is_empty()).then_some(text)
 }
 
 /// What the task's profile means here. One of the repository's own needs trust.

@@ -20,6 +20,9 @@ pub(crate) struct Key {
 pub(crate) enum Kind {
     Text,
     Count,
+    /// An amount of money, `2.50`
+    Amount,
+    Flag,
     /// `90s`, `45m`
     Duration,
     /// `512MiB`
@@ -50,6 +53,7 @@ parallel = 1
 isolation = "process"
 land = "merge"
 attempts = 3
+repeats = 2
 lease = "15m"
 backoff = "5s"
 "#;
@@ -64,9 +68,15 @@ pub(crate) const KEYS: &[Key] = &[
         Kind::Count,
         "how often a task is tried, counting only what is its agent's fault",
     ),
+    trusted(
+        "run.repeats",
+        Kind::Count,
+        "how often the same work may fail in the same way before its task is given up",
+    ),
     trusted("run.lease", Kind::Duration, "how long an agent goes on when nobody looks after it"),
     free("run.backoff", Kind::Duration, "how long the second attempt waits; later ones wait longer"),
     trusted("agents.*.command", Kind::Texts, "the program and its arguments"),
+    trusted("agents.*.outside", Kind::Flag, "it works elsewhere: its reports are waited for"),
     free("agents.*.timeout", Kind::Duration, "how long it may take"),
     free("agents.*.stall", Kind::Duration, "how long it may say and change nothing"),
     free("agents.*.grace", Kind::Duration, "how long it has to end when it is asked to"),
@@ -77,7 +87,14 @@ pub(crate) const KEYS: &[Key] = &[
     trusted("agents.*.image", Kind::Text, "its container"),
     trusted("agents.*.memory", Kind::Size, "how much memory all its processes may use"),
     trusted("agents.*.processes", Kind::Count, "how many processes it may have"),
-    trusted("roles.*", Kind::Text, "the agent that has a role"),
+    trusted("roles.auditor", Kind::Text, "the agent that judges the work of the others"),
+    trusted("budget.task.time", Kind::Duration, "how long the agents of a task may be at work, all together"),
+    trusted("budget.task.tokens", Kind::Count, "how many tokens a task may use"),
+    trusted("budget.task.cost", Kind::Amount, "how much a task may cost"),
+    trusted("budget.run.time", Kind::Duration, "after how long a run starts nothing new"),
+    trusted("budget.run.attempts", Kind::Count, "how many attempts a run may begin"),
+    trusted("budget.run.tokens", Kind::Count, "how many tokens a run may use"),
+    trusted("budget.run.cost", Kind::Amount, "how much a run may cost"),
     trusted("workspace.setup.command", Kind::Text, "what prepares a workspace"),
     trusted(
         "workspace.setup.keyed_by",
@@ -127,6 +144,9 @@ impl Kind {
         let fits = match (self, value) {
             (Kind::Text, Value::String(text)) => !text.is_empty(),
             (Kind::Count, Value::Integer(count)) => *count > 0,
+            (Kind::Amount, Value::Integer(amount)) => *amount > 0,
+            (Kind::Amount, Value::Float(amount)) => *amount > 0.0 && amount.is_finite(),
+            (Kind::Flag, Value::Boolean(_)) => true,
             (Kind::Duration, Value::String(text)) => crate::units::duration(text).is_ok(),
             (Kind::Size, Value::String(text)) => crate::units::size(text).is_ok(),
             (Kind::Texts, Value::Array(items)) => !items.is_empty() && items.iter().all(Value::is_str),
@@ -141,6 +161,8 @@ impl Kind {
         match self {
             Kind::Text => "a text",
             Kind::Count => "a number above zero",
+            Kind::Amount => "an amount above zero",
+            Kind::Flag => "true or false",
             Kind::Duration => "a duration like \"45m\"",
             Kind::Size => "a size like \"4GiB\"",
             Kind::Texts => "a list of texts",

@@ -126,7 +126,7 @@ pub(super) fn key(here: &Here, who: &Who, task: &TaskId) -> Result<TaskKey, Fail
     Ok(TaskKey { protocol, id: task.to_string() })
 }
 
-fn with_store<T>(
+pub(super) fn with_store<T>(
     here: &Here,
     verb: impl AsyncFnOnce(&SqliteStore) -> Result<T, StoreError>,
 ) -> Result<T, Failure> {

@@ -4,6 +4,7 @@
 //! and then the supervisor is in charge. What happens is told line by line ([`progress`]).
 
 pub(crate) mod control;
+pub(crate) mod decide;
 pub(crate) mod logs;
 mod owner;
 mod progress;
@@ -67,6 +68,9 @@ pub(crate) struct Run {
     /// Only what is ready now; what becomes ready later is left
     #[arg(long)]
     once: bool,
+    /// Go on when there is nothing left to do: tasks and reports that come are taken up
+    #[arg(long, conflicts_with = "once")]
+    watch: bool,
     /// Go on with other agents when one of them can't be started
     #[arg(long)]
     keep_going: bool,
@@ -121,8 +125,13 @@ pub(crate) fn run(command: &Run, who: &Who) -> Result<u8, Failure> {
     };
     let tasks = (!command.task.is_empty())
         .then(|| command.task.iter().map(ToString::to_string).collect::<BTreeSet<String>>());
-    let wishes =
-        Wishes { tasks, agent: command.agent.clone(), once: command.once, keep_going: command.keep_going };
+    let wishes = Wishes {
+        tasks,
+        agent: command.agent.clone(),
+        once: command.once,
+        keep_going: command.keep_going,
+        watch: command.watch,
+    };
     let summary = runtime()?.block_on(async {
         let (interrupt, interrupts) = mpsc::channel(4);
         listen(interrupt).map_err(|error| Failure::new(INTERNAL, &error))?;
@@ -218,7 +227,7 @@ fn refused(error: ChargeError) -> Failure {
 }
 
 fn code(summary: &Summary) -> u8 {
-    let out_of_scope = |fate: &Fate| matches!(fate, Fate::Ended(Ending::Failed { failure }) if failure.kind == FailureKind::Scope);
+    let out_of_scope = |fate: &Fate| matches!(fate, Fate::Ended(Ending::Failed { failure, .. }) if failure.kind == FailureKind::Scope);
     let done = |fate: &Fate| matches!(fate, Fate::Ended(Ending::Done { .. } | Ending::Kept { .. }));
     match summary {
         summary if summary.interrupted => INTERRUPTED,

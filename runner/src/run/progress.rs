@@ -112,7 +112,7 @@ impl Lines {
                 let id = &attempt.task.id;
                 match &attempt.phase {
                     Phase::Started => format!("{id} started: {} ({})", attempt.title, attempt.agent),
-                    Phase::Ended(agency_supervisor::attempt::Ended::Work { .. }) => {
+                    Phase::Ended(agency_supervisor::attempt::Ended::Work(_)) => {
                         format!("{id} reported after {elapsed}; verifying")
                     }
                     _ => return None,
@@ -147,7 +147,9 @@ fn described(fate: &Fate) -> String {
             format!("verified and kept, {}", &candidate[..candidate.len().min(12)])
         }
         Fate::Ended(Ending::Blocked { reason }) => format!("blocked: {reason}"),
-        Fate::Ended(Ending::Failed { failure }) => format!("failed: {}", failure.reason),
+        Fate::Ended(Ending::Failed { failure, given_up }) => {
+            format!("failed: {}{}", failure.reason, given_up.as_deref().unwrap_or_default())
+        }
         Fate::Ended(Ending::Lost { reason }) => format!("lost: {reason}"),
         Fate::Ended(Ending::Canceled) => "canceled".to_owned(),
         Fate::Waits(why) => format!("waits: {why}"),

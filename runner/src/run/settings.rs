@@ -9,6 +9,7 @@ use agency_sandbox::doctor::{Finding, findings};
 use agency_sandbox::egress::List;
 use agency_sandbox::host::Host;
 use agency_sandbox::policy::Level;
+use agency_supervisor::budget::{Allowance, Budget};
 use agency_supervisor::errand::order::{Limits, Reach, Trust as Trusted};
 use agency_supervisor::landing::names::RefName;
 use agency_supervisor::settings::{Agent, Committer, Land, Leases, Settings};
@@ -69,9 +70,11 @@ pub(super) fn settings(given: &Given<'_>) -> Result<Settings, Failure> {
         Some(isolation) => level(isolation)?,
         None => named_level(configuration, &["run", "isolation"])?.unwrap_or(Level::Process),
     };
+    let auditor = auditor(given, &agents)?;
+    let needed = |name: &str| given.agents.contains(name) || auditor.as_deref() == Some(name);
     // Asked once: it tries what this host offers.
     let offered = findings();
-    for (name, agent) in agents.iter().filter(|(name, _)| given.agents.contains(name.as_str())) {
+    for (name, agent) in agents.iter().filter(|(name, agent)| needed(name) && !agent.outside) {
         check_level(name, agent, agent.level.unwrap_or(usual), &offered)?;
     }
     Ok(Settings {
@@ -86,6 +89,9 @@ pub(super) fn settings(given: &Given<'_>) -> Result<Settings, Failure> {
         committer: committer(here),
         parallel: usize::try_from(parallel).unwrap_or(usize::MAX),
         attempts: count("attempts"),
+        repeats: count("repeats"),
+        budget: Budget { task: allowance(configuration, "task")?, run: allowance(configuration, "run")? },
+        auditor,
         backoff: time("backoff")?,
         leases: Leases::of(time("lease")?),
     })
@@ -95,6 +101,10 @@ pub(super) fn settings(given: &Given<'_>) -> Result<Settings, Failure> {
 fn agent(name: &str, needed: bool, configuration: &Configuration) -> Result<Option<Agent>, Failure> {
     let value = |key: &str| configuration.value(&["agents", name, key]);
     let command = texts(value("command"));
+    let outside = value("outside").and_then(Value::as_bool).unwrap_or(false);
+    if outside {
+        return Ok(Some(Agent { outside, ..Agent::default() }));
+    }
     if command.is_empty() {
         return match needed {
             false => Ok(None),
@@ -114,6 +124,7 @@ fn agent(name: &str, needed: bool, configuration: &Configuration) -> Result<Opti
     let memory = memory.map_err(|reason| Failure::usage(format!("agents.{name}.memory: {reason}")))?;
     Ok(Some(Agent {
         command,
+        outside,
         env: texts(value("env")),
         network: network(name, value("network"))?,
         limits: Limits {
@@ -127,6 +138,51 @@ fn agent(name: &str, needed: bool, configuration: &Configuration) -> Result<Opti
         level: named_level(configuration, &["agents", name, "isolation"])?,
         parallel: number("parallel").and_then(|count| usize::try_from(count).ok()),
     }))
+}
+
+/// Who judges, if somebody does; never somebody who builds.
+fn auditor(given: &Given<'_>, agents: &BTreeMap<String, Agent>) -> Result<Option<String>, Failure> {
+    let configuration = given.configuration;
+    let Some(name) = configuration.text("roles.auditor") else {
+        return match configuration.is_withheld("roles.auditor") {
+            true => Err(Failure::usage("agency.toml is not trusted, so it can't say who audits").with_hint(
+                "`agency trust` shows it to you; --trust, or AGENCY_TRUST=1, trusts it this once",
+            )),
+            false => Ok(None),
+        };
+    };
+    let hint = format!("[agents.{name}] command = [\"PROGRAM\", \"{{prompt}}\"] in agency.toml");
+    match agents.get(name) {
+        None if configuration.is_withheld(&format!("agents.{name}.command")) => Err(untrusted(name)),
+        None => {
+            let what = format!("roles.auditor is `{name}`, and no such agent is configured");
+            Err(Failure::usage(what).with_hint(hint))
+        }
+        Some(agent) if agent.outside => {
+            Err(Failure::usage(format!("roles.auditor is `{name}`, which works outside and can't be asked"))
+                .with_hint(hint))
+        }
+        Some(_) if given.agents.contains(name) => {
+            let what = format!("roles.auditor is `{name}`, which also builds; nobody judges their own work");
+            Err(Failure::usage(what)
+                .with_hint("name another auditor, or give its tasks to another agent: `agency assign`"))
+        }
+        Some(_) => Ok(Some(name.to_owned())),
+    }
+}
+
+fn allowance(configuration: &Configuration, of: &str) -> Result<Allowance, Failure> {
+    let value = |key: &str| configuration.value(&["budget", of, key]);
+    let count =
+        |key: &str| value(key).and_then(Value::as_integer).and_then(|count| u64::try_from(count).ok());
+    let cost = value("cost").and_then(|cost| cost.as_float().or(cost.as_integer().map(|cost| cost as f64)));
+    Ok(Allowance {
+        time: duration(configuration, &["budget", of, "time"])?,
+        attempts: count("attempts"),
+        tokens: count("tokens"),
+        // A number that is too large becomes the largest there is.
+        cost_micros: cost.map(|cost| (cost * 1_000_000.0).round().max(1.0) as u64),
+    })
 }
 
 /// What a level can't hold, on this host or anywhere, is said before anything starts.

@@ -5,6 +5,7 @@
 //! over, what can start ([`plan`]), is there anything left to wait for.
 
 mod backoff;
+mod barred;
 mod leases;
 pub mod plan;
 mod rest;
@@ -19,7 +20,7 @@ use sysinfo::{MemoryRefreshKind, System};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::attempt::{Attempt, Epoch, Held, Phase, TaskKey};
+use crate::attempt::{Attempt, Epoch, Held, Phase, Spent, TaskKey};
 use crate::clock::{self, BootClock, Clock, Instant};
 use crate::life::{LifeError, Rest, Side, Step, Wanted, Workshop};
 use crate::notice::Notice;
@@ -50,6 +51,8 @@ pub struct Wishes {
     pub once: bool,
     /// Go on although agents can't be started.
     pub keep_going: bool,
+    /// Go on when there is nothing to do: something may come.
+    pub watch: bool,
 }
 
 /// Somebody outside wants an end.
@@ -120,6 +123,9 @@ struct Dispatcher<S> {
     stopping: bool,
     looked_for_orphans: Option<Instant>,
     first_agenda: Option<BTreeSet<String>>,
+    /// What this run has used, and how many attempts it has begun.
+    used: Spent,
+    begun: u64,
     /// People know that the disk is full.
     full: bool,
     /// Where it can't be asked, memory keeps nobody from starting.
@@ -164,6 +170,8 @@ pub async fn run<S: Store>(
         stopping: false,
         looked_for_orphans: None,
         first_agenda: None,
+        used: Spent::default(),
+        begun: 0,
         full: false,
         system: System::new().ok(),
         summary: Summary::default(),
@@ -229,6 +237,7 @@ impl<S: Store> Dispatcher<S> {
                 .chain(self.resting.keys())
                 .cloned()
                 .chain(self.unasked())
+                .chain(self.barred().into_iter().map(|(key, _)| key))
                 .collect();
             let free_memory = self.system.as_mut().map_or(u64::MAX, |system| {
                 system.refresh_memory_specifics(MemoryRefreshKind::nothing().with_ram());
@@ -248,11 +257,16 @@ impl<S: Store> Dispatcher<S> {
             match choice {
                 Choice::Start(start) => {
                     let start = start.clone();
-                    self.start(start).await?;
+                    match self.what_the_run_used_up(now) {
+                        Some(used) => self.end_for_want(&used),
+                        None => self.start(start).await?,
+                    }
                 }
                 Choice::Wait { .. } if !self.draining => return Ok(false),
                 Choice::Wait { .. } | Choice::Nothing => {
-                    return Ok(self.running.is_empty() && !self.has_troubles_to_try());
+                    let goes_on =
+                        self.wishes.watch && !self.draining && self.what_the_run_used_up(now).is_none();
+                    return Ok(self.running.is_empty() && !self.has_troubles_to_try() && !goes_on);
                 }
             }
         }
@@ -310,6 +324,12 @@ impl<S: Store> Dispatcher<S> {
     /// Claims a task and lets it live.
     async fn start(&mut self, start: Start) -> Result<(), RunError> {
         let key = self.key(start.task.as_str());
+        if let Some(why) = self.what_the_task_used_up(&key).await? {
+            self.shop.teller.tell(&Notice::Waits { task: key.clone(), attempt: 0, why: why.clone() });
+            self.summary.tasks.insert(key.clone(), Fate::Waits(why));
+            self.given_up.insert(key);
+            return Ok(());
+        }
         let after = self.latest.get(&key).map(|attempt| attempt.epoch);
         let beyond = match after {
             Some(_) => Epoch(0),
@@ -325,6 +345,7 @@ impl<S: Store> Dispatcher<S> {
                 self.taken.insert(key);
             }
             Claimed::Held(lease) => {
+                self.begun += 1;
                 let now = clock::wall();
                 let attempt = Attempt {
                     task: key,
@@ -334,6 +355,8 @@ impl<S: Store> Dispatcher<S> {
                     phase: Phase::Claimed,
                     held: Some(Held { term: lease.term, until: BootClock.now() + ttl }),
                     cancel: false,
+                    answer: None,
+                    spent: Spent::default(),
                     claimed_at: now,
                     recorded_at: now,
                 };
@@ -396,9 +419,10 @@ impl<S: Store> Dispatcher<S> {
                 });
             }
             if let Some(resting) = self.resting.get_mut(&key)
-                && attempt.cancel
+                && attempt.epoch == resting.attempt.epoch
+                && (attempt.cancel || (attempt.answer.is_some() && resting.attempt.answer.is_none()))
             {
-                resting.attempt.cancel = true;
+                (resting.attempt.cancel, resting.attempt.answer) = (attempt.cancel, attempt.answer.clone());
                 (resting.again_at, resting.for_a_person) = (Instant(0), false);
             }
             self.latest.insert(key, attempt);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use agency_protocols::board::{Role, Start};
+use agency_protocols::board::Start;
 
 use crate::attempt::TaskKey;
 use crate::clock::Instant;
@@ -57,7 +57,6 @@ pub fn choose<'a>(world: &World<'a>) -> Choice<'a> {
     let open = world
         .ready
         .iter()
-        .filter(|start| start.role == Role::Builder)
         .map(|start| (start, key(start)))
         .filter(|(_, key)| !world.busy.contains_key(key) && !world.aside.contains(key));
     let mut until: Option<Instant> = None;
@@ -93,7 +92,7 @@ fn has_room(world: &World<'_>, agent: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agency_protocols::board::Scope;
+    use agency_protocols::board::{Role, Scope};
     use agency_protocols::names::{AgentName, TaskId};
     use proptest::prelude::*;
 
@@ -183,13 +182,6 @@ mod tests {
         assert_eq!(case.choose(), Choice::Wait { until: Some(Instant(500)) });
         case.aside.insert(key(1));
         assert_eq!(case.choose(), Choice::Nothing);
-    }
-
-    #[test]
-    fn what_waits_for_a_reviewer_is_not_built_again() {
-        let mut reviewed = start(1, "shell");
-        reviewed.role = Role::Reviewer;
-        assert_eq!(Case::new(vec![reviewed]).choose(), Choice::Nothing);
     }
 
     proptest! {

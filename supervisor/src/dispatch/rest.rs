@@ -80,11 +80,11 @@ impl<S: Store> Dispatcher<S> {
             self.troubles.remove(&key);
         }
         match &ending {
-            Ending::Failed { failure } => {
+            Ending::Failed { failure, given_up } => {
                 let failures = self.shop.store.failures(&key).await?;
                 let pause = backoff::pause(self.shop.settings.backoff, failures, &key, attempt.epoch);
                 self.not_before.insert(key.clone(), BootClock.now() + pause);
-                if failure.kind.is_worth_another() && failures < self.shop.settings.attempts {
+                if given_up.is_none() {
                     self.shop.teller.tell(&Notice::Again { task: key.clone(), seconds: pause.as_secs() });
                 }
                 let stays = failure.kind == FailureKind::Start && !self.wishes.keep_going;
@@ -106,6 +106,10 @@ impl<S: Store> Dispatcher<S> {
                 }
             }
             Ending::Done { .. } | Ending::Kept { .. } | Ending::Blocked { .. } | Ending::Canceled => {}
+        }
+        let attempts = self.shop.store.attempts(&key).await?;
+        if let Some(over) = attempts.iter().find(|one| one.epoch == attempt.epoch) {
+            self.used += over.spent;
         }
         self.summary.tasks.insert(key, Fate::Ended(ending));
         Ok(())
@@ -144,7 +148,7 @@ impl<S: Store> Dispatcher<S> {
 
     /// Takes up what rests, when it is time.
     pub(super) fn try_again(&mut self, now: Instant) {
-        let something_runs = !self.running.is_empty();
+        let something_runs = !self.running.is_empty() || self.wishes.watch;
         // A person is waited for only while there is something else to do.
         let due = self
             .resting

@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use agency_protocols::board::Role;
-
 use super::Dispatcher;
 use crate::attempt::{Attempt, Ending, TaskKey};
 use crate::store::Store;
@@ -40,9 +38,11 @@ impl<S: Store> Dispatcher<S> {
         }
         let unasked: HashSet<TaskKey> = self.unasked().into_iter().collect();
         let others = |key: &TaskKey| self.latest.get(key).is_some_and(|attempt| attempt.held.is_some());
-        let left = self.agenda.ready.iter().filter(|start| start.role == Role::Builder).filter(|start| {
+        let barred: HashSet<TaskKey> = self.barred().into_iter().map(|(key, _)| key).collect();
+        let left = self.agenda.ready.iter().filter(|start| {
             let key = self.key(start.task.as_str());
-            !self.summary.tasks.contains_key(&key) && !unasked.contains(&key) && !others(&key)
+            let ours = !unasked.contains(&key) && !barred.contains(&key) && !others(&key);
+            ours && !self.summary.tasks.contains_key(&key)
         });
         left.map(|start| (start.task.to_string(), "this run ends before its turn".to_owned())).collect()
     }
@@ -58,6 +58,8 @@ impl<S: Store> Dispatcher<S> {
         let asked = |id: &str| self.wishes.tasks.as_ref().is_none_or(|tasks| tasks.contains(id));
         // Of what was worked on, it is told how that ended.
         let told = |id: &str| self.summary.tasks.contains_key(&self.key(id));
+        let unasked: HashSet<TaskKey> = self.unasked().into_iter().collect();
+        let barred = self.barred().into_iter().filter(|(key, _)| !unasked.contains(key) && !told(&key.id));
         self.summary.waiting = self
             .agenda
             .waiting
@@ -65,6 +67,7 @@ impl<S: Store> Dispatcher<S> {
             .filter(|waiting| asked(waiting.task.as_str()) && !told(waiting.task.as_str()))
             .map(|waiting| (waiting.task.to_string(), waiting.why.clone()))
             .chain(self.not_started())
+            .chain(barred.map(|(key, why)| (key.id, why)))
             .collect();
         self.summary.findings = self.agenda.findings.clone();
         let others = |attempt: &&Attempt| attempt.held.is_some_and(|held| held.term != self.shop.term);

@@ -33,7 +33,7 @@ use serde_json::json;
 use super::Place;
 use super::control::Reception;
 use super::order::{AgentOrder, Order, Reach};
-use super::outcome::{AgentDone, Done, End};
+use super::outcome::{AgentDone, Done, End, Usage};
 use super::shim::waited_for_room;
 use crate::causes;
 use crate::landing::candidate::{self, Work};
@@ -46,8 +46,12 @@ use crate::room;
 const PROMPT: &[u8] = b"AGENCY_PROMPT.md";
 /// What it is to call its report.
 const REPORT: &str = "report.md";
+/// Where it may say what it used.
+const USAGE: &str = "usage.json";
 /// The most of a report that is read.
 const LONGEST_REPORT: u64 = 1 << 20;
+/// The most of a paper that is shown to it.
+const LONGEST_PAPER: u64 = 8 << 20;
 /// How much of its output is kept, if nobody says otherwise.
 const LOGGED: u64 = 64 << 20;
 
@@ -108,7 +112,7 @@ fn prepare(place: &Place, order: &Order, agent: &AgentOrder) -> Result<Site> {
         Level::Landlock => State::for_copies(&order.copies, host.is_root())?.run(),
         Level::Process | Level::Container => state.run(),
     };
-    let mut ground = Ground::commit(&folder, &agent.base, &run, &state)?;
+    let mut ground = Ground::commit(&folder, agent.start(), &run, &state)?;
     ground.workspace = furnish(ground.workspace.clone(), order, agent, &run)?;
     let words = Words::new(&ground.workspace, order, agent, &run);
     let policy = policy(order, agent, &host, &words)?;
@@ -147,7 +151,8 @@ impl Site {
         let Site { folder, state, ground, policy, run, .. } = self;
         let harvest = ground.harvest(outcome.upper.as_fd(), &policy)?;
         let must = Scope::parse(&agent.scope.must, &[])?;
-        let did_something = match must.write.is_empty() {
+        // What has to change did before, where earlier work is gone on with.
+        let did_something = match must.write.is_empty() || agent.start.is_some() {
             true => !harvest.changes.is_empty(),
             false => harvest.changes.iter().any(|change| must.judge(&change.path) == Judgement::InScope),
         };
@@ -172,9 +177,12 @@ impl Site {
             }
             false => None,
         };
-        let report =
-            ground.workspace.outbox.as_ref().map(|outbox| report(&outbox.source)).transpose()?.flatten();
-        let report = report
+        let left = |name: &str| match &ground.workspace.outbox {
+            Some(outbox) => left(&outbox.source, name),
+            None => Ok(None),
+        };
+        let usage = left(USAGE)?.and_then(|text| usage(&text));
+        let report = left(REPORT)?
             .map(|text| String::from_utf8_lossy(&output::redacted(&policy.secrets, &text)).into_owned());
         let done = AgentDone {
             end,
@@ -184,6 +192,7 @@ impl Site {
             did_something,
             candidate: candidate.map(|commit| commit.to_string()),
             report,
+            usage,
             warnings,
             attestation: serde_json::to_value(&outcome.attestation)?,
             network: json!(outcome.network),
@@ -205,6 +214,12 @@ fn furnish(workspace: Workspace, order: &Order, agent: &AgentOrder, run: &Run) -
     if let Some(overlay) = workspace.overlays.first_mut() {
         let path = RelPath::root().join(b".git").join(PROMPT);
         overlay.added.push(Added::File(path, agent.prompt.clone().into_bytes()));
+        for paper in &agent.papers {
+            let path = RelPath::root().join(b".git").join(paper.name.as_bytes());
+            let mut text = Vec::new();
+            File::open(&paper.source)?.take(LONGEST_PAPER).read_to_end(&mut text)?;
+            overlay.added.push(Added::File(path, text));
+        }
     }
     Ok(workspace)
 }
@@ -217,14 +232,18 @@ struct Words {
 impl Words {
     fn new(workspace: &Workspace, order: &Order, agent: &AgentOrder, run: &Run) -> Self {
         let seen = workspace.seen_at(order.level, run);
-        let outbox = workspace.outbox.as_ref().map(|outbox| outbox.at.join(REPORT)).unwrap_or_default();
+        let left = |name: &str| match &workspace.outbox {
+            Some(outbox) => outbox.at.join(name).into_os_string(),
+            None => OsString::new(),
+        };
         let prompt = seen.join(".git").join(OsStr::from_bytes(PROMPT));
         let pairs = vec![
             ("prompt", agent.prompt.clone().into()),
             ("prompt_file", prompt.into_os_string()),
             ("task_id", order.task.id.clone().into()),
             ("task_file", seen.join(&agent.task_file).into_os_string()),
-            ("report_file", outbox.into_os_string()),
+            ("report_file", left(REPORT)),
+            ("usage_file", left(USAGE)),
             ("workspace", seen.into_os_string()),
         ];
         Self { pairs }
@@ -345,7 +364,7 @@ fn commit(
     harvest: &Harvest,
     upper: std::os::fd::BorrowedFd<'_>,
 ) -> Result<Option<Oid>> {
-    let base = Oid::parse(&agent.base)?;
+    let base = Oid::parse(agent.start())?;
     let task = Task::new(&order.task.protocol, &order.task.id)?;
     let author =
         Signature::new(&agent.agent, &format!("{}@agency.invalid", agent.agent), crate::clock::wall(), 0);
@@ -382,8 +401,8 @@ fn write_patch(place: &Place, repository: &Repository, agent: &AgentOrder, commi
     Ok(std::fs::write(place.file("work.patch"), patch)?)
 }
 
-/// What the agent wrote as its report: a plain file, up to a size, and not through any link.
-fn report(outbox: &Path) -> io::Result<Option<Vec<u8>>> {
+/// What the agent left for us under a name: a plain file, up to a size, and not through any link.
+fn left(outbox: &Path, name: &str) -> io::Result<Option<Vec<u8>>> {
     let folder = match File::open(outbox) {
         Ok(folder) => folder,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -392,7 +411,7 @@ fn report(outbox: &Path) -> io::Result<Option<Vec<u8>>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     // What can't be opened, or is something else, is no report.
-    let Ok(file) = rustix::fs::openat2(&folder, REPORT, flags, Mode::empty(), resolve) else {
+    let Ok(file) = rustix::fs::openat2(&folder, name, flags, Mode::empty(), resolve) else {
         return Ok(None);
     };
     let file = File::from(file);
@@ -402,6 +421,24 @@ fn report(outbox: &Path) -> io::Result<Option<Vec<u8>>> {
     let mut text = Vec::new();
     file.take(LONGEST_REPORT).read_to_end(&mut text)?;
     Ok(Some(text))
+}
+
+/// What the agent says it used: `{"tokens": 1200, "cost": 0.04}`, or `input_tokens` and `output_tokens`. Anything
+/// else says nothing.
+fn usage(text: &[u8]) -> Option<Usage> {
+    let said: serde_json::Value = serde_json::from_slice(text).ok()?;
+    let count = |key: &str| said.get(key).and_then(serde_json::Value::as_u64);
+    let both = || match (count("input_tokens"), count("output_tokens")) {
+        (None, None) => None,
+        (read, written) => Some(read.unwrap_or(0).saturating_add(written.unwrap_or(0))),
+    };
+    let cost = said.get("cost").and_then(serde_json::Value::as_f64).filter(|cost| *cost >= 0.0);
+    let tokens = count("tokens").or_else(both);
+    // A number that is too large becomes the largest there is.
+    (tokens.is_some() || cost.is_some()).then(|| Usage {
+        tokens: tokens.unwrap_or(0),
+        cost_micros: (cost.unwrap_or(0.0) * 1_000_000.0).round() as u64,
+    })
 }
 
 #[cfg(test)]
@@ -417,11 +454,23 @@ mod tests {
     }
 
     #[test]
+    fn what_an_agent_says_it_used_is_a_claim_that_harms_nobody() {
+        let said = |text: &str| usage(text.as_bytes()).map(|usage| (usage.tokens, usage.cost_micros));
+        assert_eq!(said(r#"{"tokens": 1200, "cost": 0.04}"#), Some((1200, 40_000)));
+        assert_eq!(said(r#"{"input_tokens": 7, "output_tokens": 5}"#), Some((12, 0)));
+        assert_eq!(said(r#"{"cost": 1e300}"#), Some((0, u64::MAX)));
+        for nothing in ["", "[]", "{}", "12", r#"{"tokens": -4}"#, r#"{"cost": -1}"#, r#"{"tokens": "many"}"#]
+        {
+            assert_eq!(said(nothing), None, "{nothing}");
+        }
+    }
+
+    #[test]
     fn a_report_is_a_plain_file_or_none() {
         let outbox = tempfile::tempdir().expect("a folder");
-        assert_eq!(report(outbox.path()).expect("read"), None);
+        assert_eq!(left(outbox.path(), REPORT).expect("read"), None);
         std::os::unix::fs::symlink("/etc/passwd", outbox.path().join(REPORT)).expect("a link");
-        assert_eq!(report(outbox.path()).expect("read"), None);
+        assert_eq!(left(outbox.path(), REPORT).expect("read"), None);
         std::fs::remove_file(outbox.path().join(REPORT)).expect("gone");
         rustix::fs::mknodat(
             rustix::fs::CWD,
@@ -431,9 +480,9 @@ mod tests {
             0,
         )
         .expect("a pipe");
-        assert_eq!(report(outbox.path()).expect("read"), None);
+        assert_eq!(left(outbox.path(), REPORT).expect("read"), None);
         std::fs::remove_file(outbox.path().join(REPORT)).expect("gone");
         std::fs::write(outbox.path().join(REPORT), "done").expect("a file");
-        assert_eq!(report(outbox.path()).expect("read"), Some(b"done".to_vec()));
+        assert_eq!(left(outbox.path(), REPORT).expect("read"), Some(b"done".to_vec()));
     }
 }

@@ -34,8 +34,11 @@ pub enum What {
 /// An agent is to work on a commit.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct AgentOrder {
-    /// The commit it starts from.
+    /// The branch as it is when it begins: what its work is compared with.
     pub base: String,
+    /// The commit it starts from, where that is another one: the base with earlier work on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<String>,
     /// Its name, and the name under which its commit is made.
     pub agent: String,
     /// With placeholders: `{prompt}`, `{prompt_file}`, `{task_id}`, `{task_file}`, `{report_file}`, `{workspace}`.
@@ -52,7 +55,27 @@ pub struct AgentOrder {
     /// Variables that are passed on.
     pub env: Vec<String>,
     pub limits: Limits,
+    /// Whether it has less time than it may take, because no more of it is left.
+    #[serde(default)]
+    pub short_of_time: bool,
+    /// Files it finds beside its prompt.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub papers: Vec<Paper>,
     pub subject: String,
+}
+
+impl AgentOrder {
+    /// The commit it starts from.
+    pub fn start(&self) -> &str {
+        self.start.as_deref().unwrap_or(&self.base)
+    }
+}
+
+/// A file of ours that an agent is given to read.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Paper {
+    pub name: String,
+    pub source: PathBuf,
 }
 
 /// What may change; of `must`, at least one path has to.

@@ -67,10 +67,21 @@ pub struct AgentDone {
     pub candidate: Option<String>,
     /// What it wrote as its report, redacted.
     pub report: Option<String>,
+    /// What it says it used.
+    #[serde(default)]
+    pub usage: Option<Usage>,
     pub warnings: Vec<String>,
     pub attestation: Value,
     pub network: Value,
     pub output: Value,
+}
+
+/// What an agent says it used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    pub tokens: u64,
+    /// In millionths of the unit people count in.
+    pub cost_micros: u64,
 }
 
 /// How its program ended.

@@ -1,13 +1,16 @@
 //! From a claim to an agent at work.
 
-use agency_protocols::board::{BoardError, Brief, Start};
+use std::time::Duration;
+
+use agency_protocols::board::{BoardError, Role, Start};
 use agency_protocols::names::{AgentName, TaskId};
 use jiff::Zoned;
 
+use super::footing::Footing;
 use super::{Life, LifeError, Side, Step, odd};
-use crate::attempt::{Ended, Ending, Phase};
+use crate::attempt::{Ended, Phase, Work};
 use crate::clock::{BootClock, Clock, Instant};
-use crate::errand::order::{self, AgentOrder, Order, ScopeOrder, What};
+use crate::errand::order::{self, AgentOrder, Limits, Order, ScopeOrder, What};
 use crate::errand::send::Waiting;
 use crate::errand::{ErrandError, Place, Standing};
 use crate::landing::lease::{self, Lease, Taken};
@@ -23,6 +26,9 @@ impl<S: Store> Life<'_, S> {
         let Some(start) = self.start.clone() else {
             return Ok(Some("the board does not offer it any more".to_owned()));
         };
+        if start.role == Role::Reviewer {
+            return self.receive(&start).await;
+        }
         (self.shop.witness)(&self.attempt.task, Step::Announce, Side::Before);
         match self.announce().await {
             Err(LifeError::Board(BoardError::Refused { reason, .. })) => return Ok(Some(reason)),
@@ -32,7 +38,9 @@ impl<S: Store> Life<'_, S> {
             other => other?,
         }
         (self.shop.witness)(&self.attempt.task, Step::Announce, Side::After);
-        self.step(Step::Order, self.order(&start)).await?;
+        (self.shop.witness)(&self.attempt.task, Step::Order, Side::Before);
+        self.order(&start).await?;
+        (self.shop.witness)(&self.attempt.task, Step::Order, Side::After);
         let place = self.agent_place();
         let Some(waiting) = self.step(Step::Send, self.send(&place)).await? else {
             // One that was sent before us goes when it sees that its supervisor did, or gives no word.
@@ -44,6 +52,25 @@ impl<S: Store> Life<'_, S> {
         self.step(Step::Permit, self.record(&Phase::Started)).await?;
         self.reach(Phase::Started);
         self.step(Step::Begin, self.let_go(waiting, until)).await?;
+        Ok(None)
+    }
+
+    /// Somebody outside has done it, and said so. What they did is on the branch, and is judged there.
+    async fn receive(&mut self, start: &Start) -> Result<Option<String>, LifeError> {
+        self.hold().await?;
+        let (task, _) = self.names()?;
+        let received = self.write_board(move |board, tree| board.receive(tree, &task, &Zoned::now())).await;
+        let blocked = match received {
+            Err(LifeError::Board(BoardError::Refused { reason, .. })) => return Ok(Some(reason)),
+            other => other?,
+        };
+        self.order(start).await?;
+        let base = self.agent_order()?.base;
+        let ended = match blocked {
+            Some(reason) => Ended::Blocked { reason },
+            None => Ended::Work(Work { base: base.clone(), candidate: base }),
+        };
+        self.advance(Phase::Ended(ended)).await?;
         Ok(None)
     }
 
@@ -121,19 +148,40 @@ impl<S: Store> Life<'_, S> {
 
     /// What the agent is to do, read from the board once: whatever becomes of the task's file from here on, this
     /// is what counts.
-    async fn order(&self, start: &Start) -> Result<(), LifeError> {
+    async fn order(&mut self, start: &Start) -> Result<(), LifeError> {
         let place = self.agent_place();
         if !matches!(place.standing()?, Standing::Unordered) {
             return Ok(());
         }
         let settings = &self.shop.settings;
-        let Some(agent) = settings.agents.get(&self.attempt.agent) else {
-            return Err(odd(&format!("no agent `{}` is configured", self.attempt.agent)));
+        let agent = match settings.agents.get(&self.attempt.agent) {
+            Some(agent) => agent.clone(),
+            None if start.role == Role::Reviewer => Agent::default(),
+            None => return Err(odd(&format!("no agent `{}` is configured", self.attempt.agent))),
         };
         let (task, _) = self.names()?;
         let brief = self.shop.desk.look(move |board, tree| board.brief(tree, &task)).await?;
         let base = self.base().await?;
-        let before = self.failures().await?;
+        let scope = ScopeOrder {
+            must: start.scope.must.clone(),
+            write: start.scope.touch.clone(),
+            deny: start.scope.keep.clone(),
+        };
+        let footing = match start.role {
+            Role::Builder => self.footing(&base, &scope, &start.title).await?,
+            Role::Reviewer => Footing::default(),
+        };
+        let (limits, short_of_time) = self.within_budget(&agent.limits).await?;
+        let prompt = Prompt {
+            id: start.task.as_str(),
+            file: &start.file,
+            brief: &brief,
+            scope: &start.scope,
+            profile: &start.profile,
+            before: &footing.before,
+            goes_on: footing.start.is_some(),
+            papers: &footing.papers,
+        };
         let order = Order {
             version: order::VERSION,
             task: self.attempt.task.clone(),
@@ -141,16 +189,42 @@ impl<S: Store> Life<'_, S> {
             root: settings.root.clone(),
             copies: settings.copies.clone(),
             level: agent.level.unwrap_or(settings.level),
-            what: What::Agent(Box::new(agent_order(
-                start,
-                agent,
-                &brief,
+            what: What::Agent(Box::new(AgentOrder {
                 base,
-                &before,
-                self.shop.desk.folder,
-            ))),
+                start: footing.start.clone(),
+                agent: start.agent.to_string(),
+                command: agent.command,
+                prompt: prompt.text(),
+                task_file: start.file.clone(),
+                scope,
+                profile: start.profile.clone(),
+                live: vec![self.shop.desk.folder.to_owned()],
+                network: agent.network,
+                env: agent.env,
+                limits,
+                short_of_time,
+                papers: footing.papers.clone(),
+                subject: start.title.clone(),
+            })),
         };
         Ok(place.order(&order)?)
+    }
+
+    /// What an agent may use, and whether it has less time than it may take because no more of it is left.
+    pub(super) async fn within_budget(&self, limits: &Limits) -> Result<(Limits, bool), LifeError> {
+        let budget = &self.shop.settings.budget;
+        let mut used = self.shop.store.spent(&self.attempt.task).await?;
+        used += self.spent();
+        let of_task = budget.task.time_left(Duration::from_millis(used.time_ms));
+        let of_run = budget.run.time_left(BootClock.now().since(self.shop.began));
+        let left = [of_task, of_run].into_iter().flatten().min();
+        let left = left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1));
+        Ok(match left {
+            Some(left) if limits.wall_ms.is_none_or(|wall| left < wall) => {
+                (Limits { wall_ms: Some(left), ..limits.clone() }, true)
+            }
+            _ => (limits.clone(), false),
+        })
     }
 
     /// The commit an agent starts from.
@@ -163,56 +237,5 @@ impl<S: Store> Life<'_, S> {
             })
             .await?;
         found.ok_or_else(|| odd("the branch has no commit to start from"))
-    }
-
-    /// Why the attempts before this one did not do.
-    async fn failures(&self) -> Result<Vec<String>, LifeError> {
-        let attempts = self.shop.store.attempts(&self.attempt.task).await?;
-        let reason = |phase: &Phase| match phase {
-            Phase::Over(Ending::Failed { failure }) => Some(failure.reason.clone()),
-            Phase::Ended(Ended::Failed { failure }) => Some(failure.reason.clone()),
-            _ => None,
-        };
-        Ok(attempts
-            .iter()
-            .filter(|one| one.epoch < self.attempt.epoch)
-            .filter_map(|one| reason(&one.phase))
-            .collect())
-    }
-}
-
-fn agent_order(
-    start: &Start,
-    agent: &Agent,
-    brief: &Brief,
-    base: String,
-    before: &[String],
-    folder: &str,
-) -> AgentOrder {
-    let prompt = Prompt {
-        id: start.task.as_str(),
-        file: &start.file,
-        brief,
-        scope: &start.scope,
-        profile: &start.profile,
-        before,
-    };
-    AgentOrder {
-        base,
-        agent: start.agent.to_string(),
-        command: agent.command.clone(),
-        prompt: prompt.text(),
-        task_file: start.file.clone(),
-        scope: ScopeOrder {
-            must: start.scope.must.clone(),
-            write: start.scope.touch.clone(),
-            deny: start.scope.keep.clone(),
-        },
-        profile: start.profile.clone(),
-        live: vec![folder.to_owned()],
-        network: agent.network.clone(),
-        env: agent.env.clone(),
-        limits: agent.limits.clone(),
-        subject: start.title.clone(),
     }
 }

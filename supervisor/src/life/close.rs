@@ -5,10 +5,11 @@ use agency_protocols::store::Effects;
 use jiff::Zoned;
 
 use super::{Life, LifeError, Step, Wanted, odd};
-use crate::attempt::{Ended, Ending, Failure, FailureKind, Phase};
+use crate::attempt::{Ended, Ending, Failure, FailureKind, Phase, Work};
 use crate::errand::Standing;
 use crate::errand::outcome::Done;
-use crate::landing::{landed, lease};
+use crate::landing::names::Oid;
+use crate::landing::{difference, landed, lease};
 use crate::notice::Notice;
 use crate::store::Store;
 
@@ -36,14 +37,14 @@ impl<S: Store> Life<'_, S> {
             Phase::Ended(Ended::Canceled) => Ok((Ending::Canceled, Some(canceled()))),
             _ if unwanted => Ok((Ending::Canceled, Some(canceled()))),
             Phase::Ended(Ended::Blocked { reason }) => {
-                let report = self.told(&self.outcome()?).await?.text;
-                let outcome = BoardOutcome::Blocked { report: Some(report), reason: reason.clone() };
+                let report = self.report_text().await?;
+                let outcome = BoardOutcome::Blocked { report, reason: reason.clone() };
                 Ok((Ending::Blocked { reason: reason.clone() }, Some(outcome)))
             }
             Phase::Ended(Ended::Failed { failure }) => self.failure(failure.clone()).await,
             Phase::Proved { merge, passed: false } => {
                 let reason = self.why_not_done(merge)?;
-                self.failure(Failure { kind: FailureKind::Verify, reason }).await
+                self.failure(Failure::new(FailureKind::Verify, reason).of(&merge.work)).await
             }
             _ => Err(odd("this attempt is not at its end")),
         }
@@ -61,18 +62,85 @@ impl<S: Store> Life<'_, S> {
     async fn failure(&self, failure: Failure) -> Result<(Ending, Option<BoardOutcome>), LifeError> {
         let failures = self.shop.store.failures(&self.attempt.task).await? + 1;
         let reason = failure.reason.clone();
-        let again = failure.kind.is_worth_another() && failures < self.shop.settings.attempts;
-        let outcome = match (again, failure.kind) {
+        let enough = match failure.kind.is_worth_another() && failures < self.shop.settings.attempts {
+            true => self.why_no_more(&failure).await?,
+            false => Some(String::new()),
+        };
+        let outcome = match (&enough, failure.kind) {
             // A builder gets back what it had reported as ready.
-            (true, FailureKind::Verify | FailureKind::Conflict) => Some(BoardOutcome::Returned { reason }),
-            (true, _) => None,
-            (false, _) => {
-                let report = Some(self.told(&self.outcome()?).await?.text);
-                let times = if failures > 1 { format!(" ({failures} attempts)") } else { String::new() };
-                Some(BoardOutcome::Blocked { report, reason: format!("{reason}{times}") })
+            (None, FailureKind::Audit | FailureKind::Verify | FailureKind::Conflict) => {
+                Some(BoardOutcome::Returned { reason })
+            }
+            (None, _) => None,
+            (Some(why), _) => {
+                let story = self.story(failures).await?;
+                let reason = format!("{reason}{why}{story}");
+                Some(BoardOutcome::Blocked { report: self.report_text().await?, reason })
             }
         };
-        Ok((Ending::Failed { failure }, outcome))
+        Ok((Ending::Failed { failure, given_up: enough }, outcome))
+    }
+
+    /// What keeps a task from another attempt that its agent would deserve.
+    async fn why_no_more(&self, failure: &Failure) -> Result<Option<String>, LifeError> {
+        let mut spent = self.shop.store.spent(&self.attempt.task).await?;
+        spent += self.spent();
+        if let Some(used) = self.shop.settings.budget.task.used_up(&spent, 0) {
+            return Ok(Some(format!("; its budget is used up: {used}")));
+        }
+        let repeats = self.repeats(failure).await?;
+        Ok((repeats >= self.shop.settings.repeats)
+            .then(|| format!("; there is no progress: the same work failed {repeats} times in the same way")))
+    }
+
+    /// How often in a row attempts have failed like this one, with the same work.
+    async fn repeats(&self, failure: &Failure) -> Result<u32, LifeError> {
+        let Some(work) = failure.work.clone() else { return Ok(1) };
+        let attempts = self.shop.store.attempts(&self.attempt.task).await?;
+        let before = attempts.iter().rev().filter(|one| one.epoch < self.attempt.epoch);
+        let alike: Vec<Work> = before
+            .filter(|one| !matches!(one.phase, Phase::Over(Ending::Lost { .. })))
+            .map_while(|one| match &one.phase {
+                Phase::Over(Ending::Failed { failure: earlier, .. }) if earlier.kind == failure.kind => {
+                    earlier.work.clone()
+                }
+                _ => None,
+            })
+            .collect();
+        self.blocking(move |repository| {
+            let changes = |work: &Work| {
+                difference::between(repository, &Oid::parse(&work.base)?, &Oid::parse(&work.candidate)?)
+            };
+            let (mine, mut repeats) = (changes(&work)?, 1);
+            for earlier in &alike {
+                if changes(earlier)? != mine {
+                    break;
+                }
+                repeats += 1;
+            }
+            Ok(repeats)
+        })
+        .await
+    }
+
+    /// How the attempts before this one ended, for whoever has to look.
+    async fn story(&self, failures: u32) -> Result<String, LifeError> {
+        if failures < 2 {
+            return Ok(String::new());
+        }
+        let attempts = self.shop.store.attempts(&self.attempt.task).await?;
+        let before = attempts.iter().filter(|one| one.epoch < self.attempt.epoch);
+        let told: Vec<String> = before
+            .filter_map(|one| match &one.phase {
+                Phase::Over(Ending::Failed { failure, .. }) => {
+                    Some(format!("attempt {}: {}", one.epoch, failure.reason))
+                }
+                _ => None,
+            })
+            .collect();
+        // Those that do not count any more are not told.
+        let counted = told.len().saturating_sub(usize::try_from(failures - 1).unwrap_or(usize::MAX));
+        Ok(format!(" ({failures} attempts); {}", told[counted..].join("; ")))
     }
 
     /// Which checks did not hold.
@@ -137,10 +205,10 @@ impl<S: Store> Life<'_, S> {
                 None => Ok(()),
             }
         });
-        let over = Phase::Over(ending.clone());
+        let spent = self.spent();
         self.step(Step::Release, async {
             released.await?;
-            Ok(self.shop.store.advance(&self.lease, &over).await?)
+            Ok(self.shop.store.end(&self.lease, &ending, spent).await?)
         })
         .await?;
         self.tell(Notice::Over {

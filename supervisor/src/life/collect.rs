@@ -6,10 +6,10 @@ use agency_protocols::board::{Outcome as BoardOutcome, Seen, Told};
 use jiff::{Timestamp, Zoned};
 
 use super::{Life, LifeError, Step, odd};
-use crate::attempt::{Ended, Failure, FailureKind, Phase};
-use crate::errand::Standing;
+use crate::attempt::{Ended, Failure, FailureKind, Phase, Spent, Work};
 use crate::errand::order::{AgentOrder, What};
 use crate::errand::outcome::{AgentDone, Done, End, Outcome, StopReason};
+use crate::errand::{Place, Standing};
 use crate::landing::candidate;
 use crate::landing::names::Oid;
 use crate::store::Store;
@@ -19,9 +19,9 @@ impl<S: Store> Life<'_, S> {
         let outcome = self.outcome()?;
         let order = self.agent_order()?;
         let ended = self.judge(&outcome, &order).await?;
-        if let Ended::Work { candidate, .. } = &ended {
+        if let Ended::Work(work) = &ended {
             let lease = self.hold().await?;
-            let commit = Oid::parse(candidate)?;
+            let commit = Oid::parse(&work.candidate)?;
             self.step(Step::Keep, self.keep(lease, commit)).await?;
             self.step(Step::Report, self.report(&outcome)).await?;
         }
@@ -62,6 +62,34 @@ impl<S: Store> Life<'_, S> {
             .await
     }
 
+    /// The report as it is kept; `None` where somebody else has left one.
+    pub(super) async fn report_text(&self) -> Result<Option<String>, LifeError> {
+        match self.agent_place().standing()? {
+            Standing::Over(outcome) => Ok(Some(self.told(&outcome).await?.text)),
+            _ => Ok(None),
+        }
+    }
+
+    /// What the agents of this attempt used so far.
+    pub(super) fn spent(&self) -> Spent {
+        let folder = self.shop.records(&self.attempt);
+        let audits =
+            (1..).map(|number| folder.join(format!("audit-{number}"))).take_while(|path| path.exists());
+        let places = std::iter::once(folder.join("agent")).chain(audits).map(Place::new);
+        let used = places.filter_map(|place| match place.standing() {
+            Ok(Standing::Over(outcome)) => match outcome.done {
+                Done::Agent(done) => Some(done),
+                _ => None,
+            },
+            _ => None,
+        });
+        used.map(|done| {
+            let usage = done.usage.unwrap_or_default();
+            Spent { time_ms: done.elapsed_ms, tokens: usage.tokens, cost_micros: usage.cost_micros }
+        })
+        .sum()
+    }
+
     /// The agent's report, corrected by what was seen.
     pub(super) async fn told(&self, outcome: &Outcome) -> Result<Told, LifeError> {
         let (task, agent) = self.names()?;
@@ -69,11 +97,12 @@ impl<S: Store> Life<'_, S> {
             Done::Agent(done) => (done.report.clone(), done.changed.clone()),
             _ => (None, Vec::new()),
         };
-        let ended = sentence(outcome);
+        let (ended, attempt) = (sentence(outcome), self.attempt.epoch.0);
         let at = |seconds| Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH);
         let (started, finished) = (at(outcome.started_at), at(outcome.ended_at));
         let told = self.shop.desk.look(move |board, _| {
-            let seen = Seen { task: &task, agent: &agent, started, finished, files: &files, ended: &ended };
+            let seen =
+                Seen { task: &task, agent: &agent, attempt, started, finished, files: &files, ended: &ended };
             Ok(board.report(claim.as_deref(), &seen))
         });
         Ok(told.await?)
@@ -83,7 +112,7 @@ impl<S: Store> Life<'_, S> {
         if outcome.stopped == Some(StopReason::Canceled) {
             return Ok(Ended::Canceled);
         }
-        let failed = |kind, reason| Ok(Ended::Failed { failure: Failure { kind, reason } });
+        let failed = |kind, reason| Ok(Ended::Failed { failure: Failure::new(kind, reason) });
         let done = match &outcome.done {
             Done::Agent(done) => done,
             Done::NotRun { reason, hint } => {
@@ -111,9 +140,13 @@ impl<S: Store> Life<'_, S> {
         if let Some(reason) = self.told(outcome).await?.blocked {
             return Ok(Ended::Blocked { reason });
         }
-        match &done.candidate {
-            Some(candidate) if done.did_something => {
-                Ok(Ended::Work { base: order.base.clone(), candidate: candidate.clone() })
+        match (&done.candidate, &order.start) {
+            (Some(candidate), _) if done.did_something => {
+                Ok(Ended::Work(Work { base: order.base.clone(), candidate: candidate.clone() }))
+            }
+            // Whoever was to mend something and changes nothing stands by it.
+            (None, Some(start)) => {
+                Ok(Ended::Work(Work { base: order.base.clone(), candidate: start.clone() }))
             }
             _ => {
                 let wanted = match order.scope.must.is_empty() {
@@ -160,7 +193,9 @@ fn failure(done: &AgentDone, order: &AgentOrder) -> Option<Failure> {
         End::Exited { code } => (FailureKind::Exit, format!("it ended with exit code {code}")),
         End::Signaled { signal } => (FailureKind::Exit, format!("it was ended by signal {signal}")),
         End::Wall => {
-            (FailureKind::Stopped, format!("it ran for longer than {}", minutes(order.limits.wall_ms)))
+            let why = if order.short_of_time { ", which is all that its budget had left" } else { "" };
+            let limit = minutes(order.limits.wall_ms);
+            (FailureKind::Stopped, format!("it ran for longer than {limit}{why}"))
         }
         End::Stall => (
             FailureKind::Stopped,
@@ -173,7 +208,7 @@ fn failure(done: &AgentDone, order: &AgentOrder) -> Option<Failure> {
             format!("its program could not be started: {}", std::io::Error::from_raw_os_error(error)),
         ),
     };
-    Some(Failure { kind, reason })
+    Some(Failure::new(kind, reason))
 }
 
 /// How an agent ended, for its report.

@@ -10,10 +10,11 @@ use jiff::Zoned;
 use serde_json::json;
 
 use super::{Life, LifeError, Rest, Step, Wanted, odd};
-use crate::attempt::{Ended, Ending, Failure, FailureKind, Merge, Phase};
+use crate::attempt::{Ended, Ending, Failure, FailureKind, Merge, Phase, Work as AgentWork};
 use crate::errand::Standing;
 use crate::errand::order::{self, Order, ProofOrder, ScopeOrder, What};
 use crate::errand::outcome::Done;
+use crate::evidence::UNAUDITED;
 use crate::landing::commit::{self, Signature, Statement};
 use crate::landing::land::{self, Outcome};
 use crate::landing::merge::{self, Merged};
@@ -42,21 +43,30 @@ impl<S: Store> Life<'_, S> {
     /// The branch this lands on; `None` if it does not land.
     fn target(&self) -> Option<RefName> {
         match self.shop.settings.land {
+            // What is on the branch already can only be said to be there.
+            _ if self.is_on_the_branch() => Some(self.shop.settings.branch.clone()),
             Land::Merge => Some(self.shop.settings.branch.clone()),
             Land::Branch => Some(self.task.branch()),
             Land::None => None,
         }
     }
 
+    fn is_on_the_branch(&self) -> bool {
+        match &self.attempt.phase {
+            Phase::Ended(Ended::Work(work)) | Phase::Audited { work, .. } => work.is_on_the_branch(),
+            Phase::Merged(merge) | Phase::Proved { merge, .. } => merge.work.is_on_the_branch(),
+            _ => false,
+        }
+    }
+
     /// Merges the work with the branch as it is, or as it will be when what is ahead has landed.
     pub(super) async fn merge(&mut self) -> Result<(), LifeError> {
-        let (base, candidate, before) = match &self.attempt.phase {
-            Phase::Ended(Ended::Work { base, candidate }) => (base.clone(), candidate.clone(), None),
-            Phase::Merged(merge) => {
-                (merge.base.clone(), merge.candidate.clone(), Some((merge.clone(), false)))
-            }
+        let (work, audit, before) = match self.attempt.phase.clone() {
+            Phase::Ended(Ended::Work(work)) => (work, None, None),
+            Phase::Audited { work, audit } => (work, Some(audit), None),
+            Phase::Merged(merge) => (merge.work.clone(), merge.audit.clone(), Some((merge, false))),
             Phase::Proved { merge, passed } => {
-                (merge.base.clone(), merge.candidate.clone(), Some((merge.clone(), *passed)))
+                (merge.work.clone(), merge.audit.clone(), Some((merge, passed)))
             }
             _ => return Err(odd("there is nothing to merge")),
         };
@@ -75,7 +85,7 @@ impl<S: Store> Life<'_, S> {
             let reason = format!("its checks were killed {lost} times in a row");
             return self.failed(FailureKind::Verify, reason).await;
         }
-        let coupled = self.step(Step::Merge, self.couple(&base, &candidate, ahead, number)).await?;
+        let coupled = self.step(Step::Merge, self.couple(&work, ahead, number)).await?;
         let (onto, commit) = match coupled {
             Coupled::On { onto, commit } => (onto, commit),
             Coupled::Conflict { paths } => {
@@ -86,8 +96,8 @@ impl<S: Store> Life<'_, S> {
             Coupled::Outside { reason } => return self.failed(FailureKind::Scope, reason).await,
         };
         let merge = Merge {
-            base,
-            candidate,
+            work,
+            audit,
             onto: onto.map(|onto| onto.to_string()),
             commit: commit.map(|commit| commit.to_string()),
             number,
@@ -104,21 +114,27 @@ impl<S: Store> Life<'_, S> {
     }
 
     async fn failed(&mut self, kind: FailureKind, reason: String) -> Result<(), LifeError> {
-        self.advance(Phase::Ended(Ended::Failed { failure: Failure { kind, reason } })).await
+        let mut failure = Failure::new(kind, reason);
+        failure.work = match &self.attempt.phase {
+            Phase::Ended(Ended::Work(work)) | Phase::Audited { work, .. } => Some(work.clone()),
+            Phase::Merged(merge) | Phase::Proved { merge, .. } => Some(merge.work.clone()),
+            _ => None,
+        };
+        self.advance(Phase::Ended(Ended::Failed { failure })).await
     }
 
     async fn couple(
         &self,
-        base: &str,
-        candidate: &str,
+        work: &AgentWork,
         ahead: Option<UnderWay>,
         number: u32,
     ) -> Result<Coupled, LifeError> {
-        let (base, candidate) = (Oid::parse(base)?, Oid::parse(candidate)?);
+        let (base, candidate) = (Oid::parse(&work.base)?, Oid::parse(&work.candidate)?);
+        let there = work.is_on_the_branch();
         let (target, own, task) = (self.target(), self.task.branch(), self.task.clone());
         let order = self.agent_order()?;
         let globs = scope_of(&order.scope)?;
-        let seconds = self.outcome()?.ended_at;
+        let seconds = if there { self.attempt.claimed_at } else { self.outcome()?.ended_at };
         let author = Signature::new(&order.agent, &format!("{}@agency.invalid", order.agent), seconds, 0);
         let committer = self.shop.settings.committer.signature(seconds);
         let (epoch, verify) = (self.attempt.epoch.0, self.verify_id(number));
@@ -151,6 +167,9 @@ impl<S: Store> Life<'_, S> {
                     (onto.clone(), Some(onto))
                 }
             };
+            if there {
+                return Ok(Coupled::On { onto, commit: None });
+            }
             let tree = match merge::onto(repository, &base, &candidate, &parent)? {
                 Merged::Clean { tree } => tree,
                 Merged::Conflict { paths } => return Ok(Coupled::Conflict { paths }),
@@ -198,7 +217,7 @@ impl<S: Store> Life<'_, S> {
         let level = self.agent_place().read_order()?.level;
         let proof = ProofOrder {
             commit: merge.subject().to_owned(),
-            judged_by: merge.base.clone(),
+            judged_by: merge.work.base.clone(),
             profile: order.profile,
             profiles: self.shop.desk.profiles.map(str::to_owned),
             trust: settings.trust.clone(),
@@ -238,6 +257,13 @@ impl<S: Store> Life<'_, S> {
             }
         };
         evidence.bound_to.insert("verify".to_owned(), json!(self.verify_id(merge.number)));
+        evidence.notes.push(match &merge.audit {
+            Some(audit) => self.audit_note(audit).await?,
+            None => UNAUDITED.to_owned(),
+        });
+        if merge.work.is_on_the_branch() {
+            evidence.notes.push("the work was done outside: what it changed was not seen".to_owned());
+        }
         let (task, _) = self.names()?;
         let judged = self
             .step(
@@ -259,7 +285,7 @@ impl<S: Store> Life<'_, S> {
             return Err(odd("nothing is proved"));
         };
         let Some(target) = self.target() else {
-            let candidate = merge.candidate.clone();
+            let candidate = merge.work.candidate.clone();
             return self.end(Ending::Kept { candidate }).await.map(|ending| Some(Rest::Over(ending)));
         };
         let turn = self.wait_for_turn().await?;
@@ -350,7 +376,8 @@ impl<S: Store> Life<'_, S> {
             Step::Land,
             self.blocking(move |repository| {
                 let oid = |text: &Option<String>| text.as_deref().map(Oid::parse).transpose();
-                let (onto, commit, base) = (oid(&merge.onto)?, oid(&merge.commit)?, Oid::parse(&merge.base)?);
+                let (onto, commit, base) =
+                    (oid(&merge.onto)?, oid(&merge.commit)?, Oid::parse(&merge.work.base)?);
                 let own = target == lease.task.branch();
                 let parent = match (&onto, own) {
                     (Some(onto), false) => onto,
@@ -393,6 +420,6 @@ impl<S: Store> Life<'_, S> {
     }
 }
 
-fn scope_of(order: &ScopeOrder) -> Result<Scope, LifeError> {
+pub(super) fn scope_of(order: &ScopeOrder) -> Result<Scope, LifeError> {
     Scope::parse(&order.write, &order.deny).map_err(|error| odd(&error.to_string()))
 }

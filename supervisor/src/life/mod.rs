@@ -10,6 +10,8 @@
 //! Keep      its commit has a name
 //! Report    the board has its report
 //! Collect   the store knows what it did
+//! Ask       an auditor looks at it, where there is one
+//! Heed      the store knows what it said
 //! Merge     it is on the branch as it will be, as a commit nobody sees
 //! Prove     the Definition of Done is tried there
 //! Attest    the board has the proof
@@ -23,9 +25,11 @@
 //! changes nothing when it was done already; so it does not matter who did the last one, or whether that was
 //! finished.
 
+mod audit;
 mod begin;
 mod close;
 mod collect;
+mod footing;
 mod land;
 pub mod next;
 
@@ -38,7 +42,8 @@ use agency_protocols::store::tree::Tree;
 use tokio::sync::watch;
 use tracing::Instrument;
 
-use crate::attempt::{Attempt, Ending, Epoch, Lease, Merge, Phase, TaskKey, Term};
+use crate::attempt::{Attempt, Audit, Ending, Epoch, Lease, Merge, Phase, TaskKey, Term};
+use crate::clock::Instant;
 use crate::desk::Desk;
 use crate::errand::outcome::StopReason;
 use crate::errand::send::Shim;
@@ -64,6 +69,8 @@ pub enum Step {
     Keep,
     Report,
     Collect,
+    Ask,
+    Heed,
     Merge,
     Prove,
     Attest,
@@ -73,7 +80,7 @@ pub enum Step {
 }
 
 impl Step {
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::Claim,
         Self::Announce,
         Self::Order,
@@ -83,6 +90,8 @@ impl Step {
         Self::Keep,
         Self::Report,
         Self::Collect,
+        Self::Ask,
+        Self::Heed,
         Self::Merge,
         Self::Prove,
         Self::Attest,
@@ -102,6 +111,8 @@ impl Step {
             Self::Collect => "collect",
             Self::Keep => "keep",
             Self::Report => "report",
+            Self::Ask => "ask",
+            Self::Heed => "heed",
             Self::Merge => "merge",
             Self::Prove => "prove",
             Self::Attest => "attest",
@@ -131,6 +142,8 @@ pub struct Workshop<S> {
     pub(crate) shim: Shim,
     pub(crate) term: Term,
     pub(crate) train: Train,
+    /// When this run began.
+    pub(crate) began: Instant,
     pub(crate) teller: Arc<dyn Teller>,
     pub(crate) witness: Witness,
 }
@@ -306,6 +319,13 @@ impl<S: Store> Life<'_, S> {
                     return Err(odd(&reason));
                 }
                 Next::Collect => self.collect().await?,
+                Next::Audit => self.audit().await?,
+                Next::Ask => self.ask().await?,
+                Next::Heed => self.heed().await?,
+                Next::Decide => self.decide().await?,
+                Next::Leave { why } => {
+                    return Ok(Rest::Waits(format!("{why}; `agency decide` says what becomes of it")));
+                }
                 Next::GiveUp { reason } => {
                     return self.end(Ending::Lost { reason }).await.map(Rest::Over);
                 }
@@ -335,14 +355,24 @@ impl<S: Store> Life<'_, S> {
     fn look(&self) -> Result<Seen, LifeError> {
         let errand = match &self.attempt.phase {
             Phase::Started => Some(self.agent_place().standing()?),
+            Phase::Auditing(auditing) => Some(self.audit_place(&auditing.audit).standing()?),
             Phase::Merged(merge) => Some(self.proof_place(merge).standing()?),
             _ => None,
         };
-        Ok(Seen { errand, canceled: *self.wanted.borrow() == Wanted::Cancel })
+        Ok(Seen {
+            errand,
+            canceled: *self.wanted.borrow() == Wanted::Cancel,
+            audited: self.shop.settings.auditor.is_some(),
+            answered: self.attempt.answer.is_some(),
+        })
     }
 
     fn agent_place(&self) -> Place {
         Place::new(self.shop.records(&self.attempt).join("agent"))
+    }
+
+    fn audit_place(&self, audit: &Audit) -> Place {
+        Place::new(self.shop.records(&self.attempt).join(audit.errand()))
     }
 
     fn proof_place(&self, merge: &Merge) -> Place {
@@ -351,6 +381,7 @@ impl<S: Store> Life<'_, S> {
 
     fn current_place(&self) -> Place {
         match &self.attempt.phase {
+            Phase::Auditing(auditing) => self.audit_place(&auditing.audit),
             Phase::Merged(merge) => self.proof_place(merge),
             _ => self.agent_place(),
         }

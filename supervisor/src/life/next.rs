@@ -12,6 +12,10 @@ pub struct Seen {
     pub errand: Option<Standing>,
     /// Nobody wants it any more.
     pub canceled: bool,
+    /// Somebody is to judge the work of others.
+    pub audited: bool,
+    /// A person has said what becomes of it.
+    pub answered: bool,
 }
 
 /// What is to be done.
@@ -29,6 +33,18 @@ pub enum Next {
     },
     /// The agent is done.
     Collect,
+    /// Somebody is to look at what it did.
+    Audit,
+    /// An auditor is to be started.
+    Ask,
+    /// The auditor is done.
+    Heed,
+    /// A person has answered.
+    Decide,
+    /// A person has to answer.
+    Leave {
+        why: String,
+    },
     /// It can't be known what became of it.
     GiveUp {
         reason: String,
@@ -65,10 +81,27 @@ pub fn next(phase: &Phase, seen: &Seen) -> Next {
             Some(Standing::Lost) => Next::GiveUp { reason: "its shim was killed".to_owned() },
             Some(Standing::Unordered) | None => Next::GiveUp { reason: "its records are gone".to_owned() },
         },
-        Phase::Ended(_) | Phase::Proved { .. } if seen.canceled => Next::Settle,
-        Phase::Merged(_) if seen.canceled && !is_running(seen) => Next::Settle,
-        Phase::Ended(Ended::Work { .. }) => Next::Merge,
+        Phase::Ended(_) | Phase::Undecided { .. } | Phase::Audited { .. } | Phase::Proved { .. }
+            if seen.canceled =>
+        {
+            Next::Settle
+        }
+        Phase::Merged(_) | Phase::Auditing(_) if seen.canceled && !is_running(seen) => Next::Settle,
+        Phase::Ended(Ended::Work(_)) if seen.audited => Next::Audit,
+        Phase::Ended(Ended::Work(_)) | Phase::Audited { .. } => Next::Merge,
         Phase::Ended(Ended::Blocked { .. } | Ended::Failed { .. } | Ended::Canceled) => Next::Settle,
+        Phase::Auditing(_) => match &seen.errand {
+            Some(Standing::Over(outcome)) if outcome.stopped.is_none() => match no_room(outcome) {
+                Some(reason) => Next::TakeBack { reason },
+                None => Next::Heed,
+            },
+            Some(Standing::Alive) => Next::Await,
+            // One that was killed or stopped is asked again, under a name of its own.
+            Some(Standing::Lost | Standing::Over(_)) => Next::Audit,
+            Some(Standing::Waiting | Standing::Unordered) | None => Next::Ask,
+        },
+        Phase::Undecided { .. } if seen.answered => Next::Decide,
+        Phase::Undecided { why, .. } => Next::Leave { why: why.clone() },
         Phase::Merged(_) => match &seen.errand {
             Some(Standing::Over(outcome)) if outcome.stopped.is_none() => match no_room(outcome) {
                 Some(reason) => Next::TakeBack { reason },
@@ -99,7 +132,7 @@ fn is_running(seen: &Seen) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attempt::{Failure, FailureKind, Merge};
+    use crate::attempt::{Audit, Auditing, Failure, FailureKind, Merge, Work};
     use proptest::prelude::*;
 
     fn standing(which: u8) -> Option<Standing> {
@@ -119,19 +152,17 @@ mod tests {
     }
 
     fn phases() -> impl Strategy<Value = Phase> {
-        let failure = || Failure { kind: FailureKind::Exit, reason: "x".into() };
-        let merge = || Merge {
-            base: "a".into(),
-            candidate: "b".into(),
-            onto: None,
-            commit: None,
-            number: 1,
-            lost: 0,
-        };
+        let failure = || Failure::new(FailureKind::Exit, "x");
+        let work = || Work { base: "a".into(), candidate: "b".into() };
+        let audit = || Audit { auditor: "gemini".into(), number: 1, answer: None };
+        let merge = move || Merge { work: work(), audit: None, onto: None, commit: None, number: 1, lost: 0 };
         prop_oneof![
             Just(Phase::Claimed),
             Just(Phase::Started),
-            Just(Phase::Ended(Ended::Work { base: "a".into(), candidate: "b".into() })),
+            Just(Phase::Ended(Ended::Work(work()))),
+            Just(Phase::Auditing(Auditing { work: work(), audit: audit(), unheard: 0, why: None })),
+            Just(Phase::Undecided { work: work(), audit: audit(), why: "?".into() }),
+            Just(Phase::Audited { work: work(), audit: audit() }),
             Just(Phase::Ended(Ended::Failed { failure: failure() })),
             Just(Phase::Ended(Ended::Canceled)),
             Just(Phase::Merged(merge())),
@@ -141,31 +172,54 @@ mod tests {
         ]
     }
 
+    prop_compose! {
+        fn sights()(which in 0_u8..7, canceled in any::<bool>(), audited in any::<bool>(), answered in any::<bool>())
+            -> (u8, Seen)
+        {
+            (which, Seen { errand: standing(which), canceled, audited, answered })
+        }
+    }
+
     proptest! {
         #[test]
-        fn an_agent_that_may_have_been_begun_is_never_begun_again(which in 0_u8..7, canceled in any::<bool>()) {
+        fn an_agent_that_may_have_been_begun_is_never_begun_again((which, seen) in sights()) {
             let begun = matches!(which, 2..=5);
-            let decided = next(&Phase::Started, &Seen { errand: standing(which), canceled });
+            let decided = next(&Phase::Started, &seen);
             prop_assert!(!(begun && matches!(decided, Next::Begin | Next::Send)), "{:?}", decided);
         }
 
         #[test]
-        fn only_what_was_proved_lands(phase in phases(), which in 0_u8..7, canceled in any::<bool>()) {
-            let decided = next(&phase, &Seen { errand: standing(which), canceled });
+        fn only_what_was_proved_lands(phase in phases(), (_, seen) in sights()) {
             let proved = matches!(phase, Phase::Proved { passed: true, .. });
-            prop_assert!(decided != Next::Land || (proved && !canceled));
+            prop_assert!(next(&phase, &seen) != Next::Land || (proved && !seen.canceled));
         }
 
         #[test]
-        fn what_has_landed_is_told_to_the_board_whatever_anybody_wants(canceled in any::<bool>()) {
+        fn where_somebody_judges_nothing_goes_on_unjudged(phase in phases(), (_, mut seen) in sights()) {
+            seen.audited = true;
+            let judged = matches!(phase, Phase::Audited { .. } | Phase::Merged(_));
+            prop_assert!(next(&phase, &seen) != Next::Merge || judged);
+        }
+
+        #[test]
+        fn what_is_left_to_a_person_waits_for_their_word(phase in phases(), (_, mut seen) in sights()) {
+            (seen.answered, seen.canceled) = (false, false);
+            if let Phase::Undecided { why, .. } = &phase {
+                prop_assert_eq!(next(&phase, &seen), Next::Leave { why: why.clone() });
+            }
+        }
+
+        #[test]
+        fn what_has_landed_is_told_to_the_board_whatever_anybody_wants((_, seen) in sights()) {
             let landed = Phase::Landed { commit: "c".into() };
-            prop_assert_eq!(next(&landed, &Seen { errand: None, canceled }), Next::Settle);
+            prop_assert_eq!(next(&landed, &seen), Next::Settle);
         }
 
         #[test]
-        fn whatever_runs_is_waited_for(phase in phases(), canceled in any::<bool>()) {
-            let decided = next(&phase, &Seen { errand: standing(2), canceled });
-            if matches!(phase, Phase::Started | Phase::Merged(_)) {
+        fn whatever_runs_is_waited_for(phase in phases(), (_, mut seen) in sights()) {
+            seen.errand = standing(2);
+            let decided = next(&phase, &seen);
+            if matches!(phase, Phase::Started | Phase::Auditing(_) | Phase::Merged(_)) {
                 prop_assert_eq!(decided, Next::Await);
             }
         }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::attempt::{Attempt, Epoch, Lease, Phase, TaskKey, Term};
+use crate::attempt::{Answer, Attempt, Ending, Epoch, Lease, Phase, Spent, TaskKey, Term};
 use crate::clock::Instant;
 
 /// A place where attempts are kept.
@@ -62,6 +62,14 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// phase may follow which is for the caller to know.
     fn advance(&self, lease: &Lease, phase: &Phase) -> impl Future<Output = Result<(), StoreError>> + Send;
 
+    /// Ends an attempt and its lease, and records what its agents used: both or neither.
+    fn end(
+        &self,
+        lease: &Lease,
+        ending: &Ending,
+        spent: Spent,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
     /// Records something that is worth knowing and changes no phase.
     fn note(&self, lease: &Lease, text: &str) -> impl Future<Output = Result<(), StoreError>> + Send;
 
@@ -87,6 +95,16 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
 
     /// Asks for the end of a task's open attempt; `false` if there is none. Once asked for, it stays so.
     fn ask_to_cancel(&self, task: &TaskKey) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
+    /// A person says what becomes of an attempt that an auditor left to them; `false` if none waits for that.
+    fn answer(
+        &self,
+        task: &TaskKey,
+        answer: &Answer,
+    ) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
+    /// What was used for a task since it was last forgiven, but what was pruned.
+    fn spent(&self, task: &TaskKey) -> impl Future<Output = Result<Spent, StoreError>> + Send;
 
     /// Forgets that a task failed: its attempts so far, the open one with them, do not count any more.
     fn forgive(&self, task: &TaskKey) -> impl Future<Output = Result<(), StoreError>> + Send;
@@ -147,7 +165,7 @@ pub struct Happening {
     pub term: Term,
     /// Seconds since 1970.
     pub at: i64,
-    /// The name of a phase, or `note`, `adopted`, `cancel`.
+    /// The name of a phase, or `note`, `adopted`, `cancel`, `answer`.
     pub what: String,
     /// The phase itself as JSON, or a text.
     pub detail: String,

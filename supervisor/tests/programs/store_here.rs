@@ -109,8 +109,8 @@ async fn advance(store: &impl Store, lease: &Lease, phase: &Phase) -> Result<(),
 async fn work(store: &impl Store) -> Result<(), Box<dyn Error>> {
     let term = enter(store).await?;
     say(&json!({ "entered": term }));
-    let failure = Failure { kind: FailureKind::Exit, reason: "it ended with 1".into() };
-    let over = [Phase::Over(Ending::Failed { failure }), Phase::Over(Ending::Canceled)];
+    let failure = Failure::new(FailureKind::Exit, "it ended with 1");
+    let over = [Phase::Over(Ending::failed(failure)), Phase::Over(Ending::Canceled)];
     for left in store.open().await?.iter().filter_map(|attempt| attempt.lease()) {
         let lease = store.adopt(&left, term, TTL).await?.ok_or("somebody else is here")?;
         told(&lease, "adopted", &format!("from term {}", left.term));

@@ -2,7 +2,7 @@
 //! its own because the tests kill it and stop it there.
 //!
 //! `supervise_here key=value …` with `script` (what the agent `shell` runs); if need be `parallel` (1), `lease`
-//! (seconds, 900), and what to do to itself: `kill` or `stop`, each `STEP:SIDE` with `before` or `after`, the
+//! (seconds, 900), `auditor` (what the agent `judge` runs, which then judges), and what to do to itself: `kill` or `stop`, each `STEP:SIDE` with `before` or `after`, the
 //! first time that a task comes there. `supervise_here steps` prints every step there is, and
 //! `supervise_here shim FOLDER TERM` is a shim.
 
@@ -20,6 +20,7 @@ use agency_sandbox::host::Host;
 use agency_sandbox::policy::Level;
 use agency_sandbox::workspace::folder::Folder;
 use agency_supervisor::attempt::Term;
+use agency_supervisor::budget::Budget;
 use agency_supervisor::charge::{self, Charge};
 use agency_supervisor::desk::Desk;
 use agency_supervisor::dispatch::Wishes;
@@ -70,6 +71,11 @@ fn supervise(arguments: &Arguments) -> Result<()> {
         network: arguments.value("network").map_or(Reach::None, |hosts| Reach::Hosts(hosts.to_owned())),
         ..Agent::default()
     };
+    let mut agents = BTreeMap::from([("shell".to_owned(), agent)]);
+    if let Some(script) = arguments.value("auditor") {
+        let command = ["sh", "-c", script].map(str::to_owned).to_vec();
+        agents.insert("judge".to_owned(), Agent { command, ..Agent::default() });
+    }
     let settings = Settings {
         root: folder.root.clone(),
         state: state.clone(),
@@ -77,11 +83,14 @@ fn supervise(arguments: &Arguments) -> Result<()> {
         level: Level::Process,
         branch,
         land: Land::Merge,
-        agents: BTreeMap::from([("shell".to_owned(), agent)]),
+        auditor: arguments.value("auditor").map(|_| "judge".to_owned()),
+        agents,
         trust: Trust::All,
         committer: Committer { name: "agency".to_owned(), email: "agency@localhost".to_owned() },
         parallel: usize::try_from(arguments.number("parallel", 1)?)?,
         attempts: 3,
+        repeats: 2,
+        budget: Budget::default(),
         backoff: Duration::from_millis(100),
         // One that stops itself in the middle of a heartbeat would take the store's lock along.
         leases: Leases {

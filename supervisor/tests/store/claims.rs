@@ -1,6 +1,6 @@
 //! A claim: one has the task, and everybody else is told that it is taken.
 
-use agency_supervisor::attempt::{Attempt, Ending, Epoch, Held, Lease, Phase};
+use agency_supervisor::attempt::{Attempt, Ending, Epoch, Held, Lease, Phase, Spent};
 use agency_supervisor::store::{Claim, Claimed, Store};
 
 use crate::place::{
@@ -95,6 +95,8 @@ pub(crate) async fn an_attempt_begins_with_what_was_claimed<P: Place>(place: &P)
         phase: Phase::Claimed,
         held: Some(Held { term, until: store.now().await.expect("a time") + TTL }),
         cancel: false,
+        answer: None,
+        spent: Spent::default(),
         claimed_at: wall(),
         recorded_at: wall(),
     };

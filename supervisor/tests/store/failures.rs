@@ -26,8 +26,8 @@ pub(crate) async fn only_what_failed_by_the_agents_fault_counts<P: Place>(place:
     }
     let kinds = [FailureKind::Exit, FailureKind::Stopped, FailureKind::Scope, FailureKind::Verify];
     for (kind, count) in kinds.into_iter().zip(1..) {
-        let failure = Failure { kind, reason: "no".into() };
-        whole(&store, term, "T1", Ending::Failed { failure }).await;
+        let failure = Failure::new(kind, "no");
+        whole(&store, term, "T1", Ending::failed(failure)).await;
         assert_eq!(failures(&store, "T1").await, count);
         whole(&store, term, "T1", Ending::Canceled).await;
         assert_eq!(failures(&store, "T1").await, count, "nothing else takes it back");

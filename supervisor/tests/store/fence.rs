@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use agency_supervisor::attempt::{Attempt, Ended, Ending, Epoch, Lease, Merge, Phase, TaskKey, Term};
+use agency_supervisor::attempt::{
+    Answer, Attempt, Ended, Ending, Epoch, Lease, Merge, Phase, Spent, TaskKey, Term, Work,
+};
 use agency_supervisor::clock::Instant;
 use agency_supervisor::store::{Claim, Claimed, Happening, Mode, Owner, Store, StoreError};
 
@@ -16,8 +18,8 @@ use crate::place::{
 /// Every phase an owner may want to record.
 fn phases() -> Vec<Phase> {
     let merge = Merge {
-        base: "b".into(),
-        candidate: "c".into(),
+        work: Work { base: "b".into(), candidate: "c".into() },
+        audit: None,
         onto: None,
         commit: Some("m".into()),
         number: 1,
@@ -56,6 +58,8 @@ async fn violations<P: Place>(place: &P, store: &impl Store, lost: &Lease) -> Ve
         let answer = store.advance(lost, &phase).await;
         judge(format!("{phase:?}"), fenced(answer)).await;
     }
+    let answer = store.end(lost, &Ending::Canceled, Spent { tokens: 7, ..Spent::default() }).await;
+    judge("an end".into(), fenced(answer)).await;
     let answer = store.note(lost, "a note").await;
     judge("a note".into(), fenced(answer)).await;
     let adopted = store.adopt(lost, lost.term, TTL).await;
@@ -226,6 +230,10 @@ impl<S: Store> Store for Unfenced<S> {
         self.0.advance(&self.current(lease).await, phase).await
     }
 
+    async fn end(&self, lease: &Lease, ending: &Ending, spent: Spent) -> Result<(), StoreError> {
+        self.0.end(&self.current(lease).await, ending, spent).await
+    }
+
     async fn holds(&self, lease: &Lease) -> Result<bool, StoreError> {
         self.0.holds(&self.current(lease).await).await
     }
@@ -282,6 +290,14 @@ impl<S: Store> Store for Unfenced<S> {
 
     async fn ask_to_cancel(&self, task: &TaskKey) -> Result<bool, StoreError> {
         self.0.ask_to_cancel(task).await
+    }
+
+    async fn answer(&self, task: &TaskKey, answer: &Answer) -> Result<bool, StoreError> {
+        self.0.answer(task, answer).await
+    }
+
+    async fn spent(&self, task: &TaskKey) -> Result<Spent, StoreError> {
+        self.0.spent(task).await
     }
 
     async fn forgive(&self, task: &TaskKey) -> Result<(), StoreError> {

@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::pin::pin;
 use std::task::Poll;
 
-use agency_supervisor::attempt::{Ending, Phase};
+use agency_supervisor::attempt::{Answer, Ending, Phase, Spent};
 use agency_supervisor::store::sqlite::SqliteStore;
 use agency_supervisor::store::{Claimed, Mode, Store, StoreError};
 use rustix::fs::{CWD, FileType, mknodat};
@@ -42,12 +42,16 @@ fn a_store_of_a_newer_schema_is_refused_and_left_as_it_is() {
         let before = fs::read(place.path()).expect("read");
         for _ in 0..2 {
             let refused = place.try_open().await.expect_err("it is newer");
-            assert!(matches!(refused, StoreError::Newer { found: 7, known: 1, .. }), "{refused:?}");
+            assert!(matches!(refused, StoreError::Newer { found: 7, known: 2, .. }), "{refused:?}");
             assert!(refused.to_string().contains(&place.path().display().to_string()), "{refused}");
         }
         assert_eq!(fs::read(place.path()).expect("read"), before);
         assert_intact(&place.path()).await;
     });
+}
+
+fn answer() -> Answer {
+    Answer { pass: true, person: "ann".into(), reason: "yes".into() }
 }
 
 #[test]
@@ -57,7 +61,7 @@ fn a_store_that_becomes_newer_while_it_is_open_is_not_written_any_more() {
         let store = place.open().await;
         let (term, heir) = (enter(&store).await, enter(&store).await);
         let lease = hold(&store, term, "T1").await;
-        tamper(&place.path(), "PRAGMA user_version = 2").await;
+        tamper(&place.path(), "PRAGMA user_version = 3").await;
         let before = rows(&mut raw(&place.path()).await).await;
         let refused = [
             store.enter(&owner(1)).await.err(),
@@ -66,6 +70,8 @@ fn a_store_that_becomes_newer_while_it_is_open_is_not_written_any_more() {
             store.renew(term, TTL).await.err(),
             store.adopt(&lease, heir, TTL).await.err(),
             store.advance(&lease, &Phase::Started).await.err(),
+            store.end(&lease, &Ending::Canceled, Spent::default()).await.err(),
+            store.answer(&task("T1"), &answer()).await.err(),
             store.note(&lease, "a note").await.err(),
             store.ask_to_cancel(&task("T1")).await.err(),
             store.forgive(&task("T1")).await.err(),
@@ -73,7 +79,7 @@ fn a_store_that_becomes_newer_while_it_is_open_is_not_written_any_more() {
             store.prune(i64::MAX).await.err(),
         ];
         for refused in refused {
-            assert!(matches!(refused, Some(StoreError::Newer { found: 2, known: 1, .. })), "{refused:?}");
+            assert!(matches!(refused, Some(StoreError::Newer { found: 3, known: 2, .. })), "{refused:?}");
         }
         assert_eq!(rows(&mut raw(&place.path()).await).await, before);
     });

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use agency_supervisor::attempt::{Attempt, Ending, Epoch, Held, Lease, Phase, TaskKey, Term};
+use agency_supervisor::attempt::{Answer, Attempt, Ending, Epoch, Held, Lease, Phase, Spent, TaskKey, Term};
 use agency_supervisor::clock::{Clock, Instant, StoppedClock};
 use agency_supervisor::store::{Claim, Claimed, Happening, Mode, Owner, Store, StoreError};
 
@@ -146,6 +146,8 @@ impl Store for Memory {
             phase: Phase::Claimed,
             held: Some(self.holding(term, ttl)),
             cancel: false,
+            answer: None,
+            spent: Spent::default(),
             claimed_at: wall(),
             recorded_at: wall(),
         };
@@ -193,6 +195,13 @@ impl Store for Memory {
             state.failed.push((lease.task.clone(), lease.epoch));
         }
         state.tell(lease, phase.name(), json(phase));
+        Ok(())
+    }
+
+    async fn end(&self, lease: &Lease, ending: &Ending, spent: Spent) -> Result<(), StoreError> {
+        self.advance(lease, &Phase::Over(ending.clone())).await?;
+        let key = (lease.task.clone(), lease.epoch);
+        self.write().attempts.get_mut(&key).expect("it was just ended").spent = spent;
         Ok(())
     }
 
@@ -245,6 +254,22 @@ impl Store for Memory {
             state.tell(&lease, "cancel", String::new());
         }
         Ok(true)
+    }
+
+    async fn answer(&self, task: &TaskKey, answer: &Answer) -> Result<bool, StoreError> {
+        let mut state = self.write();
+        let waits = |last: &&Attempt| matches!(last.phase, Phase::Undecided { .. });
+        let Some(lease) = state.last(task).filter(waits).and_then(Attempt::lease) else { return Ok(false) };
+        state.held(&lease, true).expect("it was just seen").answer = Some(answer.clone());
+        state.tell(&lease, "answer", serde_json::to_string(answer).expect("JSON"));
+        Ok(true)
+    }
+
+    async fn spent(&self, task: &TaskKey) -> Result<Spent, StoreError> {
+        let state = self.read();
+        let forgiven = state.forgiven.get(task).copied().unwrap_or(Epoch(0));
+        let counts = state.attempts.values().filter(|one| one.task == *task && one.epoch > forgiven);
+        Ok(counts.map(|one| one.spent).sum())
     }
 
     async fn forgive(&self, task: &TaskKey) -> Result<(), StoreError> {

@@ -103,7 +103,7 @@ pub(crate) fn owner(pid: u32) -> Owner {
 }
 
 pub(crate) fn failed() -> Ending {
-    Ending::Failed { failure: Failure { kind: FailureKind::Exit, reason: "it ended with 1".into() } }
+    Ending::failed(Failure::new(FailureKind::Exit, "it ended with 1"))
 }
 
 pub(crate) fn blocked() -> Ending {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use agency_supervisor::attempt::{Ended, Ending, Epoch, Failure, FailureKind, Merge, Phase, TaskKey};
+use agency_supervisor::attempt::{
+    Answer, Audit, Auditing, Ended, Ending, Epoch, Failure, FailureKind, Merge, Phase, Spent, TaskKey, Work,
+};
 use agency_supervisor::store::{Claim, Claimed, Mode, Owner, Store};
 use serde_json::{Value, json};
 
@@ -10,32 +12,44 @@ use crate::place::{ALL, Place, TTL};
 
 /// Every phase, and every kind of what it can carry.
 pub(crate) fn phases() -> Vec<Phase> {
+    let work = Work { base: "ba5e".into(), candidate: "ca7d".into() };
+    let answer = Answer { pass: true, person: "ann".into(), reason: "it is meant so".into() };
+    let audit = Audit { auditor: "gemini".into(), number: 2, answer: Some(answer) };
+    let asked = Audit { answer: None, ..audit.clone() };
     let merge = Merge {
-        base: "ba5e".into(),
-        candidate: "ca7d".into(),
+        work: work.clone(),
+        audit: Some(audit.clone()),
         onto: Some("0f70".into()),
         commit: Some("c033".into()),
         number: 2,
         lost: 0,
     };
-    let elsewhere = Merge { onto: None, commit: None, number: 1, ..merge.clone() };
+    let elsewhere = Merge { audit: None, onto: None, commit: None, number: 1, ..merge.clone() };
     let kinds = [
         FailureKind::Exit,
         FailureKind::Stopped,
         FailureKind::Scope,
         FailureKind::Nothing,
+        FailureKind::Audit,
         FailureKind::Verify,
         FailureKind::Conflict,
         FailureKind::Start,
         FailureKind::Decision,
     ];
-    let failure = |kind| Failure { kind, reason: format!("because of {kind:?}") };
+    let failure = |kind| Failure::new(kind, format!("because of {kind:?}"));
+    let found = Failure::new(FailureKind::Audit, "it is wrong").of(&work);
+    let auditing =
+        Auditing { work: work.clone(), audit: asked.clone(), unheard: 1, why: Some("prose".into()) };
     let mut phases = vec![
         Phase::Started,
-        Phase::Ended(Ended::Work { base: "ba5e".into(), candidate: "ca7d".into() }),
+        Phase::Ended(Ended::Work(work.clone())),
         Phase::Ended(Ended::Blocked { reason: "which of the two?".into() }),
         Phase::Ended(Ended::Failed { failure: failure(FailureKind::Exit) }),
+        Phase::Ended(Ended::Failed { failure: found }),
         Phase::Ended(Ended::Canceled),
+        Phase::Auditing(auditing),
+        Phase::Undecided { work: work.clone(), audit: asked, why: "which of the two?".into() },
+        Phase::Audited { work, audit },
         Phase::Merged(merge.clone()),
         Phase::Merged(elsewhere.clone()),
         Phase::Proved { merge, passed: true },
@@ -47,7 +61,7 @@ pub(crate) fn phases() -> Vec<Phase> {
         Phase::Over(Ending::Lost { reason: "the machine stopped".into() }),
         Phase::Over(Ending::Canceled),
     ];
-    phases.extend(kinds.map(|kind| Phase::Over(Ending::Failed { failure: failure(kind) })));
+    phases.extend(kinds.map(|kind| Phase::Over(Ending::failed(failure(kind)))));
     phases
 }
 
@@ -68,7 +82,17 @@ pub(crate) async fn fill<P: Place>(place: &P, store: &P::Store) {
             if let Claimed::Held(lease) = store.claim(&claim, term, TTL).await.expect("answered") {
                 place.pass(Duration::from_secs(1));
                 store.note(&lease, "a note").await.expect("held");
-                store.advance(&lease, &phase).await.expect("held");
+                match &phase {
+                    Phase::Over(ending) => {
+                        let spent = Spent { time_ms: 1500, tokens: 12, cost_micros: 40_000 };
+                        store.end(&lease, ending, spent).await.expect("held");
+                    }
+                    phase => store.advance(&lease, phase).await.expect("held"),
+                }
+                if matches!(phase, Phase::Undecided { .. }) {
+                    let answer = Answer { pass: false, person: "ann".into(), reason: "the first".into() };
+                    assert!(store.answer(&task, &answer).await.expect("answered"));
+                }
                 held.push(lease);
             }
         }
@@ -84,10 +108,11 @@ pub(crate) async fn fill<P: Place>(place: &P, store: &P::Store) {
 /// All that can be read of a store.
 pub(crate) async fn read(store: &impl Store) -> Value {
     let latest = store.latest().await.expect("read");
-    let (mut attempts, mut failures) = (Vec::new(), Vec::new());
+    let (mut attempts, mut failures, mut spent) = (Vec::new(), Vec::new(), Vec::new());
     for last in &latest {
         attempts.extend(store.attempts(&last.task).await.expect("read"));
         failures.push(store.failures(&last.task).await.expect("read"));
+        spent.push(store.spent(&last.task).await.expect("read"));
     }
     json!({
         "owners": store.owners().await.expect("read"),
@@ -96,6 +121,7 @@ pub(crate) async fn read(store: &impl Store) -> Value {
         "latest": latest,
         "attempts": attempts,
         "failures": failures,
+        "spent": spent,
         "events": store.events(0, ALL).await.expect("read"),
     })
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use agency_supervisor::attempt::{Ending, Epoch, Lease, Phase, Term};
+use agency_supervisor::attempt::{Answer, Audit, Ending, Epoch, Lease, Phase, Spent, Term, Work};
 use agency_supervisor::store::sqlite::SqliteStore;
 use agency_supervisor::store::{Claim, Mode, Store};
 use proptest::prelude::*;
@@ -25,7 +25,9 @@ enum Wish {
     Renew(Index),
     Adopt { lease: Index, term: Index },
     Advance { lease: Index, phase: Phase },
+    End { lease: Index, tokens: u64 },
     Note(Index),
+    Answer(usize),
     Cancel(usize),
     Forgive(usize),
     Mode(Mode),
@@ -43,9 +45,12 @@ enum After {
 
 fn phase() -> impl Strategy<Value = Phase> {
     let failed = crate::place::failed();
+    let work = Work { base: "b".into(), candidate: "c".into() };
+    let audit = Audit { auditor: "gemini".into(), number: 1, answer: None };
     prop_oneof![
         Just(Phase::Started),
         Just(Phase::Landed { commit: "c".into() }),
+        Just(Phase::Undecided { work, audit, why: "?".into() }),
         Just(Phase::Over(failed)),
         Just(Phase::Over(Ending::Canceled)),
     ]
@@ -62,7 +67,9 @@ fn wish() -> impl Strategy<Value = Wish> {
         2 => any::<Index>().prop_map(Wish::Renew),
         4 => (any::<Index>(), any::<Index>()).prop_map(|(lease, term)| Wish::Adopt { lease, term }),
         8 => (any::<Index>(), phase()).prop_map(|(lease, phase)| Wish::Advance { lease, phase }),
+        2 => (any::<Index>(), 0..900_u64).prop_map(|(lease, tokens)| Wish::End { lease, tokens }),
         2 => any::<Index>().prop_map(Wish::Note),
+        2 => task().prop_map(Wish::Answer),
         1 => task().prop_map(Wish::Cancel),
         1 => task().prop_map(Wish::Forgive),
         1 => mode.prop_map(Wish::Mode),
@@ -113,6 +120,14 @@ async fn grant(store: &impl Store, wish: &Wish, known: &Known, last: [Option<u64
             format!("{:?}", store.adopt(known.lease(lease), term(index), TTL).await)
         }
         Wish::Advance { lease, phase } => format!("{:?}", store.advance(known.lease(lease), phase).await),
+        Wish::End { lease, tokens } => {
+            let spent = Spent { tokens: *tokens, ..Spent::default() };
+            format!("{:?}", store.end(known.lease(lease), &Ending::Canceled, spent).await)
+        }
+        Wish::Answer(of) => {
+            let answer = Answer { pass: true, person: "ann".into(), reason: "yes".into() };
+            format!("{:?}", store.answer(&task(TASKS[*of]), &answer).await)
+        }
         Wish::Note(lease) => format!("{:?}", store.note(known.lease(lease), "a note").await),
         Wish::Cancel(of) => format!("{:?}", store.ask_to_cancel(&task(TASKS[*of])).await),
         Wish::Forgive(of) => format!("{:?}", store.forgive(&task(TASKS[*of])).await),

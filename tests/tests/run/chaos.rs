@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use agency_tests::adversary;
 use agency_tests::queue::{HONEST, Queue};
 
+use crate::audit;
+
 /// Every step there is, asked of the program.
 fn steps() -> Vec<String> {
     let output = Command::new(adversary::supervisor()).arg("steps").output().expect("it starts");
@@ -17,10 +19,11 @@ fn steps() -> Vec<String> {
 
 /// What a supervisor that was killed at a moment left is brought to its end by the next one.
 fn killed_at(step: &str, side: &str) {
-    let queue = Queue::new();
+    let mut queue = Queue::new();
+    queue.auditor(audit::PASS);
     let tasks = queue.tasks(3);
-    let script = format!("script={HONEST}");
-    let mut first = queue.supervise_here(&[&script, "parallel=2", &format!("kill={step}:{side}")]);
+    let (script, judge) = (format!("script={HONEST}"), format!("auditor={}", audit::PASS));
+    let mut first = queue.supervise_here(&[&script, &judge, "parallel=2", &format!("kill={step}:{side}")]);
     let status = first.gone();
     assert_eq!(
         std::os::unix::process::ExitStatusExt::signal(&status),
@@ -60,7 +63,7 @@ macro_rules! at_every_step {
     };
 }
 
-at_every_step!(claim announce order send permit begin keep report collect merge prove attest land settle release);
+at_every_step!(claim announce order send permit begin keep report collect ask heed merge prove attest land settle release);
 
 /// Numbers that are the same every time.
 struct Dice(u64);

@@ -9,6 +9,8 @@ use agency_tests::queue::{HONEST, LONG, Queue, Supervisor};
 use nix::sys::signal::Signal;
 use serde_json::Value as Json;
 
+use crate::audit;
+
 /// Everything that an owner could change: rows, references, files of the board, the branch's files.
 #[derive(Debug, PartialEq, Eq)]
 struct Picture {
@@ -49,7 +51,8 @@ fn rows(queue: &Queue) -> String {
 /// An owner that has stopped itself at a moment, and whose lease is over.
 fn asleep(queue: &Queue, script: &str, moment: &str) -> Supervisor {
     let stop = format!("stop={moment}");
-    let mut owner = queue.supervise_here(&[&format!("script={script}"), "lease=3", &stop]);
+    let auditor = format!("auditor={}", audit::PASS);
+    let mut owner = queue.supervise_here(&[&format!("script={script}"), &auditor, "lease=3", &stop]);
     owner.stopped();
     let now = || {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
@@ -68,7 +71,8 @@ fn woken(mut owner: Supervisor) {
 
 /// Stopped at a moment; somebody else does the work; it wakes up and changes nothing.
 fn stopped_at(moment: &str) {
-    let queue = Queue::new();
+    let mut queue = Queue::new();
+    queue.auditor(audit::PASS);
     let tasks = queue.tasks(1);
     let owner = asleep(&queue, HONEST, moment);
     let said = queue.run(&[]);
@@ -94,6 +98,7 @@ mod stopped {
     use super::stopped_at;
 
     stopped!(before_announce before_send before_permit before_begin before_keep before_report before_collect);
+    stopped!(before_ask before_heed);
     stopped!(before_merge before_prove before_attest before_land before_settle before_release after_begin);
 }
 

@@ -1,6 +1,8 @@
 //! `agency run`, through the real binary: what lands, who may stop it, and what is left after any crash.
 
 mod adoption;
+mod audit;
+mod budget;
 mod chaos;
 mod control;
 mod control_plane;
@@ -9,6 +11,7 @@ mod full;
 mod gate;
 mod life;
 mod misbehaving;
+mod outside;
 mod owner;
 mod people;
 mod refusals;

@@ -25,7 +25,7 @@ use self::line::{Line, Turn};
 use self::place::{Draft, Refusal};
 use self::writes::signed;
 use super::{Claim, Claimed, Happening, Mode, Owner, Store, StoreError};
-use crate::attempt::{Attempt, Lease, Phase, TaskKey, Term};
+use crate::attempt::{Answer, Attempt, Ending, Lease, Phase, Spent, TaskKey, Term};
 use crate::clock::{Clock, Instant};
 
 /// A store in a file.
@@ -173,6 +173,17 @@ impl Store for SqliteStore {
         Err(StoreError::Fenced(lease.clone()))
     }
 
+    async fn end(&self, lease: &Lease, ending: &Ending, spent: Spent) -> Result<(), StoreError> {
+        let over = Phase::Over(ending.clone());
+        let mut turn = self.line.writing().await?;
+        if writes::advance(turn.connection(), lease, &over, self.at()).await.at(self.path())? {
+            writes::spend(turn.connection(), lease, spent).await.at(self.path())?;
+            return turn.commit().await;
+        }
+        turn.undo().await?;
+        Err(StoreError::Fenced(lease.clone()))
+    }
+
     async fn note(&self, lease: &Lease, text: &str) -> Result<(), StoreError> {
         let mut turn = self.line.writing().await?;
         if writes::tell(turn.connection(), lease, self.at(), "note", text).await.at(self.path())? {
@@ -221,6 +232,17 @@ impl Store for SqliteStore {
         let asked = writes::ask_to_cancel(turn.connection(), task, self.at()).await.at(self.path())?;
         turn.commit().await?;
         Ok(asked.is_some())
+    }
+
+    async fn answer(&self, task: &TaskKey, answer: &Answer) -> Result<bool, StoreError> {
+        let mut turn = self.line.writing().await?;
+        let heard = writes::answer(turn.connection(), task, answer, self.at()).await.at(self.path())?;
+        turn.commit().await?;
+        Ok(heard)
+    }
+
+    async fn spent(&self, task: &TaskKey) -> Result<Spent, StoreError> {
+        Ok(self.all(rows::SPENT, Some(task), rows::spent).await?.into_iter().sum())
     }
 
     async fn forgive(&self, task: &TaskKey) -> Result<(), StoreError> {

@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
-use crate::attempt::{Attempt, Epoch, Held, Lease, TaskKey, Term};
+use crate::attempt::{Answer, Attempt, Epoch, Held, Lease, Spent, TaskKey, Term};
 use crate::clock::Instant;
 use crate::store::{Happening, Owner, StoreError};
 
@@ -12,8 +12,8 @@ use crate::store::{Happening, Owner, StoreError};
 macro_rules! attempts {
     ($which:literal) => {
         concat!(
-            "SELECT a.protocol, a.task, a.epoch, a.title, a.agent, a.facts, a.cancel, a.claimed_at, ",
-            "a.recorded_at, l.term, l.until FROM attempts a LEFT JOIN leases l ",
+            "SELECT a.protocol, a.task, a.epoch, a.title, a.agent, a.facts, a.cancel, a.answer, ",
+            "a.time_ms, a.tokens, a.cost_micros, a.claimed_at, a.recorded_at, l.term, l.until FROM attempts a LEFT JOIN leases l ",
             "ON l.protocol = a.protocol AND l.task = a.task AND l.epoch = a.epoch ",
             $which
         )
@@ -38,6 +38,10 @@ pub(super) const HOLDER: &str = "SELECT term FROM leases WHERE protocol = $1 AND
 
 pub(super) const FAILURES: &str = "SELECT counted FROM failures WHERE protocol = $1 AND task = $2";
 
+pub(super) const SPENT: &str = "SELECT time_ms, tokens, cost_micros FROM attempts a \
+     WHERE protocol = $1 AND task = $2 AND epoch > COALESCE((SELECT forgiven FROM failures f \
+     WHERE f.protocol = a.protocol AND f.task = a.task), 0)";
+
 pub(super) const MODE: &str = "SELECT mode FROM charge";
 
 pub(super) fn attempt(row: &SqliteRow) -> Result<Attempt, StoreError> {
@@ -59,8 +63,24 @@ pub(super) fn attempt(row: &SqliteRow) -> Result<Attempt, StoreError> {
         phase,
         held,
         cancel: value(row, "cancel")?,
+        answer: answer(row)?,
+        spent: spent(row)?,
         claimed_at: value(row, "claimed_at")?,
         recorded_at: value(row, "recorded_at")?,
+    })
+}
+
+fn answer(row: &SqliteRow) -> Result<Option<Answer>, StoreError> {
+    let text: Option<&str> = value(row, "answer")?;
+    let odd = |_| StoreError::Odd { what: format!("the answer {}", text.unwrap_or_default()) };
+    text.map(serde_json::from_str).transpose().map_err(odd)
+}
+
+pub(super) fn spent(row: &SqliteRow) -> Result<Spent, StoreError> {
+    Ok(Spent {
+        time_ms: count(row, "time_ms")?,
+        tokens: count(row, "tokens")?,
+        cost_micros: count(row, "cost_micros")?,
     })
 }
 

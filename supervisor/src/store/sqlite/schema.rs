@@ -12,7 +12,7 @@ use super::error::At;
 use super::place::Refusal;
 use crate::store::StoreError;
 
-const STEPS: &[&str] = &[include_str!("../schema/0001.sql")];
+const STEPS: &[&str] = &[include_str!("../schema/0001.sql"), include_str!("../schema/0002.sql")];
 
 /// `AGNC`.
 const MARK: i64 = 0x4147_4e43;
@@ -96,8 +96,10 @@ mod tests {
     use super::super::line;
     use super::*;
 
-    const TWO: &[&str] = &[STEPS[0], "CREATE TABLE more (number BIGINT); INSERT INTO more VALUES (7);"];
-    const BROKEN: &[&str] = &[STEPS[0], "CREATE TABLE more (number BIGINT); INSERT INTO nothing VALUES (7);"];
+    const MORE: &[&str] =
+        &[STEPS[0], STEPS[1], "CREATE TABLE more (number BIGINT); INSERT INTO more VALUES (7);"];
+    const BROKEN: &[&str] =
+        &[STEPS[0], STEPS[1], "CREATE TABLE more (number BIGINT); INSERT INTO nothing VALUES (7);"];
 
     async fn made(path: &Path) -> SqliteConnection {
         std::fs::write(path, b"").expect("made");
@@ -121,11 +123,11 @@ mod tests {
             let path = folder.path().join("store");
             let mut connection = made(&path).await;
             for _ in 0..2 {
-                bring_up_by(&mut connection, TWO, &path).await.expect("brought up");
+                bring_up_by(&mut connection, MORE, &path).await.expect("brought up");
                 assert_eq!(number(&mut connection).await.expect("one row"), 7);
             }
             let refused = still_known(&mut connection, &path).await.expect_err("newer than this program");
-            assert!(matches!(refused, StoreError::Newer { found: 2, known: 1, .. }), "{refused:?}");
+            assert!(matches!(refused, StoreError::Newer { found: 3, known: 2, .. }), "{refused:?}");
         });
     }
 

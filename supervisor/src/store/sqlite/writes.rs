@@ -6,7 +6,7 @@
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{query, query_as, query_scalar};
 
-use crate::attempt::{Ending, Epoch, Lease, Phase, TaskKey, Term};
+use crate::attempt::{Answer, Ending, Epoch, Lease, Phase, Spent, TaskKey, Term};
 use crate::clock::Instant;
 use crate::store::{Claim, Owner};
 
@@ -208,6 +208,57 @@ pub(super) async fn tell(
     let number = next_event(connection).await?;
     record(connection, number, lease, at, what, detail).await?;
     Ok(true)
+}
+
+/// Records what an attempt's agents used. The lease was asked for before.
+pub(super) async fn spend(
+    connection: &mut SqliteConnection,
+    lease: &Lease,
+    spent: Spent,
+) -> sqlx::Result<()> {
+    query(
+        "UPDATE attempts SET time_ms = $4, tokens = $5, cost_micros = $6 \
+         WHERE protocol = $1 AND task = $2 AND epoch = $3",
+    )
+    .bind(&lease.task.protocol)
+    .bind(&lease.task.id)
+    .bind(signed(lease.epoch.0))
+    .bind(signed(spent.time_ms))
+    .bind(signed(spent.tokens))
+    .bind(signed(spent.cost_micros))
+    .execute(connection)
+    .await
+    .map(drop)
+}
+
+/// Whether there is an attempt that waits for an answer.
+pub(super) async fn answer(
+    connection: &mut SqliteConnection,
+    task: &TaskKey,
+    answer: &Answer,
+    at: i64,
+) -> sqlx::Result<bool> {
+    let open: Option<(i64, i64)> = query_as(
+        "SELECT l.epoch, l.term FROM leases l JOIN attempts a \
+         ON l.protocol = a.protocol AND l.task = a.task AND l.epoch = a.epoch \
+         WHERE l.protocol = $1 AND l.task = $2 AND a.phase = 'undecided'",
+    )
+    .bind(&task.protocol)
+    .bind(&task.id)
+    .fetch_optional(&mut *connection)
+    .await?;
+    let Some((epoch, term)) = open else { return Ok(false) };
+    let said = serde_json::to_string(answer).map_err(|error| sqlx::Error::Encode(error.into()))?;
+    query("UPDATE attempts SET answer = $4 WHERE protocol = $1 AND task = $2 AND epoch = $3")
+        .bind(&task.protocol)
+        .bind(&task.id)
+        .bind(epoch)
+        .bind(&said)
+        .execute(&mut *connection)
+        .await?;
+    let lease =
+        Lease { task: task.clone(), epoch: Epoch(epoch.unsigned_abs()), term: Term(term.unsigned_abs()) };
+    tell(connection, &lease, at, "answer", &said).await
 }
 
 /// `None` if there is no open attempt; else whether this changed anything.

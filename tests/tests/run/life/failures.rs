@@ -111,6 +111,73 @@ fn others_go_on_beside_a_task_that_fails() {
     assert_eq!(queue.ground.status(&tasks[0]), "BLOCKED");
 }
 
+/// The branch moves while an agent mends its work: it goes on from what it had, on the branch as it is then.
+#[test]
+fn whoever_mends_goes_on_from_their_own_work_on_the_branch_as_it_is() {
+    let script = "\
+        if [ -e src/$AGENCY_TASK_ID ]; then cat src/moved > src/mended; else mkdir -p src; echo by > src/$AGENCY_TASK_ID; fi";
+    let mut queue = Queue::with_agent(script);
+    queue.settings("attempts = 1");
+    queue.ground.profile("strict", &["test -e src/mended"]);
+    queue.ground.commit_all();
+    let id = queue.ground.task("A task", &["--assignee", "shell", "--dod-profile", "strict"]);
+    assert_eq!(queue.run(&[]).code, 10);
+    queue.ground.write("src/moved", "by a person\n");
+    queue.ground.git(&["add", "src/moved"]);
+    queue.ground.git(&["commit", "--quiet", "--message", "By a person"]);
+    queue.ground.ok(&["retry", &id]);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    queue.assert_landed(std::slice::from_ref(&id));
+    assert_eq!(queue.ground.read("src/mended"), "by a person\n");
+    assert_eq!(queue.ground.read(&format!("src/{id}")), "by\n");
+    queue.assert_nothing_left();
+}
+
+/// Work that does not merge any more is shown, and begun anew.
+#[test]
+fn whoever_was_in_conflict_sees_what_they_did() {
+    let script = "\
+        echo begun\nuntil grep -q open .kodingx/gate; do sleep 0.02; done\n\
+        if [ -e .git/AGENCY_BEFORE.patch ]; then grep -c '+by an agent' .git/AGENCY_BEFORE.patch; fi\n\
+        sed -i 's/.*two.*/by an agent/' src/a.txt";
+    let queue = crate::gate::queue_of(script);
+    let id = queue.tasks(1).remove(0);
+    let run = queue.start(&[]);
+    crate::gate::begun(&queue, &id, 1);
+    queue.ground.write("src/a.txt", "one\nby a person, two\nthree\n");
+    queue.ground.git(&["add", "src/a.txt"]);
+    queue.ground.git(&["commit", "--quiet", "--message", "By a person"]);
+    crate::gate::open(&queue);
+    let said = run.end();
+    assert_eq!(said.code, 0, "{said:?}");
+    said.assert_names(&["people changed the same lines meanwhile: src/a.txt"]);
+    assert_eq!(queue.ground.read("src/a.txt"), "one\nby an agent\nthree\n");
+    assert!(crate::gate::output(&queue, &id, 2).ends_with("1\n"), "{}", crate::gate::output(&queue, &id, 2));
+    queue.assert_landed(&[id]);
+}
+
+/// Earlier work that the scope does not allow any more is not gone on with.
+#[test]
+fn a_scope_that_became_smaller_holds_for_earlier_work_too() {
+    let script = "\
+        if [ -e src/a/$AGENCY_TASK_ID ]; then exit 9; fi\n\
+        mkdir -p src/b; echo by > src/b/$AGENCY_TASK_ID\n\
+        if ! grep -q 'does not hold' $AGENCY_PROMPT_FILE; then mkdir -p src/a; echo by > src/a/$AGENCY_TASK_ID; fi";
+    let mut queue = Queue::with_agent(script);
+    queue.settings("attempts = 1");
+    queue.ground.profile("strict", &["test ! -e src/a"]);
+    queue.ground.commit_all();
+    let id = queue.ground.task("A task", &["--assignee", "shell", "--dod-profile", "strict"]);
+    assert_eq!(queue.run(&[]).code, 10);
+    queue.ground.edit(&queue.ground.file(&id), "src/**", "src/b/**");
+    queue.ground.ok(&["retry", &id]);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    queue.assert_landed(std::slice::from_ref(&id));
+    assert!(queue.ground.exists(&format!("src/b/{id}")) && !queue.ground.exists("src/a"));
+}
+
 /// The work is verified as it would land; the agent hears which check failed.
 #[test]
 fn work_that_is_not_done_goes_back_to_its_agent_with_the_check_that_failed() {

@@ -1,0 +1,89 @@
+//! `agency decide`: what an auditor left to a person.
+
+use agency_protocols::names::TaskId;
+use agency_supervisor::attempt::{Answer, Attempt, Phase};
+use agency_supervisor::store::Store;
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use super::control::{key, with_store};
+use crate::board::{Who, approver, print, print_json, task_id};
+use crate::message::{self, Failure, NO_SUCH};
+
+/// Say what becomes of work that an auditor left to you; without a task, list what waits for that
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  agency decide\n  agency decide T0007 --answer pass --reason \"The rounding is meant so\""
+)]
+pub(crate) struct Decide {
+    /// The task
+    #[arg(value_name = "ID", value_parser = task_id, requires = "answer")]
+    task: Option<TaskId>,
+    /// Whether the work goes on to its checks, or back to its builder
+    #[arg(long, value_enum, requires_all = ["task", "reason"])]
+    answer: Option<Word>,
+    /// Why; a builder that gets its work back is told
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Who decides [default: --as human:NAME, or git's user.email]
+    #[arg(long, value_name = "NAME")]
+    approver: Option<String>,
+    /// As JSON, on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Word {
+    Pass,
+    Fail,
+}
+
+pub(crate) fn run(command: &Decide, who: &Who) -> Result<u8, Failure> {
+    let here = super::owner::here()?;
+    let (Some(task), Some(word), Some(reason)) = (&command.task, command.answer, &command.reason) else {
+        let open = with_store(&here, async |store| store.open().await)?;
+        return list(&open, command.json);
+    };
+    if reason.trim().is_empty() {
+        return Err(Failure::usage("a decision needs its reason"));
+    }
+    let person = approver(command.approver.as_deref(), who, &here, &format!("deciding about {task}"))?;
+    let answer = Answer { pass: word == Word::Pass, person, reason: reason.trim().to_owned() };
+    let key = key(&here, who, task)?;
+    if !with_store(&here, async |store| store.answer(&key, &answer).await)? {
+        return Err(Failure::new_message(NO_SUCH, format!("nothing about {task} is left to you"))
+            .with_hint("`agency decide` lists what is"));
+    }
+    match command.json {
+        true => print_json(&json!({ "version": 1, "task": task, "answer": answer }))?,
+        false => message::notice(&format!("{task}: an `agency run` goes on from here")),
+    }
+    Ok(0)
+}
+
+fn list(open: &[Attempt], as_json: bool) -> Result<u8, Failure> {
+    let waiting: Vec<(&Attempt, &str)> = open
+        .iter()
+        .filter_map(|attempt| match &attempt.phase {
+            Phase::Undecided { why, .. } if attempt.answer.is_none() => Some((attempt, why.as_str())),
+            _ => None,
+        })
+        .collect();
+    if as_json {
+        let waiting: Vec<_> = waiting
+            .iter()
+            .map(|(attempt, why)| json!({ "task": attempt.task.id, "attempt": attempt.epoch, "why": why }))
+            .collect();
+        print_json(&json!({ "version": 1, "waiting": waiting }))?;
+        return Ok(0);
+    }
+    if waiting.is_empty() {
+        message::notice("nothing is left to you");
+    }
+    let line = |(attempt, why): &(&Attempt, &str)| {
+        format!("{:<10} {}: {}\n", attempt.task.id, message::harmless(&attempt.title), message::harmless(why))
+    };
+    print(&waiting.iter().map(line).collect::<String>())?;
+    Ok(0)
+}

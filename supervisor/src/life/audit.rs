@@ -1,0 +1,225 @@
+//! What another agent makes of the work, before it goes on.
+//!
+//! An auditor sees the work as it is committed, and can write nothing but its verdict. A verdict that can't be
+//! read is none; whoever gives none twice leaves the matter to a person, as one that says NEEDS_REVIEW does.
+
+use agency_protocols::board::{Ruling, Verdict};
+use agency_protocols::names::AgentName;
+
+use super::{Life, LifeError, Step, odd};
+use crate::attempt::{Audit, Auditing, Ended, Failure, FailureKind, Phase, Work};
+use crate::errand::Standing;
+use crate::errand::order::{self, AgentOrder, Order, Paper, ScopeOrder, What};
+use crate::errand::outcome::{Done, End, Outcome};
+use crate::prompt::AuditPrompt;
+use crate::store::Store;
+
+/// How many audits may come to nothing, one after the other.
+const UNHEARD: u32 = 2;
+/// So much of what an auditor found is told in a sentence.
+const TOLD: usize = 5;
+
+/// Under which name an auditor finds the work, beside its prompt.
+pub(super) const WORK: &str = "AGENCY_WORK.patch";
+
+impl<S: Store> Life<'_, S> {
+    /// Another audit: the first one, or one after an audit that came to nothing.
+    pub(super) async fn audit(&mut self) -> Result<(), LifeError> {
+        let Some(auditor) = self.shop.settings.auditor.clone() else {
+            return Err(odd("nobody is to judge it any more"));
+        };
+        match self.attempt.phase.clone() {
+            Phase::Ended(Ended::Work(work)) => {
+                let audit = Audit { auditor, number: 1, answer: None };
+                self.advance(Phase::Auditing(Auditing { work, audit, unheard: 0, why: None })).await
+            }
+            Phase::Auditing(auditing) => self.unheard(auditing, "its audit was killed".to_owned()).await,
+            _ => Err(odd("there is nothing to audit")),
+        }
+    }
+
+    /// Starts the auditor.
+    pub(super) async fn ask(&mut self) -> Result<(), LifeError> {
+        let Phase::Auditing(auditing) = self.attempt.phase.clone() else {
+            return Err(odd("there is nothing to audit"));
+        };
+        let place = self.audit_place(&auditing.audit);
+        if matches!(place.standing()?, Standing::Unordered) {
+            place.order(&self.audit_order(&auditing).await?)?;
+        }
+        let until = self.lease_end();
+        self.step(Step::Ask, async {
+            match self.send(&place).await? {
+                Some(waiting) => self.let_go(waiting, until).await,
+                None => Ok(()),
+            }
+        })
+        .await
+    }
+
+    async fn audit_order(&self, auditing: &Auditing) -> Result<Order, LifeError> {
+        let settings = &self.shop.settings;
+        let Auditing { work, audit, why, .. } = auditing;
+        let Some(agent) = settings.agents.get(&audit.auditor) else {
+            return Err(odd(&format!("no agent `{}` is configured to audit", audit.auditor)));
+        };
+        let (task, _) = self.names()?;
+        let auditor = AgentName::parse(&audit.auditor).map_err(|error| odd(&error.to_string()))?;
+        let brief = self.shop.desk.look(move |board, tree| board.audit(tree, &task, &auditor)).await?;
+        let built = self.agent_order()?;
+        let patch = self.agent_place().path().join("work.patch");
+        let papers = match patch.exists() {
+            true => vec![Paper { name: WORK.to_owned(), source: patch }],
+            false => Vec::new(),
+        };
+        let prompt = AuditPrompt {
+            id: &self.attempt.task.id,
+            file: &built.task_file,
+            builder: &self.attempt.agent,
+            brief: &brief,
+            scope: &built.scope,
+            patch: papers.first().map(|paper| paper.name.as_str()),
+            unheard: why.as_deref(),
+        };
+        let (limits, short_of_time) = self.within_budget(&agent.limits).await?;
+        Ok(Order {
+            version: order::VERSION,
+            task: self.attempt.task.clone(),
+            epoch: self.attempt.epoch,
+            root: settings.root.clone(),
+            copies: settings.copies.clone(),
+            level: agent.level.unwrap_or(settings.level),
+            what: What::Agent(Box::new(AgentOrder {
+                base: work.candidate.clone(),
+                start: None,
+                agent: audit.auditor.clone(),
+                command: agent.command.clone(),
+                prompt: prompt.text(),
+                profile: built.profile,
+                task_file: built.task_file,
+                scope: ScopeOrder::default(),
+                live: vec![self.shop.desk.folder.to_owned()],
+                network: agent.network.clone(),
+                env: agent.env.clone(),
+                limits,
+                short_of_time,
+                papers,
+                subject: built.subject,
+            })),
+        })
+    }
+
+    /// Takes in what the auditor said.
+    pub(super) async fn heed(&mut self) -> Result<(), LifeError> {
+        let Phase::Auditing(auditing) = self.attempt.phase.clone() else {
+            return Err(odd("nobody was asked"));
+        };
+        let Standing::Over(outcome) = self.audit_place(&auditing.audit).standing()? else {
+            return Err(odd("the verdict is gone"));
+        };
+        let verdict = match claim(&outcome) {
+            Ok(claim) => {
+                let (task, _) = self.names()?;
+                self.shop.desk.look(move |board, _| Ok(board.verdict(&task, claim.as_deref()))).await?
+            }
+            Err(why) => Err(why),
+        };
+        let verdict = match verdict {
+            Ok(verdict) => verdict,
+            Err(why) => return self.unheard(auditing, why).await,
+        };
+        let Auditing { work, audit, .. } = auditing;
+        let said = remarks(&verdict);
+        let phase = match verdict.ruling {
+            Ruling::Pass => Phase::Audited { work, audit },
+            Ruling::Fail => failed(&work, format!("{} found: {said}", audit.auditor)),
+            Ruling::NeedsReview => {
+                let why = format!("{} leaves it to you: {said}", audit.auditor);
+                Phase::Undecided { work, audit, why }
+            }
+        };
+        self.step(Step::Heed, self.record(&phase)).await?;
+        self.reach(phase);
+        Ok(())
+    }
+
+    /// An audit came to nothing.
+    async fn unheard(&mut self, auditing: Auditing, why: String) -> Result<(), LifeError> {
+        let Auditing { work, mut audit, unheard, .. } = auditing;
+        let unheard = unheard + 1;
+        if unheard >= UNHEARD {
+            let why = format!("{} gave no verdict, {unheard} times: {why}", audit.auditor);
+            return self.advance(Phase::Undecided { work, audit, why }).await;
+        }
+        audit.number += 1;
+        self.advance(Phase::Auditing(Auditing { work, audit, unheard, why: Some(why) })).await
+    }
+
+    /// Goes on as a person said.
+    pub(super) async fn decide(&mut self) -> Result<(), LifeError> {
+        let (Phase::Undecided { work, audit, .. }, Some(answer)) =
+            (self.attempt.phase.clone(), self.attempt.answer.clone())
+        else {
+            return Err(odd("nobody has decided anything"));
+        };
+        let phase = match answer.pass {
+            true => Phase::Audited { work, audit: Audit { answer: Some(answer), ..audit } },
+            false => failed(&work, format!("{} says: {}", answer.person, answer.reason)),
+        };
+        self.advance(phase).await
+    }
+
+    /// What is noted about who judged the work.
+    pub(super) async fn audit_note(&self, audit: &Audit) -> Result<String, LifeError> {
+        if let Some(answer) = &audit.answer {
+            return Ok(format!(
+                "{} left it to a person; {} let it pass: {}",
+                audit.auditor, answer.person, answer.reason
+            ));
+        }
+        let note = format!("audited by {}: {}", audit.auditor, Ruling::Pass);
+        let Standing::Over(outcome) = self.audit_place(audit).standing()? else { return Ok(note) };
+        let (Ok(claim), (task, _)) = (claim(&outcome), self.names()?) else { return Ok(note) };
+        let verdict = self.shop.desk.look(move |board, _| Ok(board.verdict(&task, claim.as_deref()))).await?;
+        Ok(match verdict {
+            Ok(verdict) if !verdict.findings.is_empty() => format!("{note}; {}", remarks(&verdict)),
+            _ => note,
+        })
+    }
+}
+
+fn failed(work: &Work, reason: String) -> Phase {
+    Phase::Ended(Ended::Failed { failure: Failure::new(FailureKind::Audit, reason).of(work) })
+}
+
+/// What the auditor wrote, if it came to its end; or why that does not count.
+fn claim(outcome: &Outcome) -> Result<Option<String>, String> {
+    match &outcome.done {
+        Done::Agent(done) => match done.end {
+            _ if !done.violations.is_empty() => {
+                Err(format!("it tried to change what it judges: {}", done.violations[0]))
+            }
+            End::Exited { code: 0 } => Ok(done.report.clone()),
+            End::Exited { code } => Err(format!("it ended with exit code {code}")),
+            End::Signaled { signal } => Err(format!("it was ended by signal {signal}")),
+            End::Wall => Err("it ran for too long".to_owned()),
+            End::Stall => Err("it showed no sign of life".to_owned()),
+            End::Memory => Err("it used more memory than it may".to_owned()),
+            End::Asked => Err("it was stopped".to_owned()),
+            End::NotStarted { error } => {
+                Err(format!("its program could not be started: {}", std::io::Error::from_raw_os_error(error)))
+            }
+        },
+        Done::NotRun { reason, .. } => Err(format!("it could not be started: {reason}")),
+        Done::Unread { reason } => Err(format!("what it said could not be kept: {reason}")),
+        Done::NoRoom { .. } | Done::Stopped | Done::Proof(_) => Err("it was not run".to_owned()),
+    }
+}
+
+fn remarks(verdict: &Verdict) -> String {
+    let mut said: Vec<String> = verdict.findings.iter().take(TOLD).map(ToString::to_string).collect();
+    if verdict.findings.len() > TOLD {
+        said.push(format!("and {} more", verdict.findings.len() - TOLD));
+    }
+    said.join("; ")
+}

@@ -1,0 +1,257 @@
+//! Auditors: what becomes of work that another agent judges.
+
+use agency_tests::queue::{HONEST, Queue};
+
+/// An auditor that lets everything pass.
+pub(crate) const PASS: &str = "printf -- '---\\ntask_id: %s\\nverdict: PASS\\nfindings: []\\n---\\n' $AGENCY_TASK_ID > $AGENCY_REPORT_FILE";
+
+/// An auditor's verdict, with one finding.
+fn says(verdict: &str, finding: &str) -> String {
+    format!(
+        "printf -- '---\\ntask_id: %s\\nverdict: {verdict}\\nfindings:\\n  - {{file: src/%s, line: 1, message: \"{finding}\"}}\\n---\\n' \
+         $AGENCY_TASK_ID $AGENCY_TASK_ID > $AGENCY_REPORT_FILE"
+    )
+}
+
+/// A builder that adds a line each time, after what its last attempt left.
+const STEADY: &str = "mkdir -p src && echo \"by $AGENCY_TASK_ID\" >> src/$AGENCY_TASK_ID";
+
+fn queue(builder: &str, auditor: &str) -> (Queue, String) {
+    let mut queue = Queue::with_agent(builder);
+    queue.auditor(auditor);
+    let id = queue.tasks(1).remove(0);
+    (queue, id)
+}
+
+fn attempt_that_landed(queue: &Queue) -> String {
+    let trailer = "--format=%(trailers:key=Agency-Attempt,valueonly)";
+    queue.ground.git(&["log", "-1", trailer]).trim().to_owned()
+}
+
+fn artifact(queue: &Queue, id: &str) -> serde_json::Value {
+    let found = queue.ground.git(&["ls-files", "--others", "--cached", ".kodingx/verify"]);
+    let name = |line: &&str| line.contains(id) && line.ends_with(".verify.json");
+    let path = found.lines().find(name).unwrap_or_else(|| panic!("no artifact of {id}: {found}"));
+    serde_json::from_str(&queue.ground.read(path)).expect("JSON")
+}
+
+#[test]
+fn work_that_passes_the_first_time_lands_and_its_proof_says_who_judged() {
+    let (queue, id) = queue(HONEST, PASS);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    queue.assert_landed(std::slice::from_ref(&id));
+    assert_eq!(attempt_that_landed(&queue), "1");
+    let notes = artifact(&queue, &id)["notes"].to_string();
+    assert!(notes.contains("audited by judge: PASS"), "{notes}");
+    queue.assert_nothing_left();
+}
+
+/// The builder goes on from what it had, and hears what was found: from its prompt and from the task's history.
+#[test]
+fn work_that_fails_twice_goes_back_with_the_findings_and_lands_when_it_passes() {
+    let judge = format!(
+        "if [ $(wc -l < src/$AGENCY_TASK_ID) -lt 3 ]; then\n{}\nelse\n{PASS}\nfi",
+        says("FAIL", "one line more, please")
+    );
+    let builder = format!("{STEADY}\ngrep -c 'one line more, please' $AGENCY_PROMPT_FILE || true");
+    let (queue, id) = queue(&builder, &judge);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    queue.assert_landed(std::slice::from_ref(&id));
+    assert_eq!(attempt_that_landed(&queue), "3");
+    assert_eq!(queue.ground.read(&format!("src/{id}")), format!("by {id}\n").repeat(3));
+    for (attempt, told) in [(1, "0"), (2, "2"), (3, "4")] {
+        let words = std::fs::read_to_string(queue.records(&id, attempt).join("agent/output.log"));
+        assert_eq!(words.expect("a log").trim(), told, "attempt {attempt}");
+    }
+    let task = queue.ground.read(&queue.ground.file(&id));
+    let returned = format!("judge found: src/{id}:1: one line more, please");
+    assert_eq!(task.matches(&returned).count(), 2, "{task}");
+    assert_eq!(queue.ground.git(&["log", "--oneline", "main"]).matches("A task").count(), 1);
+    queue.assert_nothing_left();
+}
+
+#[test]
+fn work_that_fails_past_the_bound_is_blocked_with_the_story() {
+    let (queue, id) = queue(STEADY, &says("FAIL", "wrong from the ground up"));
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 10, "{said:?}");
+    assert_eq!(queue.ground.status(&id), "BLOCKED");
+    let task = queue.ground.read(&queue.ground.file(&id));
+    for part in ["wrong from the ground up (3 attempts)", "attempt 1: judge found", "attempt 2: judge found"]
+    {
+        assert!(task.contains(part), "no {part:?}: {task}");
+    }
+    assert!(queue.landed().is_empty() && !queue.records(&id, 4).exists());
+    queue.ground.assert_compliant();
+    queue.assert_nothing_left();
+}
+
+/// What fails in the same way with the same work is not paid for again.
+#[test]
+fn work_that_stays_the_same_is_given_up_before_the_bound() {
+    let (mut queue, id) = queue(HONEST, &says("FAIL", "no"));
+    queue.settings("attempts = 9");
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 10, "{said:?}");
+    said.assert_names(&["there is no progress: the same work failed 2 times in the same way"]);
+    assert!(queue.records(&id, 2).exists() && !queue.records(&id, 3).exists());
+    assert_eq!(queue.ground.status(&id), "BLOCKED");
+    queue.assert_nothing_left();
+}
+
+fn left_to_a_person() -> (Queue, String) {
+    let (queue, id) = queue(STEADY, &says("NEEDS_REVIEW", "is this meant?"));
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 10, "{said:?}");
+    said.assert_names(&[&id, "judge leaves it to you", "is this meant?", "agency decide"]);
+    assert_eq!(queue.ground.status(&id), "READY_FOR_REVIEW");
+    let listed = queue.ground.ok(&["decide", "--json"]).json();
+    assert_eq!(listed["waiting"][0]["task"], id, "{listed}");
+    (queue, id)
+}
+
+#[test]
+fn what_needs_review_waits_for_a_person_who_lets_it_pass() {
+    let (queue, id) = left_to_a_person();
+    // Nothing happens until they say so.
+    assert_eq!(queue.run(&[]).code, 10);
+    assert!(queue.landed().is_empty());
+    queue.ground.ok(&["--as", "human:ann", "decide", &id, "--answer", "pass", "--reason", "It is meant so"]);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    queue.assert_landed(std::slice::from_ref(&id));
+    assert_eq!(attempt_that_landed(&queue), "1", "no agent was started again");
+    let notes = artifact(&queue, &id)["notes"].to_string();
+    assert!(notes.contains("ann let it pass: It is meant so"), "{notes}");
+    queue.assert_nothing_left();
+}
+
+#[test]
+fn a_person_sends_it_back_and_the_builder_hears_why() {
+    let (mut queue, id) = left_to_a_person();
+    queue.ground.ok(&["--as", "human:ann", "decide", &id, "--answer", "fail", "--reason", "Two lines"]);
+    queue.agent("shell", &format!("{STEADY}\ngrep 'ann says: Two lines' $AGENCY_PROMPT_FILE"), "");
+    queue.agent("judge", PASS, "");
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(attempt_that_landed(&queue), "2");
+    assert_eq!(queue.ground.read(&format!("src/{id}")), format!("by {id}\n").repeat(2));
+}
+
+/// A person who answers while the run goes on is heard by it.
+#[test]
+fn an_answer_is_heard_while_others_work() {
+    let (mut queue, id) = queue(STEADY, &says("NEEDS_REVIEW", "is this meant?"));
+    queue.agent("slow", &crate::gate::behind(HONEST), "");
+    queue.ground.write(".kodingx/gate", "shut");
+    let slow = queue.task("slow", &[]);
+    queue.agent(
+        "judge",
+        &format!(
+            "if grep -q slow $AGENCY_PROMPT_FILE; then\n{PASS}\nelse\n{}\nfi",
+            says("NEEDS_REVIEW", "?")
+        ),
+        "",
+    );
+    let run = queue.start(&["--parallel", "2"]);
+    run.says("leaves it to you");
+    queue.ground.ok(&["--as", "human:ann", "decide", &id, "--answer", "pass", "--reason", "Yes"]);
+    run.says(&format!("{id} done"));
+    crate::gate::open(&queue);
+    assert_eq!(run.end().code, 0);
+    queue.assert_landed(&[id, slow]);
+}
+
+#[test]
+fn a_decision_is_for_people_and_for_what_waits() {
+    let (queue, id) = left_to_a_person();
+    let alone = queue.ground.refused(2, &["decide", &id, "--answer", "pass", "--reason", "x"]);
+    alone.assert_names(&["--as human"]);
+    let agent =
+        queue.ground.refused(2, &["--as", "agent:judge", "decide", &id, "--answer", "pass", "--reason", "x"]);
+    agent.assert_names(&["for people"]);
+    queue.ground.refused(2, &["--as", "human:ann", "decide", &id, "--answer", "pass", "--reason", " "]);
+    queue.ground.refused(2, &["--as", "human:ann", "decide", &id, "--answer", "pass"]);
+    let other = queue
+        .ground
+        .refused(4, &["--as", "human:ann", "decide", "T0999", "--answer", "pass", "--reason", "x"]);
+    other.assert_names(&["nothing about T0999 is left to you"]);
+    queue.ground.ok(&["cancel", &id]);
+    assert_eq!(queue.run(&[]).code, 10);
+    assert_eq!(queue.ground.status(&id), "CANCELED");
+    queue.assert_nothing_left();
+}
+
+/// Asked once more, and told what was wrong with the answer; then a person is asked.
+#[test]
+fn prose_is_no_verdict() {
+    let (queue, id) = queue(
+        HONEST,
+        "echo 'Looks good to me, PASS!' > $AGENCY_REPORT_FILE; grep -c 'could not be used' $AGENCY_PROMPT_FILE",
+    );
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 10, "{said:?}");
+    said.assert_names(&[&id, "judge gave no verdict, 2 times", "does not start with a header"]);
+    assert!(queue.landed().is_empty());
+    for (audit, asked_before) in [("audit-1", "0"), ("audit-2", "1")] {
+        let log = queue.records(&id, 1).join(audit).join("output.log");
+        assert_eq!(std::fs::read_to_string(log).expect("a log").trim(), asked_before, "{audit}");
+    }
+    assert!(!queue.records(&id, 1).join("audit-3").exists());
+    queue.ground.ok(&["--as", "human:ann", "decide", &id, "--answer", "pass", "--reason", "I looked"]);
+    assert_eq!(queue.run(&[]).code, 0);
+    queue.assert_landed(&[id]);
+}
+
+/// An auditor that fails, hangs or is silent lets nothing pass.
+#[test]
+fn an_auditor_that_comes_to_no_end_lets_nothing_pass() {
+    for (script, more, why) in [
+        (format!("{PASS}; exit 1"), "", "exit code 1"),
+        ("true".to_owned(), "", "it wrote none"),
+        (format!("{PASS}; sleep 600"), "timeout = \"1s\"", "it ran for too long"),
+    ] {
+        let (mut queue, id) = queue(HONEST, PASS);
+        queue.agent("judge", &script, more);
+        let said = queue.run(&[]);
+        assert_eq!(said.code, 10, "{said:?}");
+        said.assert_names(&[&id, "gave no verdict", why]);
+        assert!(queue.landed().is_empty());
+    }
+}
+
+/// It sees the work, and can change nothing of it, nor of the board.
+#[test]
+fn an_auditor_sees_the_work_and_can_not_change_it() {
+    let judge = format!(
+        "grep -q by src/$AGENCY_TASK_ID && grep -q \"+by $AGENCY_TASK_ID\" .git/AGENCY_WORK.patch || exit 9\n\
+         echo mine > src/$AGENCY_TASK_ID && exit 8\necho mine > .kodingx/STATE.md && exit 7\n{PASS}"
+    );
+    let (queue, id) = queue(HONEST, &judge);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    queue.assert_landed(std::slice::from_ref(&id));
+    assert_eq!(queue.ground.read(&format!("src/{id}")), format!("by {id}\n"));
+}
+
+#[test]
+fn an_auditor_that_is_no_agent_or_builds_itself_is_refused_before_anything_starts() {
+    let (mut queue, id) = queue(HONEST, PASS);
+    for (table, why) in [
+        ("auditor = \"nobody\"", "roles.auditor is `nobody`, and no such agent is configured"),
+        ("auditor = \"shell\"", "roles.auditor is `shell`, which also builds"),
+        ("audtor = \"judge\"", "there is no key `roles.audtor`"),
+    ] {
+        queue.ground.edit("agency.toml", "auditor = \"judge\"", table);
+        let said = queue.run(&["--trust"]);
+        assert_eq!(said.code, 2, "{said:?}");
+        said.assert_names(&[why]);
+        assert_eq!(said.err.lines().filter(|line| line.starts_with("agency: ")).count(), 1, "{said:?}");
+        assert!(!queue.records(&id, 1).exists());
+        queue.ground.edit("agency.toml", table, "auditor = \"judge\"");
+    }
+    queue.settings("");
+    assert_eq!(queue.run(&[]).code, 0);
+}

@@ -1,0 +1,139 @@
+//! Spending that can't run away: by time, attempts, tokens and cost, for a task and for a run.
+
+use agency_tests::queue::{HONEST, Queue};
+
+/// An agent that never comes to anything, and says what it used.
+const WASTEFUL: &str =
+    "echo '{\"input_tokens\": 300, \"output_tokens\": 100, \"cost\": 0.75}' > $AGENCY_USAGE_FILE; exit 3";
+
+fn queue(script: &str, budget: &str) -> Queue {
+    let mut queue = Queue::with_agent(script);
+    queue.settings("attempts = 50");
+    queue.tables(budget);
+    queue
+}
+
+/// Blocked after so many attempts, and the task says why.
+#[track_caller]
+fn assert_stopped_after(queue: &Queue, id: &str, attempts: u64, why: &str) {
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 10, "{said:?}");
+    said.assert_names(&[why]);
+    assert_eq!(queue.ground.status(id), "BLOCKED");
+    let task = queue.ground.read(&queue.ground.file(id));
+    assert!(task.contains(why), "no {why:?}: {task}");
+    assert!(queue.records(id, attempts).exists() && !queue.records(id, attempts + 1).exists(), "{said:?}");
+    queue.assert_nothing_left();
+}
+
+#[test]
+fn a_task_that_uses_too_many_tokens_is_stopped() {
+    let queue = queue(WASTEFUL, "[budget.task]\ntokens = 1000\n");
+    let id = queue.tasks(1).remove(0);
+    assert_stopped_after(&queue, &id, 3, "its budget is used up: 1200 of 1000 tokens");
+}
+
+#[test]
+fn a_task_that_costs_too_much_is_stopped() {
+    let queue = queue(WASTEFUL, "[budget.task]\ncost = 1.5\n");
+    let id = queue.tasks(1).remove(0);
+    assert_stopped_after(&queue, &id, 2, "its budget is used up: a cost of 1.50 of 1.50");
+}
+
+/// What is left of the time bounds the attempt itself.
+#[test]
+fn a_task_that_takes_too_long_is_stopped_while_it_runs() {
+    let queue = queue("sleep 600", "[budget.task]\ntime = \"2s\"\n");
+    let id = queue.tasks(1).remove(0);
+    assert_stopped_after(&queue, &id, 1, "all that its budget had left");
+    let listed = queue.ground.ok(&["ps", "--all", "--json"]).json();
+    let used = listed["attempts"][0]["spent"]["time_ms"].as_u64().expect("a time");
+    assert!((2000..60_000).contains(&used), "{listed}");
+}
+
+/// What is used up stays so, until somebody forgives it.
+#[test]
+fn a_budget_is_a_tasks_and_not_a_runs() {
+    let mut queue = queue(WASTEFUL, "[budget.task]\ntokens = 400\n");
+    let id = queue.tasks(1).remove(0);
+    assert_stopped_after(&queue, &id, 1, "400 of 400 tokens");
+    queue.ground.set_status(&id, "ASSIGNED");
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 10, "{said:?}");
+    said.assert_names(&["its budget is used up: 400 of 400 tokens"]);
+    assert!(!queue.records(&id, 2).exists());
+    queue.agent("shell", HONEST, "");
+    queue.ground.set_status(&id, "BLOCKED");
+    queue.ground.ok(&["retry", &id]);
+    assert_eq!(queue.run(&[]).code, 0);
+    queue.assert_landed(&[id]);
+}
+
+/// Auditors are paid for, too.
+#[test]
+fn what_an_auditor_uses_counts() {
+    let mut queue = queue(HONEST, "[budget.task]\ntokens = 500\n");
+    queue.auditor(WASTEFUL);
+    let id = queue.tasks(1).remove(0);
+    assert_eq!(queue.run(&[]).code, 10);
+    queue.ground.ok(&["--as", "human:ann", "decide", &id, "--answer", "fail", "--reason", "No"]);
+    let said = queue.run(&[]);
+    said.assert_names(&["its budget is used up: 800 of 500 tokens"]);
+    assert_eq!(queue.ground.status(&id), "BLOCKED");
+}
+
+/// A run that has used up what it has starts nothing new; what was not begun is as it was.
+#[track_caller]
+fn assert_run_ends_after(script: &str, budget: &str, attempts: usize, why: &str) {
+    let mut queue = queue(script, budget);
+    queue.settings("repeats = 9");
+    let tasks = queue.tasks(3);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 10, "{said:?}");
+    said.assert_names(&["the budget of this run is used up", why, "this run ends before its turn"]);
+    let begun: usize =
+        tasks.iter().map(|id| (1..9).filter(|attempt| queue.records(id, *attempt).exists()).count()).sum();
+    assert_eq!(begun, attempts, "{said:?}");
+    queue.assert_nothing_left();
+}
+
+#[test]
+fn a_run_that_uses_too_many_tokens_ends() {
+    assert_run_ends_after(WASTEFUL, "[budget.run]\ntokens = 500\n", 2, "800 of 500 tokens");
+}
+
+#[test]
+fn a_run_that_costs_too_much_ends() {
+    assert_run_ends_after(WASTEFUL, "[budget.run]\ncost = 1\n", 2, "a cost of 1.50 of 1.00");
+}
+
+#[test]
+fn a_run_of_too_many_attempts_ends() {
+    assert_run_ends_after(HONEST, "[budget.run]\nattempts = 2\n", 2, "2 of 2 attempts");
+}
+
+#[test]
+fn a_run_that_takes_too_long_ends() {
+    assert_run_ends_after("sleep 600", "[budget.run]\ntime = \"3s\"\n", 1, "of 3.0 s");
+}
+
+#[test]
+fn a_budget_of_nothing_is_refused_before_anything_starts() {
+    for (budget, why) in [
+        ("[budget.task]\ntokens = 0\n", "`budget.task.tokens` must be a number above zero"),
+        ("[budget.run]\nattempts = -3\n", "`budget.run.attempts` must be a number above zero"),
+        ("[budget.task]\ncost = -1.5\n", "`budget.task.cost` must be an amount above zero"),
+        ("[budget.run]\ncost = 0\n", "`budget.run.cost` must be an amount above zero"),
+        ("[budget.run]\ntime = \"0s\"\n", "`budget.run.time` must be a duration"),
+        ("[budget.task]\ntime = \"-5m\"\n", "`budget.task.time` must be a duration"),
+    ] {
+        let queue = Queue::new();
+        let id = queue.tasks(1).remove(0);
+        let text = queue.ground.read("agency.toml");
+        queue.ground.write("agency.toml", format!("{text}{budget}"));
+        let said = queue.run(&["--trust"]);
+        assert_eq!(said.code, 2, "{said:?}");
+        said.assert_names(&[why]);
+        assert!(!queue.records(&id, 1).exists());
+    }
+}
