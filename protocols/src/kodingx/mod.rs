@@ -3,7 +3,7 @@
 //! One module for each part of the specification, named by what it is: [`layout`] (§4), [`manifest`] (§5),
 //! [`task`] (§6), [`report`] (§7), [`views`] (§8), [`status`] (§9), [`artifact`] (§11), [`adapters`] (§12 to
 //! §14), [`decisions`] (§20), [`risks`] (§21), [`scaffold`] (§15, §22). What can be done to a board is in
-//! [`acts`], [`ids`], [`verified`], [`followups`], [`archive`] and [`migrate`]; [`lint`] says whether a repository
+//! [`acts`], [`ids`], [`verified`], [`archive`] and [`migrate`]; [`lint`] says whether a repository
 //! complies.
 //!
 //! A task's own file says what its status is. STATE.md and TASK_BOARD.md follow it: whatever changes a task
