@@ -3,6 +3,7 @@
 use agency_protocols::board::{BoardError, Brief, Start};
 use agency_protocols::names::{AgentName, TaskId};
 use jiff::Zoned;
+use tracing::Instrument;
 
 use super::{Life, LifeError, Side, Step, odd};
 use crate::attempt::{Ended, Ending, Phase};
@@ -15,6 +16,7 @@ use crate::landing::refs;
 use crate::prompt::Prompt;
 use crate::settings::Agent;
 use crate::store::Store;
+use crate::trace;
 
 impl<S: Store> Life<'_, S> {
     /// Brings an attempt that was claimed as far as its agent's first breath; or says why the board does not want
@@ -24,7 +26,7 @@ impl<S: Store> Life<'_, S> {
             return Ok(Some("the board does not offer it any more".to_owned()));
         };
         (self.shop.witness)(&self.attempt.task, Step::Announce, Side::Before);
-        match self.announce().await {
+        match self.announce().instrument(Step::Announce.span()).await {
             Err(LifeError::Board(BoardError::Refused { reason, .. })) => return Ok(Some(reason)),
             Err(LifeError::Board(error @ BoardError::NoSuchTask { .. })) => {
                 return Ok(Some(error.to_string()));
@@ -141,6 +143,7 @@ impl<S: Store> Life<'_, S> {
             root: settings.root.clone(),
             copies: settings.copies.clone(),
             level: agent.level.unwrap_or(settings.level),
+            trace: trace::of_errand(),
             what: What::Agent(Box::new(agent_order(
                 start,
                 agent,
