@@ -164,6 +164,27 @@ fn a_run_within_a_trace_is_part_of_it() {
     assert_eq!(named(&run.trace_id, &run.parent_span_id), ABOVE);
 }
 
+/// Whoever watches sees the same, whether somebody collects or not.
+#[test]
+fn what_the_log_shows_does_not_depend_on_a_collector() {
+    let collector = Collector::new(Manner::Takes);
+    let endpoint = collector.endpoint();
+    let [alone, collected] = [None, Some(("OTEL_EXPORTER_OTLP_ENDPOINT", &*endpoint))].map(|collected| {
+        let queue = Queue::new();
+        queue.tasks(1);
+        let variables: Vec<(&str, &str)> =
+            [("AGENCY_LOG", "agency_supervisor=debug")].into_iter().chain(collected).collect();
+        let said = queue.start_with(&variables, &[]).end();
+        assert_eq!(said.code, 0, "{said:?}");
+        let lines = said.err.lines().filter_map(|line| Some(line.split_once(" DEBUG ")?.1.to_owned()));
+        // How often it waits is a matter of time.
+        lines.filter(|line| !line.ends_with("next=Await")).collect::<Vec<String>>()
+    });
+    assert_eq!(alone, collected);
+    let begins = "attempt{task=kodingx:T0001 attempt=1 agent=shell}: agency_supervisor::life: looked";
+    assert!(alone.len() > 5 && alone.iter().all(|line| line.starts_with(begins)), "{alone:#?}");
+}
+
 /// The supervisor that sent it is killed, and another collects what it did.
 #[test]
 fn an_agent_that_was_adopted_is_told_of_where_it_is_collected() {
