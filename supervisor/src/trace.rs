@@ -88,16 +88,18 @@ pub(crate) fn hand_on(order: &Order, environment: &mut Vec<(OsString, OsString)>
     }
 }
 
-/// An error is seen on the span it happened in.
+/// A step's span ends when it is done, and shows if that was an error. By itself it would end when the last thread lets
+/// go of it, and the store's does so some time after it has answered.
 pub(crate) async fn watch<T>(effect: impl Future<Output = Result<T, LifeError>>) -> Result<T, LifeError> {
     let done = effect.await;
     if done.is_err() {
         set_wrong("error");
     }
+    end();
     done
 }
 
-/// How far an attempt came is seen on its span.
+/// How far an attempt came is seen on its span, which ends here.
 pub(crate) fn rested(rest: &Result<Rest, LifeError>) {
     match rest {
         Ok(Rest::Over(Ending::Failed { failure })) => {
@@ -109,6 +111,11 @@ pub(crate) fn rested(rest: &Result<Rest, LifeError>) {
         Err(error) if error.is_fenced() => set_wrong("fenced"),
         Err(_) => set_wrong("error"),
     }
+    end();
+}
+
+fn end() {
+    Context::map_current(|context| context.span().end());
 }
 
 fn set_wrong(what: &str) {

@@ -1,6 +1,6 @@
 //! What a run does, as a trace for whoever collects them (OTLP), and as lines for whoever watches (`AGENCY_LOG`).
 //!
-//! What is asked for is OpenTelemetry's own variables ([`asked`]); without them nothing here is started. Spans go
+//! What is asked for is OpenTelemetry's own variables ([`mod@asked`]); without them nothing here is started. Spans go
 //! through a bounded queue to a thread of their own ([`sending`]): a collector that is slow or away costs spans, and
 //! no run ever waits for one, but for a moment at its end.
 

@@ -26,7 +26,7 @@ impl<S: Store> Life<'_, S> {
             return Ok(Some("the board does not offer it any more".to_owned()));
         };
         (self.shop.witness)(&self.attempt.task, Step::Announce, Side::Before);
-        match self.announce().instrument(Step::Announce.span()).await {
+        match trace::watch(self.announce()).instrument(Step::Announce.span()).await {
             Err(LifeError::Board(BoardError::Refused { reason, .. })) => return Ok(Some(reason)),
             Err(LifeError::Board(error @ BoardError::NoSuchTask { .. })) => {
                 return Ok(Some(error.to_string()));
