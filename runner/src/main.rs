@@ -7,11 +7,13 @@ mod arguments;
 mod board;
 mod configuration;
 mod doctor;
+mod http;
 mod import;
 mod manual;
 mod message;
 mod run;
 mod sandbox;
+mod telemetry;
 mod units;
 
 use std::process::ExitCode;

@@ -32,4 +32,5 @@ mod records;
 mod room;
 pub mod settings;
 pub mod store;
+pub mod trace;
 mod train;

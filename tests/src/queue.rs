@@ -114,6 +114,13 @@ impl Queue {
         self.spawn(self.ground.command(&[&["run"], arguments].concat()))
     }
 
+    /// The same, with more variables in its environment.
+    pub fn start_with(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Supervisor {
+        let mut command = self.ground.command(&[&["run"], arguments].concat());
+        command.envs(variables.iter().copied());
+        self.spawn(command)
+    }
+
     /// A supervisor that does something to itself at a moment of an attempt's life.
     pub fn supervise_here(&self, arguments: &[&str]) -> Supervisor {
         let mut command = self.ground.program(&adversary::supervisor());

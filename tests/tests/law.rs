@@ -42,6 +42,19 @@ fn crates_know_only_whom_they_may() {
     }
 }
 
+#[test]
+fn only_the_runner_knows_where_spans_go() {
+    for entry in ["supervisor", "profiles", "protocols", "sandbox"] {
+        let manifest = fs::read_to_string(root().join(entry).join("Cargo.toml")).expect("a manifest");
+        for known in manifest.lines().filter(|line| line.starts_with("opentelemetry")) {
+            assert!(
+                entry == "supervisor" && known.starts_with("opentelemetry.workspace"),
+                "{entry} must not know {known}"
+            );
+        }
+    }
+}
+
 fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut waiting = vec![root().join(folder)];

@@ -42,6 +42,9 @@ fn policy(order: &Order<'_>, step: &Step) -> Result<(Policy, Vec<String>), Prove
         .iter()
         .filter_map(|name| Some(Secret { name: name.clone(), value: value(name)?.as_bytes().to_vec() }));
     let mut environment = host::environment(order.host, order.variables.iter().cloned(), &named);
+    environment.retain(|(name, _)| !order.handed.iter().any(|(handed, _)| handed == name));
+    environment.extend(order.handed.iter().cloned());
+    environment.sort();
     // Test runners wait for a person to watch them unless this says that there is none.
     if !environment.iter().any(|(name, _)| name == "CI") {
         environment.push(("CI".into(), "true".into()));

@@ -56,6 +56,8 @@ pub struct Order<'a> {
     pub logs: &'a Path,
     /// The variables a profile's `env` can name.
     pub variables: &'a [(OsString, OsString)],
+    /// Variables that every command gets; no secrets.
+    pub handed: &'a [(OsString, OsString)],
     /// Whether somebody trusts the repository's own profiles.
     pub trusted: bool,
     /// Stop at the first command that does not succeed.

@@ -59,6 +59,7 @@ fn run() -> Result<serde_json::Value, Box<dyn Error>> {
             copies: if host.is_root() { Path::new("/var/lib") } else { &user_state },
             logs: &needed("logs")?,
             variables: &variables,
+            handed: &[],
             trusted: arguments.iter().any(|one| one == "trusted"),
             fail_fast: arguments.iter().any(|one| one == "fail_fast"),
             aside: &value("aside")

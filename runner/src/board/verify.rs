@@ -168,6 +168,7 @@ fn tried(
         copies: &copies(&host),
         logs: &logs,
         variables: &variables,
+        handed: &[],
         trusted: true,
         fail_fast: command.fail_fast,
         aside: &[board],

@@ -3,11 +3,11 @@
 //! A `Url` can only be made from a `Base`, and always has its origin: whoever holds one may be given the token.
 
 use std::fmt::Write;
-use std::net::IpAddr;
 
 use ureq::http::Uri;
 
 use super::error::ImportError;
+use crate::http::origin::Origin;
 
 /// The address of an API: an origin, and a path that everything there begins with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,14 +27,6 @@ impl Url {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Origin {
-    secure: bool,
-    /// Lower case; an IPv6 address in its brackets.
-    host: String,
-    port: u16,
-}
-
 impl Base {
     pub(super) fn parse(given: &str) -> Result<Self, ImportError> {
         let wrong = |why| Err(ImportError::Address { why });
@@ -50,7 +42,7 @@ impl Base {
         }
         // On the way the token could be read, and what becomes an agent's task be changed: with a token or
         // without, nothing but this machine is asked in the clear.
-        if !origin.secure && !is_loopback(&origin.host) {
+        if !origin.secure && !origin.is_loopback() {
             return wrong("must begin with https://; http:// is for servers on this machine only");
         }
         Ok(Self { origin, path: uri.path().trim_end_matches('/').to_owned() })
@@ -60,8 +52,8 @@ impl Base {
         &self.origin.host
     }
 
-    pub(super) fn is_secure(&self) -> bool {
-        self.origin.secure
+    pub(super) fn origin(&self) -> &Origin {
+        &self.origin
     }
 
     /// `path` begins with a slash and is encoded already.
@@ -82,48 +74,6 @@ impl Base {
             None => Err("an address without a host".into()),
         }
     }
-}
-
-impl Origin {
-    fn of(uri: &Uri) -> Option<Self> {
-        let secure = match uri.scheme_str()? {
-            "https" => true,
-            "http" => false,
-            _ => return None,
-        };
-        let host = uri.host()?.to_ascii_lowercase();
-        let named = !host.is_empty()
-            && host.len() <= 253
-            && host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'));
-        if !named && literal(&host).is_none() {
-            return None;
-        }
-        // A port that is there and is none is a mistake, not a wish for the usual one.
-        let port = match uri.port() {
-            Some(port) => Some(port.as_u16()),
-            None if uri.authority()?.as_str().ends_with(':') => None,
-            None => Some(if secure { 443 } else { 80 }),
-        }?;
-        Some(Self { secure, host, port })
-    }
-
-    fn text(&self) -> String {
-        let (scheme, usual) = if self.secure { ("https", 443) } else { ("http", 80) };
-        match self.port {
-            port if port == usual => format!("{scheme}://{}", self.host),
-            port => format!("{scheme}://{}:{port}", self.host),
-        }
-    }
-}
-
-/// An address written out, IPv6 in its brackets or not.
-pub(super) fn literal(host: &str) -> Option<IpAddr> {
-    host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host).parse().ok()
-}
-
-/// `localhost` is never looked up here (RFC 6761), so it is an address of this machine as much as 127.0.0.1 is.
-fn is_loopback(host: &str) -> bool {
-    host == "localhost" || literal(host).is_some_and(|address| address.is_loopback())
 }
 
 /// Anything, as one piece of a path or a query.

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::{MOST_ISSUES, MOST_PAGES, Tracker, text};
+use crate::http::HttpError;
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum ImportError {
@@ -69,6 +70,17 @@ pub(crate) enum ImportError {
     TooLarge { host: String },
     #[error("more than {MOST_ISSUES} issues, or more than {MOST_PAGES} pages of them, match")]
     TooMany,
+}
+
+impl From<HttpError> for ImportError {
+    fn from(error: HttpError) -> Self {
+        match error {
+            HttpError::Proxy { variable } => {
+                Self::Variable { variable, what: "the address of an HTTP proxy" }
+            }
+            HttpError::Certificates { path, why } => Self::Certificates { path, cause: Cause::new(&why) },
+        }
+    }
 }
 
 impl ImportError {

@@ -12,9 +12,7 @@ mod credential;
 mod error;
 mod github;
 mod jira;
-mod names;
 mod priority;
-mod proxy;
 mod text;
 mod web;
 
@@ -24,11 +22,11 @@ mod tests;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fmt;
-use std::path::PathBuf;
 
 use credential::Credential;
 pub(crate) use error::ImportError;
-use proxy::Proxies;
+
+use crate::http::Way;
 
 /// More issues than this are no list that somebody wants to work off.
 const MOST_ISSUES: usize = 10_000;
@@ -139,8 +137,7 @@ impl Server {
             environment: Environment {
                 github: credential::github(&variable),
                 jira: credential::jira(&variable),
-                certificates: variable("SSL_CERT_FILE").map(PathBuf::from),
-                proxies: Proxies::from(&variable),
+                way: Way::from(&variable),
             },
         }
     }
@@ -157,8 +154,7 @@ impl fmt::Debug for Server {
 struct Environment {
     github: Result<Credential, ImportError>,
     jira: Result<Credential, ImportError>,
-    certificates: Option<PathBuf>,
-    proxies: Proxies,
+    way: Way,
 }
 
 /// One issue, in the words a task needs.

@@ -4,8 +4,6 @@
 //! answer has a largest size and a longest time. What both trackers say with a status (no access, too many
 //! requests) is judged here; what only one of them means by it, there.
 
-use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -13,23 +11,18 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use ureq::http::{HeaderMap, Response};
-use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
-use ureq::unversioned::transport::DefaultConnector;
 use ureq::{Agent, Body, RequestBuilder};
 
 use super::address::{Base, Url};
 use super::credential::Credential;
 use super::error::{Again, Cause, ImportError, Said};
-use super::names::Names;
 use super::{LARGEST_PAGE, Server, Tracker, text};
 
 const GITHUB: &str = "https://api.github.com";
-const AGENT: &str = concat!("agency/", env!("CARGO_PKG_VERSION"));
 /// From the look-up of the name to the last byte of the answer.
 const LONGEST_REQUEST: Duration = Duration::from_secs(30);
 /// As much of an explanation as anybody reads.
 const LARGEST_EXPLANATION: u64 = 64 * 1024;
-const LARGEST_CERTIFICATES: u64 = 4 * 1024 * 1024;
 
 pub(super) struct Client {
     agent: Agent,
@@ -61,21 +54,7 @@ impl Client {
             (Tracker::Jira, None) => return Err(ImportError::NoAddress),
         };
         let base = Base::parse(address)?;
-        let mut tls = TlsConfig::builder();
-        if let Some(path) = environment.certificates.as_deref().filter(|_| base.is_secure()) {
-            tls = tls.root_certs(certificates(path)?);
-        }
-        let config = Agent::config_builder()
-            .https_only(base.is_secure())
-            .proxy(environment.proxies.for_base(&base)?)
-            .tls_config(tls.build())
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .timeout_global(Some(patience))
-            .user_agent(AGENT)
-            .build();
-        let agent = Agent::with_parts(config, DefaultConnector::default(), Names);
+        let agent = environment.way.agent(base.origin(), patience)?;
         Ok(Self { agent, base, tracker, credential: credential.clone()? })
     }
 
@@ -210,26 +189,6 @@ fn unreachable_or_untrusted(host: String, cause: Cause) -> ImportError {
     } else {
         ImportError::Unreachable { host, cause }
     }
-}
-
-/// The authorities to believe instead of the public ones, as other programs understand SSL_CERT_FILE.
-fn certificates(path: &Path) -> Result<RootCerts, ImportError> {
-    let wrong = |why: &dyn std::fmt::Display| ImportError::Certificates {
-        path: path.to_owned(),
-        cause: Cause::new(why),
-    };
-    let about = fs::metadata(path).map_err(|error| wrong(&error))?;
-    if !about.is_file() || about.len() > LARGEST_CERTIFICATES {
-        return Err(wrong(&"it is not a file of PEM certificates"));
-    }
-    let pem = fs::read(path).map_err(|error| wrong(&error))?;
-    let mut found = Vec::new();
-    for item in parse_pem(&pem) {
-        if let PemItem::Certificate(certificate) = item.map_err(|error| wrong(&error))? {
-            found.push(certificate);
-        }
-    }
-    if found.is_empty() { Err(wrong(&"it has no certificate in it")) } else { Ok(RootCerts::from(found)) }
 }
 
 fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {

@@ -23,6 +23,8 @@ use agency_supervisor::charge::{self, Charge, ChargeError};
 use agency_supervisor::desk::Desk;
 use agency_supervisor::dispatch::{Fate, Interrupt, Summary, Wishes};
 use agency_supervisor::errand::{self, send::Shim};
+use agency_supervisor::landing::repository::Repository;
+use agency_supervisor::settings::Settings;
 use clap::Args;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -33,6 +35,7 @@ use crate::board::{Here, Who, task_id};
 use crate::configuration::{Configuration, Operator};
 use crate::message::{self, Failure, INTERNAL, INTERRUPTED, UNDONE, USAGE};
 use crate::sandbox::user_state;
+use crate::telemetry;
 use crate::units;
 use progress::Lines;
 
@@ -105,11 +108,26 @@ pub(crate) fn run(command: &Run, who: &Who) -> Result<u8, Failure> {
     if let Some((task, agent)) = ready.iter().find(|(_, agent)| !settings.agents.contains_key(agent)) {
         return Err(settings::unknown_agent(task, agent, &configuration));
     }
+    let asked = telemetry::asked(|name| std::env::var_os(name))?;
     mention_uncommitted(&repository, &branch, &board);
     if command.dry_run {
         return progress::dry_run(&here, &board, command);
     }
-    start_tracing();
+    let telemetry = telemetry::start(asked, &settings)?;
+    let ended = work(command, who, &here, settings, repository);
+    let (Ok(code) | Err(Failure { code, .. })) = &ended;
+    telemetry.end(*code);
+    ended
+}
+
+/// The supervisor is in charge, until nothing is left to do.
+fn work(
+    command: &Run,
+    who: &Who,
+    here: &Here,
+    settings: Settings,
+    repository: Repository,
+) -> Result<u8, Failure> {
     let who = who.clone();
     let root = here.folder.root.clone();
     let desk = Desk::open(move || Here::at(&root)?.open(&who))?;
@@ -162,7 +180,7 @@ fn ready(command: &Run, here: &Here, board: &dyn Board) -> Result<Vec<(TaskId, S
 
 /// Agents start from a commit: what is not in it they don't see.
 fn mention_uncommitted(
-    repository: &agency_supervisor::landing::repository::Repository,
+    repository: &Repository,
     branch: &agency_supervisor::landing::names::RefName,
     board: &dyn Board,
 ) {
@@ -204,14 +222,6 @@ fn listen(interrupt: mpsc::Sender<Interrupt>) -> std::io::Result<()> {
 fn runtime() -> Result<Runtime, Failure> {
     let built = Builder::new_current_thread().enable_all().max_blocking_threads(8).build();
     built.map_err(|error| Failure::new(INTERNAL, &error))
-}
-
-/// `AGENCY_LOG=debug` shows every step, on standard error.
-fn start_tracing() {
-    use tracing_subscriber::EnvFilter;
-    if let Ok(filter) = EnvFilter::try_from_env("AGENCY_LOG") {
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    }
 }
 
 fn refused(error: ChargeError) -> Failure {

@@ -19,6 +19,7 @@ use agency_protocols::board::{Agenda, BoardError, Start};
 use sysinfo::{MemoryRefreshKind, System};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+use tracing::Instrument;
 
 use crate::attempt::{Attempt, Epoch, Held, Phase, Spent, TaskKey};
 use crate::clock::{self, BootClock, Clock, Instant};
@@ -338,7 +339,8 @@ impl<S: Store> Dispatcher<S> {
         let claim = Claim { task: &key, title: &start.title, agent: start.agent.as_str(), after, beyond };
         (self.shop.witness)(&key, Step::Claim, Side::Before);
         let ttl = self.shop.settings.leases.ttl;
-        let claimed = self.shop.store.claim(&claim, self.shop.term, ttl).await?;
+        let claimed = self.shop.store.claim(&claim, self.shop.term, ttl);
+        let claimed = claimed.instrument(Step::Claim.span()).await?;
         (self.shop.witness)(&key, Step::Claim, Side::After);
         match claimed {
             Claimed::Taken => {

@@ -41,6 +41,7 @@ use crate::landing::commit::{Signature, Statement};
 use crate::landing::names::{Format, Oid, Task};
 use crate::landing::repository::{Opening, Repository};
 use crate::room;
+use crate::trace;
 
 /// Where the agent finds what it is told, in its private repository, which is never part of its work.
 const PROMPT: &[u8] = b"AGENCY_PROMPT.md";
@@ -310,6 +311,7 @@ fn policy(order: &Order, agent: &AgentOrder, host: &Host, words: &Words) -> Resu
     let mut environment = host::environment(host, std::env::vars_os(), &named);
     environment.retain(|(name, _)| !name.as_bytes().starts_with(b"AGENCY_") || named.contains(name));
     environment.extend(words.variables());
+    trace::hand_on(order, &mut environment);
     let network = match &agent.network {
         Reach::None => Network::None,
         Reach::Full => Network::Full,

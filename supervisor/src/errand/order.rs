@@ -21,13 +21,27 @@ pub struct Order {
     /// Below which private copies are kept, at the level that needs them.
     pub copies: PathBuf,
     pub level: Level,
+    /// Where in a trace it belongs, if anybody keeps one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Trace>,
     pub what: What,
+}
+
+/// What an errand is told of where it belongs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trace {
+    /// As `TRACEPARENT` has it.
+    pub parent: String,
+    /// Whether the span that it names is the errand's own, and made when that is over.
+    pub promised: bool,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum What {
     Agent(Box<AgentOrder>),
+    /// An agent that judges what another one did.
+    Audit(Box<AgentOrder>),
     Proof(ProofOrder),
 }
 

@@ -13,9 +13,19 @@ pub struct Outcome {
     /// Seconds since 1970.
     pub started_at: i64,
     pub ended_at: i64,
+    /// The same, for those who put it beside other things that happened.
+    #[serde(default)]
+    pub times: Option<Times>,
     /// Why it was stopped, if somebody asked for it.
     pub stopped: Option<StopReason>,
     pub done: Done,
+}
+
+/// From when to when, in microseconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Times {
+    pub from: u64,
+    pub to: u64,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -112,4 +122,7 @@ pub struct ProofDone {
     pub evidence: Evidence,
     /// The whole proof.
     pub proof: Value,
+    /// When each command was run, in their order.
+    #[serde(default)]
+    pub times: Vec<Times>,
 }

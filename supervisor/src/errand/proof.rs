@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use agency_profiles::library::Library;
-use agency_profiles::prove::{Candidate, Order as ProofRun, ProveError, prove};
+use agency_profiles::prove::{Candidate, Event, Order as ProofRun, ProveError, prove};
 use agency_profiles::resolve::Resolved;
 use agency_profiles::sight::Sight;
 use agency_protocols::store::ETag;
@@ -17,8 +17,10 @@ use super::Place;
 use super::agent::not_run;
 use super::control::Reception;
 use super::order::{Order, ProofOrder, Trust};
-use super::outcome::{Done, ProofDone};
+use super::outcome::{Done, ProofDone, Times};
+use crate::clock::wall_exactly;
 use crate::evidence;
+use crate::trace;
 
 pub(super) fn run(place: &Place, order: &Order, proof: &ProofOrder, reception: &Reception) -> Done {
     match carry_out(place, order, proof, reception) {
@@ -44,6 +46,9 @@ fn carry_out(
         Snapshots::open(&state, repository, std::path::Path::new("git"))?.layers(&proof.judged_by)?;
     let profile = resolve(order, proof, &Sight::of_layers(&layers.lowers)?)?;
     let variables: Vec<_> = std::env::vars_os().collect();
+    let mut handed = Vec::new();
+    trace::hand_on(order, &mut handed);
+    let (mut times, mut from) = (Vec::new(), 0);
     let proof = prove(
         &ProofRun {
             folder: &folder,
@@ -54,6 +59,7 @@ fn carry_out(
             copies: &order.copies,
             logs: &place.path().join("logs"),
             variables: &variables,
+            handed: &handed,
             trusted: true,
             fail_fast: false,
             aside: &[],
@@ -61,9 +67,16 @@ fn carry_out(
             attendant: reception,
         },
         &profile,
-        &mut |_| {},
+        &mut |event| match event {
+            Event::Started { .. } => from = wall_exactly(),
+            Event::Ended { .. } => times.push(Times { from, to: wall_exactly() }),
+        },
     )?;
-    Ok(ProofDone { evidence: evidence::of(&proof, &folder.root), proof: serde_json::to_value(&proof)? })
+    Ok(ProofDone {
+        evidence: evidence::of(&proof, &folder.root),
+        proof: serde_json::to_value(&proof)?,
+        times,
+    })
 }
 
 /// What the profile means for the tree the agent started from. What the repository has of its own must be

@@ -19,10 +19,10 @@ use rustix::time::Timespec;
 
 use super::control::{Reception, Word};
 use super::order::{Order, What};
-use super::outcome::{self, Done, Outcome};
+use super::outcome::{self, Done, Outcome, Times};
 use super::{ErrandError, Place, agent, proof};
 use crate::attempt::Term;
-use crate::clock::{BootClock, Clock, wall};
+use crate::clock::{BootClock, Clock, wall, wall_exactly};
 use crate::durable;
 use crate::room;
 
@@ -68,10 +68,11 @@ pub fn run(folder: &Path, term: Term, supervisor: &mut dyn Write) -> Result<(), 
     if !durable::mark(&place.file("started")).map_err(place.failed("write", "started"))? {
         return Ok(());
     }
-    let started_at = wall();
+    let (started_at, from) = (wall(), wall_exactly());
     let done = carry_out(&place, &order, &reception);
     let stopped = reception.stopped();
-    let outcome = Outcome { version: outcome::VERSION, started_at, ended_at: wall(), stopped, done };
+    let times = Some(Times { from, to: wall_exactly() });
+    let outcome = Outcome { version: outcome::VERSION, started_at, ended_at: wall(), times, stopped, done };
     let text = serde_json::to_vec_pretty(&outcome)
         .map_err(|source| ErrandError::Odd { path: place.file("outcome.json"), source })?;
     loop {
@@ -106,7 +107,7 @@ fn lock(place: &Place) -> Result<Option<File>, ErrandError> {
 
 fn carry_out(place: &Place, order: &Order, reception: &Reception) -> Done {
     match &order.what {
-        What::Agent(agent) => agent::run(place, order, agent, reception),
+        What::Agent(agent) | What::Audit(agent) => agent::run(place, order, agent, reception),
         What::Proof(proof) => proof::run(place, order, proof, reception),
     }
 }

@@ -13,6 +13,7 @@ use crate::errand::order::{self, AgentOrder, Order, Paper, ScopeOrder, What};
 use crate::errand::outcome::{Done, End, Outcome};
 use crate::prompt::AuditPrompt;
 use crate::store::Store;
+use crate::trace;
 
 /// How many audits may come to nothing, one after the other.
 const UNHEARD: u32 = 2;
@@ -89,7 +90,8 @@ impl<S: Store> Life<'_, S> {
             root: settings.root.clone(),
             copies: settings.copies.clone(),
             level: agent.level.unwrap_or(settings.level),
-            what: What::Agent(Box::new(AgentOrder {
+            trace: trace::of_errand(),
+            what: What::Audit(Box::new(AgentOrder {
                 base: work.candidate.clone(),
                 start: None,
                 agent: audit.auditor.clone(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use agency_protocols::board::{BoardError, Role, Start};
 use agency_protocols::names::{AgentName, TaskId};
 use jiff::Zoned;
+use tracing::Instrument;
 
 use super::footing::Footing;
 use super::{Life, LifeError, Side, Step, odd};
@@ -18,6 +19,7 @@ use crate::landing::refs;
 use crate::prompt::Prompt;
 use crate::settings::Agent;
 use crate::store::Store;
+use crate::trace;
 
 impl<S: Store> Life<'_, S> {
     /// Brings an attempt that was claimed as far as its agent's first breath; or says why the board does not want
@@ -30,7 +32,7 @@ impl<S: Store> Life<'_, S> {
             return self.receive(&start).await;
         }
         (self.shop.witness)(&self.attempt.task, Step::Announce, Side::Before);
-        match self.announce().await {
+        match trace::watch(self.announce()).instrument(Step::Announce.span()).await {
             Err(LifeError::Board(BoardError::Refused { reason, .. })) => return Ok(Some(reason)),
             Err(LifeError::Board(error @ BoardError::NoSuchTask { .. })) => {
                 return Ok(Some(error.to_string()));
@@ -39,7 +41,7 @@ impl<S: Store> Life<'_, S> {
         }
         (self.shop.witness)(&self.attempt.task, Step::Announce, Side::After);
         (self.shop.witness)(&self.attempt.task, Step::Order, Side::Before);
-        self.order(&start).await?;
+        trace::watch(self.order(&start)).instrument(Step::Order.span()).await?;
         (self.shop.witness)(&self.attempt.task, Step::Order, Side::After);
         let place = self.agent_place();
         let Some(waiting) = self.step(Step::Send, self.send(&place)).await? else {
@@ -189,6 +191,7 @@ impl<S: Store> Life<'_, S> {
             root: settings.root.clone(),
             copies: settings.copies.clone(),
             level: agent.level.unwrap_or(settings.level),
+            trace: trace::of_errand(),
             what: What::Agent(Box::new(AgentOrder {
                 base,
                 start: footing.start.clone(),

@@ -42,7 +42,7 @@ impl<S: Store> Life<'_, S> {
     pub(super) fn agent_order(&self) -> Result<AgentOrder, LifeError> {
         match self.agent_place().read_order()?.what {
             What::Agent(order) => Ok(*order),
-            What::Proof(_) => Err(odd("the agent's order is not one for an agent")),
+            What::Audit(_) | What::Proof(_) => Err(odd("the agent's order is not one for an agent")),
         }
     }
 

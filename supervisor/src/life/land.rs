@@ -23,6 +23,7 @@ use crate::landing::plan::{Refusal, Request, Work};
 use crate::landing::{self, difference, landed, refs, scope};
 use crate::settings::Land;
 use crate::store::Store;
+use crate::trace;
 use crate::train::{Turn, UnderWay};
 
 /// How often a repository that is busy is asked again, and how long between.
@@ -229,6 +230,7 @@ impl<S: Store> Life<'_, S> {
             root: settings.root.clone(),
             copies: settings.copies.clone(),
             level,
+            trace: trace::of_errand(),
             what: What::Proof(proof),
         })?;
         let until = self.lease_end();

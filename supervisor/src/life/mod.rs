@@ -54,6 +54,7 @@ use crate::landing::repository::Repository;
 use crate::notice::{Notice, Teller};
 use crate::settings::{Land, Settings};
 use crate::store::{Store, StoreError};
+use crate::trace;
 use crate::train::Train;
 use next::{Next, Seen};
 
@@ -120,6 +121,11 @@ impl Step {
             Self::Settle => "settle",
             Self::Release => "release",
         }
+    }
+
+    /// What is known of it while it is done.
+    pub(crate) fn span(self) -> tracing::Span {
+        tracing::info_span!("step", step = self.name())
     }
 }
 
@@ -240,6 +246,7 @@ impl<S: Store> Workshop<S> {
                 Err(_) => "error",
             };
             tracing::Span::current().record("outcome", outcome);
+            trace::rested(&rest);
             rest
         }
         .instrument(span)
@@ -303,7 +310,7 @@ impl<S: Store> Life<'_, S> {
             }
         }
         loop {
-            let seen = self.look()?;
+            let (seen, errand) = (self.look()?, self.current_place());
             let next = next::next(&self.attempt.phase, &seen);
             tracing::debug!(phase = self.attempt.phase.name(), ?next, "looked");
             match next {
@@ -318,20 +325,36 @@ impl<S: Store> Life<'_, S> {
                     self.current_place().take_back()?;
                     return Err(odd(&reason));
                 }
-                Next::Collect => self.collect().await?,
-                Next::Audit => self.audit().await?,
+                Next::Collect => {
+                    self.collect().await?;
+                    trace::over(&errand, &seen);
+                }
+                Next::Audit => {
+                    trace::over(&errand, &seen);
+                    self.audit().await?;
+                }
                 Next::Ask => self.ask().await?,
-                Next::Heed => self.heed().await?,
+                Next::Heed => {
+                    self.heed().await?;
+                    trace::over(&errand, &seen);
+                }
                 Next::Decide => self.decide().await?,
                 Next::Leave { why } => {
                     return Ok(Rest::Waits(format!("{why}; `agency decide` says what becomes of it")));
                 }
                 Next::GiveUp { reason } => {
+                    trace::over(&errand, &seen);
                     return self.end(Ending::Lost { reason }).await.map(Rest::Over);
                 }
-                Next::Merge => self.merge().await?,
+                Next::Merge => {
+                    trace::over(&errand, &seen);
+                    self.merge().await?;
+                }
                 Next::Prove => self.prove().await?,
-                Next::Attest => self.attest().await?,
+                Next::Attest => {
+                    self.attest().await?;
+                    trace::over(&errand, &seen);
+                }
                 Next::Land => {
                     if let Some(rest) = self.land().await? {
                         return Ok(rest);
@@ -394,8 +417,7 @@ impl<S: Store> Life<'_, S> {
         effect: impl Future<Output = Result<T, LifeError>>,
     ) -> Result<T, LifeError> {
         (self.shop.witness)(&self.attempt.task, step, Side::Before);
-        let span = tracing::info_span!("step", step = step.name());
-        let done = effect.instrument(span).await?;
+        let done = trace::watch(effect).instrument(step.span()).await?;
         (self.shop.witness)(&self.attempt.task, step, Side::After);
         Ok(done)
     }

@@ -137,7 +137,8 @@ mod tests {
 
     fn standing(which: u8) -> Option<Standing> {
         let over = |done| {
-            let outcome = Outcome { version: 1, started_at: 0, ended_at: 0, stopped: None, done };
+            let outcome =
+                Outcome { version: 1, started_at: 0, ended_at: 0, times: None, stopped: None, done };
             Standing::Over(Box::new(outcome))
         };
         match which {

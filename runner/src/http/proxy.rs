@@ -1,28 +1,28 @@
 //! The proxy that the environment names, if this host is to be asked through it.
 //!
 //! Behind a company's wall there is no other way out, so `HTTPS_PROXY` is honoured, as `git` and `curl` do. It
-//! only ever gets to see a tunnel: the token and the issues are inside TLS, which ends at the tracker. Plain HTTP,
-//! which is for this machine only, never takes one, so `HTTP_PROXY` is not read.
+//! only ever gets to see a tunnel: what is said is inside TLS, which ends at the server. Plain HTTP, which is for this
+//! machine and its neighbours, never takes one, so `HTTP_PROXY` is not read.
 
 use std::ffi::OsString;
 
 use ureq::{Proxy, ProxyProtocol};
 
-use super::address::Base;
-use super::error::ImportError;
+use super::HttpError;
+use super::origin::Origin;
 
 /// The usual spellings. Where both are set, the one in small letters is what other programs take.
 const PROXIES: &[&str] = &["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
 const EXCEPTIONS: &[&str] = &["no_proxy", "NO_PROXY"];
 
 /// May hold a password, so it can't be printed.
-pub(super) struct Proxies {
+pub(crate) struct Proxies {
     proxy: Option<(&'static str, OsString)>,
     except: String,
 }
 
 impl Proxies {
-    pub(super) fn from(variable: &impl Fn(&str) -> Option<OsString>) -> Self {
+    pub(crate) fn from(variable: &impl Fn(&str) -> Option<OsString>) -> Self {
         Self {
             proxy: PROXIES.iter().find_map(|name| Some((*name, variable(name)?))),
             except: EXCEPTIONS
@@ -34,9 +34,9 @@ impl Proxies {
     }
 
     /// One that can't be used is an error, not a reason to go round it.
-    pub(super) fn for_base(&self, base: &Base) -> Result<Option<Proxy>, ImportError> {
+    pub(super) fn to(&self, origin: &Origin) -> Result<Option<Proxy>, HttpError> {
         let Some((variable, value)) = &self.proxy else { return Ok(None) };
-        if !base.is_secure() || is_exception(&self.except, base.host()) {
+        if !origin.secure || is_exception(&self.except, &origin.host) {
             return Ok(None);
         }
         let proxy = value.to_str().and_then(|value| Proxy::new(value.trim()).ok());
@@ -44,7 +44,7 @@ impl Proxies {
             Some(proxy) if matches!(proxy.protocol(), ProxyProtocol::Http | ProxyProtocol::Https) => {
                 Ok(Some(proxy))
             }
-            _ => Err(ImportError::Variable { variable, what: "the address of an HTTP proxy" }),
+            _ => Err(HttpError::Proxy { variable }),
         }
     }
 }
@@ -96,10 +96,11 @@ mod tests {
 
     #[test]
     fn a_proxy_that_cannot_be_used_is_not_gone_round() {
-        let base = Base::parse("https://api.example.org").expect("an address");
+        let uri = "https://api.example.org".parse().expect("an address");
+        let origin = Origin::of(&uri).expect("an origin");
         for value in ["socks5://127.0.0.1:1080", "gopher://x", "http://"] {
             let proxies = Proxies::from(&|name| (name == "ALL_PROXY").then(|| OsString::from(value)));
-            let error = proxies.for_base(&base).expect_err(value);
+            let error = proxies.to(&origin).expect_err(value);
             assert_eq!(error.to_string(), "ALL_PROXY does not hold the address of an HTTP proxy");
         }
     }

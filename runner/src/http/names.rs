@@ -12,7 +12,7 @@ use ureq::http::Uri;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::NextTimeout;
 
-use super::address::literal;
+use super::origin::literal;
 
 const LONGEST: Duration = Duration::from_secs(10);
 /// As many as the client takes.
