@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::board::{self, Who};
 use crate::configuration;
+use crate::demo;
 use crate::manual;
 use crate::run;
 use crate::units;
@@ -25,6 +26,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Demo(demo::Demo),
     Init(board::scaffold::Init),
     Install(board::scaffold::Install),
     Upgrade(board::scaffold::Upgrade),

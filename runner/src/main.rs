@@ -6,6 +6,7 @@
 mod arguments;
 mod board;
 mod configuration;
+mod demo;
 mod doctor;
 mod http;
 mod import;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
             Command::Pause(command) => run::control::pause(&command),
             Command::Resume(command) => run::control::resume(&command),
             Command::Drain(command) => run::control::drain(&command),
+            Command::Demo(command) => demo::run(&command),
             Command::Sandbox(command) => sandbox::run(&command),
             Command::Doctor(command) => doctor::run(&command),
             Command::Config(command) => configuration::explain::run(&command),

@@ -40,7 +40,7 @@ use crate::units;
 use progress::Lines;
 
 /// A scope violation was refused.
-const OUT_OF_SCOPE: u8 = 20;
+pub(crate) const OUT_OF_SCOPE: u8 = 20;
 
 /// Work off the board's tasks: each by its agent, in a sandbox, verified and landed
 ///

@@ -258,6 +258,16 @@ impl<S: Store> Life<'_, S> {
                 return Err(odd("the outcome of a proof is none"));
             }
         };
+        // Nobody answers for what they were only merged with: it may be that which does not hold.
+        if !evidence.passed {
+            let turn = self.wait_for_turn().await?;
+            if *self.wanted.borrow() != Wanted::GoOn {
+                return Ok(());
+            }
+            if turn == Turn::Broken {
+                return self.merge().await;
+            }
+        }
         evidence.bound_to.insert("verify".to_owned(), json!(self.verify_id(merge.number)));
         evidence.notes.push(match &merge.audit {
             Some(audit) => self.audit_note(audit).await?,

@@ -111,6 +111,28 @@ fn others_go_on_beside_a_task_that_fails() {
     assert_eq!(queue.ground.status(&tasks[0]), "BLOCKED");
 }
 
+/// Work is proved on top of what is about to land; where that does not hold, nobody else is blamed for it.
+#[test]
+fn whoever_stands_on_work_that_fails_has_not_failed() {
+    let mut queue = crate::gate::queue(HONEST);
+    queue.agent("bad", "mkdir -p src && echo by > src/bad", "");
+    queue.settings("attempts = 1");
+    queue.ground.profile("soon", &["test ! -e src/bad"]);
+    queue.ground.profile("late", &["sleep 8; test ! -e src/bad"]);
+    queue.ground.commit_all();
+    let bad = queue.ground.task("Bad", &["--assignee", "bad", "--dod-profile", "late"]);
+    let good = queue.ground.task("Good", &["--assignee", "shell", "--dod-profile", "soon"]);
+    let run = queue.start(&["--parallel", "2"]);
+    queue.until_phase(&bad, "merged");
+    crate::gate::open(&queue);
+    let said = run.end();
+    assert_eq!(said.code, 10, "{said:?}");
+    queue.assert_landed(std::slice::from_ref(&good));
+    assert_eq!(queue.ground.status(&bad), "BLOCKED");
+    assert!(queue.records(&good, 1).join("verify-2").exists(), "it never stood on what failed: {said:?}");
+    queue.assert_nothing_left();
+}
+
 /// The branch moves while an agent mends its work: it goes on from what it had, on the branch as it is then.
 #[test]
 fn whoever_mends_goes_on_from_their_own_work_on_the_branch_as_it_is() {

@@ -1,0 +1,3 @@
+# Begins, and never ends.
+echo "thinking about a logo"
+sleep 3600

@@ -1,0 +1,105 @@
+//! The sample: a small shop in shell, a Definition of Done, and four tasks for four agents.
+
+use super::Place;
+use crate::message::{Failure, INTERNAL};
+
+/// A task of the demo.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Task {
+    pub(super) id: &'static str,
+    pub(super) agent: &'static str,
+    pub(super) title: &'static str,
+    pub(super) scope: &'static str,
+    /// What is shown with it.
+    pub(super) about: &'static str,
+    pub(super) should: Should,
+}
+
+/// What should become of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Should {
+    /// It lands at this attempt.
+    Land(u64),
+    /// Its work is refused, and this file is as it was.
+    BeRefused(&'static str),
+    /// It is stopped.
+    BeStopped,
+}
+
+pub(super) const TASKS: [Task; 4] = [
+    Task {
+        id: "T0001",
+        agent: "good",
+        title: "Say hello in Spanish",
+        scope: "src/hello_es.sh",
+        about: "does what it is told",
+        should: Should::Land(1),
+    },
+    Task {
+        id: "T0002",
+        agent: "stray",
+        title: "Write the guide",
+        scope: "docs/guide.md",
+        about: "strays out of its scope",
+        should: Should::BeRefused("docs/prices.md"),
+    },
+    Task {
+        id: "T0003",
+        agent: "mend",
+        title: "Round prices",
+        scope: "src/round.sh",
+        about: "is wrong at first",
+        should: Should::Land(2),
+    },
+    Task {
+        id: "T0004",
+        agent: "hang",
+        title: "Draw a logo",
+        scope: "logo/**",
+        about: "never ends",
+        should: Should::BeStopped,
+    },
+];
+
+macro_rules! samples {
+    ($($path:literal)*) => { [$(($path, include_str!(concat!("sample/", $path)))),*] };
+}
+
+const FILES: [(&str, &str); 10] = samples!(
+    "README.md" "agency.toml" "src/price.sh" "docs/guide.md" "docs/prices.md" "tests/run.sh"
+    "agents/good.sh" "agents/stray.sh" "agents/mend.sh" "agents/hang.sh"
+);
+
+/// What was in a file when the demo began.
+pub(super) fn original(path: &str) -> Option<&'static str> {
+    FILES.iter().find(|(known, _)| *known == path).map(|(_, text)| *text)
+}
+
+/// Makes the repository, its board and its tasks.
+pub(super) fn make(place: &Place) -> Result<(), Failure> {
+    for (path, text) in FILES {
+        write(place, path, text)?;
+    }
+    place.git(&["init", "--quiet", "--initial-branch=main"])?;
+    for (key, value) in [("user.name", "You"), ("user.email", "you@example.org")] {
+        place.git(&["config", key, value])?;
+    }
+    let builders: Vec<&str> = TASKS.iter().map(|task| task.agent).collect();
+    place.agency(&["init", "--orchestrator", "other", "--builders", &builders.join(",")])?;
+    write(place, ".kodingx/dod/profiles/shop.yml", include_str!("sample/profile.yml"))?;
+    for task in &TASKS {
+        let what = ["task", "new", "--title", task.title, "--assignee", task.agent];
+        let how = ["--must-touch", task.scope, "--dod-profile", "shop"];
+        place.agency(&[&what[..], &how[..]].concat())?;
+    }
+    place.git(&["add", "--all"])?;
+    place.git(&["commit", "--quiet", "--message", "A shop, and four tasks"])?;
+    Ok(())
+}
+
+fn write(place: &Place, path: &str, text: &str) -> Result<(), Failure> {
+    let file = place.folder.join(path);
+    let folder = file.parent().unwrap_or(&place.folder);
+    let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&file, text));
+    written.map_err(|error| Failure::new(INTERNAL, &error))
+}
