@@ -69,16 +69,25 @@ impl Ground {
         Self::of(actors()[0], files)
     }
 
+    /// A folder with nothing in it, not even a repository.
+    pub fn of_nothing() -> Self {
+        Self::folder(actors()[0], &[])
+    }
+
     pub fn of(actor: Actor, files: &[(&str, &str)]) -> Self {
+        let ground = Self::folder(actor, files);
+        ground.git(&["init", "--quiet", "--initial-branch=main"]);
+        ground.git(&["config", "user.email", "ada@example.org"]);
+        ground
+    }
+
+    fn folder(actor: Actor, files: &[(&str, &str)]) -> Self {
         let repository = Repository::without_git(actor, files).expect("a repository");
         let user = tempfile::Builder::new().prefix("agency-board-").tempdir().expect("a folder");
         if let Some((uid, gid)) = repository.owner() {
             std::os::unix::fs::chown(user.path(), Some(uid), Some(gid)).expect("given");
         }
-        let ground = Self { repository, user };
-        ground.git(&["init", "--quiet", "--initial-branch=main"]);
-        ground.git(&["config", "user.email", "ada@example.org"]);
-        ground
+        Self { repository, user }
     }
 
     /// With a whole board: two builders, and a tool without a place of its own.

@@ -1,0 +1,176 @@
+//! The documents, held to what they say: every command shown in them is run, and prints what they show.
+//!
+//! A block marked `console` is a session: lines that begin with `$ ` are typed, what follows is what they print. `…`
+//! stands for anything within a line, a line that is `…` alone for any number of lines. The blocks of a document are
+//! one session, in one folder. A block marked `toml` is an `agency.toml`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use agency_tests::ground::Ground;
+
+fn documents() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")
+}
+
+fn read(name: &str) -> String {
+    fs::read_to_string(documents().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// The blocks of a kind, each with its first line's number.
+fn blocks(text: &str, kind: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let mut lines = text.lines().enumerate();
+    while let Some((number, line)) = lines.next() {
+        if line == format!("```{kind}") {
+            let inside = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```");
+            found.push((number + 2, inside.map(|line| format!("{line}\n")).collect()));
+        }
+    }
+    found
+}
+
+/// A line that is typed, and what it should print.
+struct Exchange {
+    line: usize,
+    typed: String,
+    shown: Vec<String>,
+}
+
+fn session(text: &str) -> Vec<Exchange> {
+    let mut all: Vec<Exchange> = Vec::new();
+    for (first, block) in blocks(text, "console") {
+        let mut open = false;
+        for (offset, line) in block.lines().enumerate() {
+            match (line.strip_prefix("$ "), line.strip_prefix("> "), all.last_mut()) {
+                (Some(typed), ..) => {
+                    all.push(Exchange { line: first + offset, typed: typed.to_owned(), shown: Vec::new() });
+                    open = true;
+                }
+                (None, Some(more), Some(last)) if open && last.shown.is_empty() => {
+                    last.typed.push('\n');
+                    last.typed.push_str(more);
+                }
+                (None, _, Some(last)) if open => last.shown.push(line.to_owned()),
+                _ => panic!("line {}: what is this the answer to?", first + offset),
+            }
+        }
+    }
+    all
+}
+
+/// Whether a line is as it is shown, with `…` for anything.
+fn is_like(line: &str, shown: &str) -> bool {
+    let mut parts = shown.split('…');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = line.strip_prefix(first) else { return false };
+    let mut last = None;
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        (rest, last) = (&rest[at + part.len()..], Some(part));
+    }
+    rest.is_empty() || last == Some("")
+}
+
+fn are_like(lines: &[&str], shown: &[String]) -> bool {
+    match shown.split_first() {
+        None => lines.is_empty(),
+        Some((any, rest)) if any == "…" => (0..=lines.len()).any(|skipped| are_like(&lines[skipped..], rest)),
+        Some((first, rest)) => match lines.split_first() {
+            Some((line, more)) => is_like(line, first) && are_like(more, rest),
+            None => false,
+        },
+    }
+}
+
+#[test]
+fn likeness_is_what_it_should_be() {
+    assert!(is_like("T0001 done, 12ab (0.3 s)", "T0001 done, … (…)"));
+    assert!(is_like("abc", "…") && is_like("", "…") && is_like("abc", "a…c"));
+    assert!(!is_like("abc", "ab") && !is_like("abc", "…b") && !is_like("xabc", "a…"));
+    let shown = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
+    assert!(are_like(&["a", "b", "c"], &shown(&["a", "…", "c"])) && are_like(&[], &shown(&["…"])));
+    assert!(!are_like(&["a", "b"], &shown(&["a"])) && !are_like(&["a"], &shown(&["a", "b"])));
+}
+
+/// Runs a document's session in a folder of its own.
+fn hold(name: &str) {
+    let ground = Ground::of_nothing();
+    let exchanges = session(&read(name));
+    assert!(!exchanges.is_empty(), "{name} shows nothing");
+    let program = ground.program_path().parent().expect("a folder").display().to_string();
+    for Exchange { line, typed, shown } in exchanges {
+        let path = format!("{program}:{}", std::env::var("PATH").unwrap_or_default());
+        let output = ground
+            .program(Path::new("timeout"))
+            .args(["100", "sh", "-c", &format!("exec 2>&1\n{typed}")])
+            .env("PATH", path)
+            .stdin(Stdio::null())
+            .output()
+            .expect("a shell starts");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let lines: Vec<&str> = said.lines().collect();
+        assert!(
+            are_like(&lines, &shown),
+            "docs/{name}:{line}: `{typed}` is said to print\n{}\nand prints\n{said}",
+            shown.join("\n")
+        );
+    }
+}
+
+macro_rules! documents {
+    ($($test:ident $name:literal)*) => {
+        $(#[test]
+        fn $test() {
+            hold($name);
+        })*
+
+        /// A document with a session that is not held is found here.
+        #[test]
+        fn every_session_is_held() {
+            let held = [$($name),*];
+            for entry in fs::read_dir(documents()).expect("documents").flatten() {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if name.ends_with(".md") && !blocks(&read(&name), "console").is_empty() {
+                    assert!(held.contains(&name.as_str()), "{name} is not held to what it shows");
+                }
+            }
+        }
+    };
+}
+
+documents! {
+    quick_start "quick-start.md"
+    concepts "concepts.md"
+    configuration "configuration.md"
+    exit_codes "exit-codes.md"
+    troubleshooting "troubleshooting.md"
+}
+
+#[test]
+fn every_setting_is_explained_where_people_look_for_it() {
+    let ground = Ground::without_board(&[]);
+    let known = ground.ok(&["config", "explain", "--json"]).json();
+    let text = read("configuration.md");
+    for setting in known["settings"].as_array().expect("settings") {
+        let key = setting["key"].as_str().expect("a key").replace('*', "NAME");
+        assert!(text.contains(&format!("`{key}`")), "configuration.md does not know `{key}`");
+    }
+}
+
+#[test]
+fn every_configuration_shown_is_one() {
+    for entry in fs::read_dir(documents()).expect("documents").flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !name.ends_with(".md") {
+            continue;
+        }
+        for (line, block) in blocks(&read(&name), "toml") {
+            let ground = Ground::without_board(&[]);
+            ground.write("shown.toml", block);
+            let said = ground.agency(&["config", "explain", "--config", "shown.toml"]);
+            assert_eq!(said.code, 0, "docs/{name}:{line}: {said:?}");
+        }
+    }
+}
