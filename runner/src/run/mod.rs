@@ -1,20 +1,26 @@
 //! `agency run`: the queue is worked off.
 //!
 //! What is configured becomes settings ([`settings`]), whatever is wrong with it is said before anything starts,
-//! and then the supervisor is in charge. What happens is told line by line ([`progress`]).
+//! and then the supervisor is in charge. What happens is told in one of three manners ([`voice`]). Whoever only wants to
+//! know what would happen is told that ([`dry_run`]).
 
 pub(crate) mod control;
+mod dry_run;
+mod events;
 pub(crate) mod logs;
-mod owner;
+pub(crate) mod owner;
 mod progress;
 pub(crate) mod ps;
 mod settings;
+mod table;
+pub(crate) mod view;
+mod voice;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use agency_protocols::board::{Board, Role};
+use agency_protocols::board::{Agenda, Board, Role};
 use agency_protocols::names::TaskId;
 use agency_sandbox::host::Host;
 use agency_supervisor::attempt::{Ending, FailureKind, Term};
@@ -33,7 +39,7 @@ use crate::configuration::{Configuration, Operator};
 use crate::message::{self, Failure, INTERNAL, INTERRUPTED, UNDONE, USAGE};
 use crate::sandbox::user_state;
 use crate::units;
-use progress::Lines;
+use voice::Voice;
 
 /// A scope violation was refused.
 const OUT_OF_SCOPE: u8 = 20;
@@ -70,12 +76,12 @@ pub(crate) struct Run {
     /// Go on with other agents when one of them can't be started
     #[arg(long)]
     keep_going: bool,
-    /// Only say what would start
+    /// Only say what would start, what would start later, and why the rest would not
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
     operator: Operator,
-    /// One JSON object for each event, on standard output
+    /// One JSON object for each event, on standard output; docs/events.md describes them
     #[arg(long)]
     json: bool,
 }
@@ -88,7 +94,17 @@ pub(crate) fn run(command: &Run, who: &Who) -> Result<u8, Failure> {
     let state = here.folder.state(&user_state(&host)).map_err(|error| Failure::new(INTERNAL, &error))?;
     let repository = charge::open_repository(&here.folder, state.path(), &host.home).map_err(refused)?;
     let branch = charge::branch(&repository, &here.folder).map_err(refused)?;
-    let ready = ready(command, &here, &board)?;
+    let agenda = agenda(command, &here, &board)?;
+    let tasks = (!command.task.is_empty())
+        .then(|| command.task.iter().map(ToString::to_string).collect::<BTreeSet<String>>());
+    let wishes =
+        Wishes { tasks, agent: command.agent.clone(), once: command.once, keep_going: command.keep_going };
+    let builders = agenda.ready.iter().filter(|start| start.role == Role::Builder && wishes.cover(start));
+    let mut unusable = settings::unusable(builders.clone(), &configuration);
+    if !command.dry_run && !unusable.is_empty() {
+        return Err(unusable.swap_remove(0).1);
+    }
+    let is_usable = |agent: &str| !unusable.iter().any(|(name, _)| name == agent);
     let settings = settings::settings(&settings::Given {
         command,
         configuration: &configuration,
@@ -96,44 +112,42 @@ pub(crate) fn run(command: &Run, who: &Who) -> Result<u8, Failure> {
         host: &host,
         state: state.path(),
         branch: &branch,
-        agents: &ready.iter().map(|(_, agent)| agent.as_str()).collect(),
+        agents: &builders.map(|start| start.agent.as_str()).filter(|agent| is_usable(agent)).collect(),
     })?;
-    if let Some((task, agent)) = ready.iter().find(|(_, agent)| !settings.agents.contains_key(agent)) {
-        return Err(settings::unknown_agent(task, agent, &configuration));
-    }
     mention_uncommitted(&repository, &branch, &board);
     if command.dry_run {
-        return progress::dry_run(&here, &board, command);
+        let (protocol, json) = (Board::protocol(&board), command.json);
+        let (agenda, settings, wishes) = (&agenda, &settings, &wishes);
+        return dry_run::run(dry_run::Given { agenda, protocol, settings, wishes, unusable, json });
     }
     start_tracing();
     let who = who.clone();
     let root = here.folder.root.clone();
     let desk = Desk::open(move || Here::at(&root)?.open(&who))?;
-    let lines = Arc::new(Lines::new(command.json));
+    let voice = Arc::new(Voice::new(command.json, state.path()));
     let shim = std::env::current_exe().map_err(|error| Failure::new(INTERNAL, &error))?;
     let charge = Charge {
         settings,
         repository,
         desk,
         shim: Shim { command: vec![shim.into(), "shim".into()] },
-        teller: lines.clone(),
+        teller: voice.clone(),
         witness: Arc::new(|_, _, _| {}),
     };
-    let tasks = (!command.task.is_empty())
-        .then(|| command.task.iter().map(ToString::to_string).collect::<BTreeSet<String>>());
-    let wishes =
-        Wishes { tasks, agent: command.agent.clone(), once: command.once, keep_going: command.keep_going };
-    let summary = runtime()?.block_on(async {
+    let ended = runtime()?.block_on(async {
         let (interrupt, interrupts) = mpsc::channel(4);
         listen(interrupt).map_err(|error| Failure::new(INTERNAL, &error))?;
         charge::run(charge, wishes, interrupts).await.map_err(refused)
-    })?;
-    lines.summary(&summary)?;
+    });
+    // However it ended: the terminal is as it was.
+    voice.close();
+    let summary = ended?;
+    voice.summary(&summary);
     Ok(code(&summary))
 }
 
-/// What is asked for and may start, with its agent.
-fn ready(command: &Run, here: &Here, board: &dyn Board) -> Result<Vec<(TaskId, String)>, Failure> {
+/// What the board has to do. Tasks that are asked for by name have to be known to it.
+fn agenda(command: &Run, here: &Here, board: &dyn Board) -> Result<Agenda, Failure> {
     let agenda = board.next(here.tree()).map_err(crate::board::refused)?;
     for task in &command.task {
         let known = agenda.ready.iter().map(|start| &start.task);
@@ -142,13 +156,7 @@ fn ready(command: &Run, here: &Here, board: &dyn Board) -> Result<Vec<(TaskId, S
             board.brief(here.tree(), task).map_err(crate::board::refused)?;
         }
     }
-    let asked = |task: &TaskId, agent: &str| {
-        (command.task.is_empty() || command.task.contains(task))
-            && command.agent.as_ref().is_none_or(|only| only == agent)
-    };
-    let builders = agenda.ready.into_iter().filter(|start| start.role == Role::Builder);
-    let asked = builders.filter(|start| asked(&start.task, start.agent.as_str()));
-    Ok(asked.map(|start| (start.task, start.agent.to_string())).collect())
+    Ok(agenda)
 }
 
 /// Agents start from a commit: what is not in it they don't see.

@@ -71,7 +71,7 @@ pub fn choose<'a>(world: &World<'a>) -> Choice<'a> {
             until = Some(until.map_or(*at, |soonest| soonest.min(*at)));
             continue;
         }
-        if has_room(world, start.agent.as_str()) {
+        if hindrance(world, start.agent.as_str()).is_none() {
             return Choice::Start(start);
         }
     }
@@ -81,13 +81,30 @@ pub fn choose<'a>(world: &World<'a>) -> Choice<'a> {
     }
 }
 
-fn has_room(world: &World<'_>, agent: &str) -> bool {
+/// What keeps one more of an agent from starting now, though it could.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hindrance {
+    /// As many are at work as may be.
+    Parallel { most: usize },
+    /// As many of this agent are.
+    Agent { most: usize },
+    /// There is less memory than it may need.
+    Memory { needed: u64 },
+}
+
+pub fn hindrance(world: &World<'_>, agent: &str) -> Option<Hindrance> {
+    let limits = world.limits;
     let of_agent = world.busy.values().filter(|busy| *busy == agent).count();
-    let most = world.limits.of_agent.get(agent).copied().unwrap_or(usize::MAX);
-    let needed = world.limits.memory.get(agent).copied().unwrap_or(USUAL_MEMORY);
+    let most = limits.of_agent.get(agent).copied().unwrap_or(usize::MAX);
+    let needed = limits.memory.get(agent).copied().unwrap_or(USUAL_MEMORY);
     // One may always run: nothing else would ever free what is missing.
     let fits = world.busy.is_empty() || world.free_memory >= needed;
-    world.busy.len() < world.limits.total && of_agent < most && fits
+    match () {
+        () if world.busy.len() >= limits.total => Some(Hindrance::Parallel { most: limits.total }),
+        () if of_agent >= most => Some(Hindrance::Agent { most }),
+        () if !fits => Some(Hindrance::Memory { needed }),
+        () => None,
+    }
 }
 
 #[cfg(test)]
