@@ -200,7 +200,7 @@ fn listen(interrupt: mpsc::Sender<Interrupt>) -> std::io::Result<()> {
 }
 
 /// One thread, and a few for what has to wait for files and for git.
-fn runtime() -> Result<Runtime, Failure> {
+pub(crate) fn runtime() -> Result<Runtime, Failure> {
     let built = Builder::new_current_thread().enable_all().max_blocking_threads(8).build();
     built.map_err(|error| Failure::new(INTERNAL, &error))
 }

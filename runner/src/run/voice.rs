@@ -1,7 +1,5 @@
 //! How a run is told: to programs as events, at a terminal as a view that lives, and anywhere else line by line.
 
-use std::ffi::OsStr;
-use std::io::IsTerminal;
 use std::path::Path;
 
 use agency_supervisor::dispatch::Summary;
@@ -30,7 +28,7 @@ impl Voice {
     pub(super) fn new(json: bool, state: &Path) -> Self {
         let manner = match json {
             true => Manner::Events,
-            false if is_for_eyes() => Manner::Live(View::open(state.to_owned())),
+            false if view::is_watched() => Manner::Live(View::open(state.to_owned())),
             false => Manner::Lines,
         };
         Self { manner, progress: Progress::default() }
@@ -71,13 +69,4 @@ impl Teller for Voice {
             (_, None) => {}
         }
     }
-}
-
-/// Whether somebody watches who has a terminal that can be drawn on, and nothing else writes there.
-fn is_for_eyes() -> bool {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    std::io::stderr().is_terminal()
-        && set("TERM").is_some_and(|term| term != OsStr::new("dumb"))
-        && set("CI").is_none()
-        && set("AGENCY_LOG").is_none()
 }

@@ -13,3 +13,5 @@ mod owner;
 mod people;
 mod refusals;
 mod two;
+mod view;
+mod watch;

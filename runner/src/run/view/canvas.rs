@@ -3,11 +3,44 @@
 use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use indicatif::TermLike;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
+
+/// A part of the terminal, below everything else, that is drawn again and again.
+#[derive(Debug)]
+pub(crate) struct Pane(ProgressBar);
+
+impl Pane {
+    pub(crate) fn open() -> Self {
+        let bar =
+            ProgressBar::with_draw_target(None, ProgressDrawTarget::term_like(Box::new(Canvas::default())));
+        // It is nothing but a message.
+        if let Ok(style) = ProgressStyle::with_template("{msg}") {
+            bar.set_style(style);
+        }
+        Self(bar)
+    }
+
+    /// Draws these lines instead of what was drawn before, if they are others.
+    pub(crate) fn draw(&self, lines: &str) {
+        if self.0.message() != lines {
+            self.0.set_message(lines.to_owned());
+        }
+    }
+
+    /// Lets something be written that stays, above what is drawn.
+    pub(crate) fn above(&self, write: impl FnOnce()) {
+        self.0.suspend(write);
+    }
+
+    /// Takes everything off the terminal that was drawn.
+    pub(crate) fn clear(&self) {
+        self.0.finish_and_clear();
+    }
+}
 
 /// Standard error, where it is a terminal.
 #[derive(Debug, Default)]
-pub(super) struct Canvas {
+struct Canvas {
     drawing: Mutex<Vec<u8>>,
 }
 

@@ -3,12 +3,13 @@
 //! What is drawn is a [`picture`] of what was heard, and of the last thing each agent wrote ([`tail`]). A thread of
 //! its own draws it, a few times a second and only if it has changed.
 
-mod canvas;
+pub(crate) mod canvas;
 pub(crate) mod columns;
 pub(crate) mod picture;
 mod tail;
 
 use std::collections::HashMap;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -18,16 +19,15 @@ use agency_supervisor::attempt::{Attempt, Epoch};
 use agency_supervisor::dispatch::Standing;
 use agency_supervisor::life;
 use agency_supervisor::notice::Notice;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use canvas::Canvas;
+use canvas::Pane;
 use picture::Working;
 use tail::Tail;
 
 /// How often it is drawn at most.
 const DRAW_EVERY: Duration = Duration::from_millis(250);
 
-/// A part of the terminal that is drawn again and again.
+/// A run that is watched.
 #[derive(Debug)]
 pub(super) struct View {
     stage: Arc<Stage>,
@@ -36,7 +36,7 @@ pub(super) struct View {
 
 #[derive(Debug)]
 struct Stage {
-    bar: ProgressBar,
+    pane: Pane,
     /// Where records of attempts are.
     state: PathBuf,
     scene: Mutex<Scene>,
@@ -62,13 +62,8 @@ struct Known {
 
 impl View {
     pub(super) fn open(state: PathBuf) -> Self {
-        let bar =
-            ProgressBar::with_draw_target(None, ProgressDrawTarget::term_like(Box::new(Canvas::default())));
-        bar.set_style(ProgressStyle::default_spinner().template("{msg}").unwrap_or_else(|_| {
-            // It names nothing but the message.
-            ProgressStyle::default_spinner()
-        }));
-        let stage = Arc::new(Stage { bar, state, scene: Mutex::default(), wake: Condvar::new() });
+        let stage =
+            Arc::new(Stage { pane: Pane::open(), state, scene: Mutex::default(), wake: Condvar::new() });
         let painted = Arc::clone(&stage);
         let painter = std::thread::Builder::new().name("view".to_owned()).spawn(move || painted.paint()).ok();
         Self { stage, painter: Mutex::new(painter) }
@@ -87,7 +82,7 @@ impl View {
 
     /// Lets something be written that stays, above what is drawn.
     pub(super) fn above(&self, write: impl FnOnce()) {
-        self.stage.bar.suspend(write);
+        self.stage.pane.above(write);
     }
 
     /// Takes everything off the terminal that does not stay.
@@ -98,7 +93,7 @@ impl View {
         if let Some(painter) = painter {
             let _ = painter.join();
         }
-        self.stage.bar.finish_and_clear();
+        self.stage.pane.clear();
     }
 }
 
@@ -121,17 +116,13 @@ impl Stage {
     }
 
     fn paint(&self) {
-        let mut drawn = String::new();
         let mut scene = self.scene();
         while !scene.ended {
             let text = scene.text();
-            if text != drawn {
-                // Whoever tells something does not wait for the terminal.
-                drop(scene);
-                self.bar.set_message(text.clone());
-                drawn = text;
-                scene = self.scene();
-            }
+            // Whoever tells something does not wait for the terminal.
+            drop(scene);
+            self.pane.draw(&text);
+            scene = self.scene();
             if !scene.ended {
                 scene = self.wake.wait_timeout(scene, DRAW_EVERY).unwrap_or_else(PoisonError::into_inner).0;
             }
@@ -160,6 +151,15 @@ impl Scene {
         let (width, height) = size();
         picture::lines(&working, &self.standing, width, height).join("\n")
     }
+}
+
+/// Whether somebody watches who has a terminal that can be drawn on, and nothing else writes there.
+pub(crate) fn is_watched() -> bool {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    std::io::stderr().is_terminal()
+        && set("TERM").is_some_and(|term| term != "dumb")
+        && set("CI").is_none()
+        && set("AGENCY_LOG").is_none()
 }
 
 /// Columns and rows of the terminal.
