@@ -1,6 +1,7 @@
 //! `agency run --dry-run`: what would start, what would start later, and why the rest would not.
 
 use agency_protocols::board::{Agenda, Role, Start};
+use agency_protocols::finding::Finding;
 use agency_sandbox::policy::Level;
 use agency_supervisor::attempt::Attempt;
 use agency_supervisor::dispatch::Wishes;
@@ -11,18 +12,20 @@ use agency_supervisor::store::Mode;
 use serde::Serialize;
 
 use super::events::VERSION;
-use crate::board::{print, print_json};
+use crate::board::{mention, print, print_json};
 use crate::message::{self, Failure, INTERNAL};
 
 /// What a run would come to, as far as it can be told.
 #[derive(Debug, Serialize)]
-struct Document {
+struct Document<'a> {
     version: u32,
     /// What nobody looks after any more, and is gone on with.
     would_take_over: Vec<UnderWork>,
     would_start: Vec<Would>,
     later: Vec<Later>,
     waiting: Vec<Not>,
+    /// What could not be read.
+    findings: &'a [Finding],
     /// Why a run would not even begin.
     refused: Option<String>,
 }
@@ -72,7 +75,10 @@ pub(super) fn run(mut given: Given<'_>) -> Result<u8, Failure> {
     let document = document(&given, &under_way);
     match given.json {
         true => print_json(&document)?,
-        false => print(&message::harmless(&text(&document)))?,
+        false => {
+            print(&message::harmless(&text(&document)))?;
+            mention(document.findings);
+        }
     }
     match given.unusable.is_empty() {
         true => Ok(0),
@@ -81,7 +87,7 @@ pub(super) fn run(mut given: Given<'_>) -> Result<u8, Failure> {
     }
 }
 
-fn document(given: &Given<'_>, under_way: &UnderWay) -> Document {
+fn document<'a>(given: &Given<'a>, under_way: &UnderWay) -> Document<'a> {
     let Given { agenda, settings, wishes, .. } = given;
     let ours = |attempt: &&Attempt| attempt.task.protocol == given.protocol;
     let would_take_over = under_way.left.iter().filter(ours).map(|attempt| UnderWork {
@@ -100,6 +106,7 @@ fn document(given: &Given<'_>, under_way: &UnderWay) -> Document {
         would_start: forecast.now.into_iter().map(|start| would(start, settings)).collect(),
         later: hindered.collect(),
         waiting: waiting(given, under_way),
+        findings: &agenda.findings,
         refused: given.unusable.first().map(|(_, failure)| failure.message.clone()),
     };
     if let Some((agent, _)) = given.unusable.first() {
@@ -110,7 +117,7 @@ fn document(given: &Given<'_>, under_way: &UnderWay) -> Document {
     document
 }
 
-impl Document {
+impl Document<'_> {
     /// Nothing starts now, and this is why.
     fn put_off(&mut self, why: &str) {
         let starts = std::mem::take(&mut self.would_start).into_iter().map(|Would { start, .. }| Later {
@@ -182,7 +189,7 @@ fn waiting(given: &Given<'_>, under_way: &UnderWay) -> Vec<Not> {
     held.chain(others).chain(judged).collect()
 }
 
-fn text(document: &Document) -> String {
+fn text(document: &Document<'_>) -> String {
     let mut text = String::new();
     let mut part = |head: &str, lines: Vec<String>| {
         if !lines.is_empty() {

@@ -11,11 +11,13 @@ use serde_json::{Value, json};
 pub(super) const VERSION: u32 = 1;
 
 pub(super) fn tell(notice: &Notice) {
-    let mut event = serde_json::to_value(notice).unwrap_or_default();
-    if let Some(fields) = event.as_object_mut() {
-        fields.insert("version".to_owned(), json!(VERSION));
+    #[derive(Serialize)]
+    struct Event<'a> {
+        version: u32,
+        #[serde(flatten)]
+        notice: &'a Notice,
     }
-    write(&event);
+    write(&Event { version: VERSION, notice });
 }
 
 /// The last one: what it all came to.

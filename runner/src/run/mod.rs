@@ -49,10 +49,11 @@ const OUT_OF_SCOPE: u8 = 20;
 /// Agents start from the branch that is checked out, and see nothing that is not committed but the board itself.
 /// What they do lands on that branch, if all of it is in scope and the task's Definition of Done holds there.
 /// Ctrl-C lets what runs come to its end; a second one stops it. An agency that is killed, or told to go by
-/// SIGTERM, leaves its agents at work; the next `agency run` takes them over.
+/// SIGTERM, leaves its agents at work; the next `agency run` takes them over. At a terminal it shows who is at work;
+/// elsewhere it says line by line what happens.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  agency run --parallel 4\n  agency run --task T0007 --land branch\n\nExit codes: 0 if all is done, 10 if something is not, 20 if a change was out of scope, 2 for a mistake in\nthe arguments, the configuration or the repository's state, 130 if interrupted."
+    after_help = "Examples:\n  agency run --parallel 4\n  agency run --task T0007 --land branch\n  agency run --dry-run\n\nExit codes: 0 if all is done, 10 if something is not, 20 if a change was out of scope, 2 for a mistake in\nthe arguments, the configuration or the repository's state, 130 if interrupted."
 )]
 pub(crate) struct Run {
     /// How many agents work at the same time [default: run.parallel, or 1]

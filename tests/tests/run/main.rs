@@ -4,6 +4,8 @@ mod adoption;
 mod chaos;
 mod control;
 mod control_plane;
+mod dry_run;
+mod events;
 mod fence;
 mod full;
 mod gate;
