@@ -99,11 +99,14 @@ pub fn hindrance(world: &World<'_>, agent: &str) -> Option<Hindrance> {
     let needed = limits.memory.get(agent).copied().unwrap_or(USUAL_MEMORY);
     // One may always run: nothing else would ever free what is missing.
     let fits = world.busy.is_empty() || world.free_memory >= needed;
-    match () {
-        () if world.busy.len() >= limits.total => Some(Hindrance::Parallel { most: limits.total }),
-        () if of_agent >= most => Some(Hindrance::Agent { most }),
-        () if !fits => Some(Hindrance::Memory { needed }),
-        () => None,
+    if world.busy.len() >= limits.total {
+        Some(Hindrance::Parallel { most: limits.total })
+    } else if of_agent >= most {
+        Some(Hindrance::Agent { most })
+    } else if !fits {
+        Some(Hindrance::Memory { needed })
+    } else {
+        None
     }
 }
 
@@ -151,8 +154,8 @@ mod tests {
             Self { ready, busy, aside, not_before, limits: limits(2), closed: false }
         }
 
-        fn choose(&self) -> Choice<'_> {
-            choose(&World {
+        fn world(&self) -> World<'_> {
+            World {
                 ready: &self.ready,
                 protocol: "kodingx",
                 busy: &self.busy,
@@ -162,7 +165,11 @@ mod tests {
                 limits: &self.limits,
                 free_memory: 4 << 30,
                 closed: self.closed,
-            })
+            }
+        }
+
+        fn choose(&self) -> Choice<'_> {
+            choose(&self.world())
         }
 
         fn chosen(&self) -> Option<&str> {
@@ -189,6 +196,17 @@ mod tests {
         assert_eq!(case.chosen(), Some("T0001"));
         case.busy.insert(key(2), "shell".into());
         assert_eq!(case.choose(), Choice::Wait { until: None });
+    }
+
+    #[test]
+    fn what_is_in_the_way_has_a_name() {
+        let mut case = Case::new(Vec::new());
+        assert_eq!(hindrance(&case.world(), "codex"), None);
+        case.busy.insert(key(1), "codex".into());
+        assert_eq!(hindrance(&case.world(), "codex"), Some(Hindrance::Agent { most: 1 }));
+        assert_eq!(hindrance(&case.world(), "large"), Some(Hindrance::Memory { needed: 8 << 30 }));
+        case.busy.insert(key(2), "shell".into());
+        assert_eq!(hindrance(&case.world(), "large"), Some(Hindrance::Parallel { most: 2 }));
     }
 
     #[test]
