@@ -62,6 +62,11 @@ pub(crate) fn notice(message: &str) {
     let _ = writeln!(std::io::stderr().lock(), "agency: {}", harmless(message));
 }
 
+/// Several lines for a person, that are more than a sentence.
+pub(crate) fn text(lines: &str) {
+    let _ = std::io::stderr().lock().write_all(harmless(lines).as_bytes());
+}
+
 /// Text that may quote a repository, so that it can be shown: nothing in it moves a cursor or hides a line.
 pub(crate) fn harmless(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::attempt::{Attempt, Ending, TaskKey};
+use crate::dispatch::Standing;
 
 /// Something people may want to know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -45,6 +46,8 @@ pub enum Notice {
     Stopping,
     Paused,
     Resumed,
+    /// How the queue stands, each time that is news.
+    Standing(Standing),
 }
 
 /// Whoever listens.

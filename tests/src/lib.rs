@@ -6,6 +6,7 @@ pub mod listeners;
 pub mod processes;
 pub mod queue;
 pub mod repository;
+pub mod screen;
 pub mod terminal;
 pub mod tree;
 pub mod user;

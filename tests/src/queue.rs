@@ -121,6 +121,11 @@ impl Queue {
         self.spawn(command)
     }
 
+    /// Another command, not waited for.
+    pub fn start_command(&self, arguments: &[&str]) -> Supervisor {
+        self.spawn(self.ground.command(arguments))
+    }
+
     /// A supervisor that does something to itself at a moment of an attempt's life.
     pub fn supervise_here(&self, arguments: &[&str]) -> Supervisor {
         let mut command = self.ground.program(&adversary::supervisor());
@@ -303,6 +308,13 @@ impl Supervisor {
     pub fn says(&self, words: &str) {
         let said = || self.err.so_far().contains(words);
         assert!(wait_until(LONG, said), "it does not say {words:?}: {}", self.err.so_far());
+    }
+
+    /// Waits until it has written this, to programs.
+    #[track_caller]
+    pub fn writes(&self, words: &str) {
+        let written = || self.out.so_far().contains(words);
+        assert!(wait_until(LONG, written), "it does not write {words:?}: {}", self.out.so_far());
     }
 
     /// Waits for its end, and what it said.

@@ -76,7 +76,9 @@ fn is_like(line: &str, shown: &str) -> bool {
 fn are_like(lines: &[&str], shown: &[String]) -> bool {
     match shown.split_first() {
         None => lines.is_empty(),
-        Some((any, rest)) if any == "…" => (0..=lines.len()).any(|skipped| are_like(&lines[skipped..], rest)),
+        Some((any, rest)) if any == "…" => {
+            (0..=lines.len()).any(|skipped| are_like(&lines[skipped..], rest))
+        }
         Some((first, rest)) => match lines.split_first() {
             Some((line, more)) => is_like(line, first) && are_like(more, rest),
             None => false,

@@ -45,14 +45,10 @@ impl Board for KodingX {
             .chain(&archived.tasks)
             .map(|(_, task)| (task.id.as_str(), task.status))
             .collect();
-        let handed_in = self.handed_in(tree, &listing.tasks)?;
+        let reported = self.reported(tree, &listing.tasks)?;
         let mut agenda = Agenda::default();
         for (place, task) in &listing.tasks {
-            let standing = match handed_in.contains(task.id.as_str()) {
-                true => Standing::Ready(Role::Reviewer),
-                false => standing(task, &known),
-            };
-            match standing {
+            match standing(task, reported.get(task.id.as_str()).copied(), &known) {
                 Standing::Ready(role) => agenda.ready.extend(start(place, task, role)),
                 Standing::Waits(why) => agenda.waiting.push(Waiting { task: task.id.clone(), why }),
                 Standing::Elsewhere => {}
@@ -254,8 +250,12 @@ impl KodingX {
         self.rewrite(tree, found, &task, &["status"], note.flatten().as_deref(), &self.local(now))
     }
 
-    /// The tasks on which somebody outside has left a report that nobody has dealt with.
-    fn handed_in(&self, tree: &Tree, tasks: &[(Place, Task)]) -> Result<BTreeSet<String>, BoardError> {
+    /// Whose report there is on tasks that are open.
+    fn reported(
+        &self,
+        tree: &Tree,
+        tasks: &[(Place, Task)],
+    ) -> Result<BTreeMap<String, Reported>, BoardError> {
         let is_open = |task: &Task| !task.status.is_final() && task.status != Status::Blocked;
         let open: BTreeSet<&str> =
             tasks.iter().filter(|(_, task)| is_open(task)).map(|(_, task)| task.id.as_str()).collect();
@@ -264,11 +264,11 @@ impl KodingX {
             by_task.entry(place.id().to_owned()).or_default().push(place);
         }
         by_task.retain(|id, _| open.contains(id.as_str()));
-        let is_handed_in = |places: Vec<Place>| {
-            let last = self.read_reports(tree, places.into_iter()).0.pop();
-            last.is_some_and(|report| report.value.is_handed_in())
+        let whose = |places: Vec<Place>| match self.read_reports(tree, places.into_iter()).0.pop() {
+            Some(report) if report.value.is_handed_in() => Reported::Outside,
+            _ => Reported::Dealt,
         };
-        Ok(by_task.into_iter().filter_map(|(id, places)| is_handed_in(places).then_some(id)).collect())
+        Ok(by_task.into_iter().map(|(id, places)| (id, whose(places))).collect())
     }
 
     /// The report in the outbox of its agent, under today's date. A later one of the same day replaces it.
@@ -287,6 +287,15 @@ impl KodingX {
     }
 }
 
+/// A report on a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reported {
+    /// Somebody outside has left it, and nobody has dealt with it yet.
+    Outside,
+    /// An attempt's own, or one whose work went back.
+    Dealt,
+}
+
 enum Standing {
     Ready(Role),
     Waits(String),
@@ -294,9 +303,15 @@ enum Standing {
     Elsewhere,
 }
 
-fn standing(task: &Task, known: &BTreeMap<&str, Status>) -> Standing {
+fn standing(task: &Task, reported: Option<Reported>, known: &BTreeMap<&str, Status>) -> Standing {
+    if reported == Some(Reported::Outside) {
+        return Standing::Ready(Role::Reviewer);
+    }
     let role = match task.status {
         Status::New | Status::Assigned | Status::InProgress => Role::Builder,
+        Status::ReadyForReview if reported.is_none() => {
+            return Standing::Waits("it is said to be ready, and there is no report on it".to_owned());
+        }
         // An attempt's own matter.
         Status::ReadyForReview => return Standing::Elsewhere,
         Status::Blocked => {

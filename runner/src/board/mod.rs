@@ -12,6 +12,7 @@ pub(crate) mod scaffold;
 pub(crate) mod status;
 pub(crate) mod task;
 pub(crate) mod verify;
+mod watch;
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};

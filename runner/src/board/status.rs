@@ -1,21 +1,32 @@
-//! `agency status`: what is going on.
+//! `agency status`: what is going on, once or for as long as somebody watches ([`watch`](super::watch)).
+
+use std::fmt;
 
 use agency_protocols::detect::Protocol;
 use agency_protocols::finding::Finding;
 use agency_protocols::kodingx::layout::{Kind, STATE, places};
 use agency_protocols::kodingx::status::Status;
 use agency_protocols::text::frontmatter::Frontmatter;
+use agency_supervisor::attempt::Attempt;
 use clap::Args;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::task::{Shown, table};
-use super::{Here, Who, code, mention, print, print_json};
-use crate::message::Failure;
+use super::{Here, Who, code, mention, print};
+use crate::message::{Failure, INTERNAL};
+use crate::run::view::picture::doing;
 
 /// Say what is going on: tasks by state, reports, the last verification
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  agency status --json")]
+#[command(
+    after_help = "Examples:\n  agency status --json\n  agency status --watch\n\nExit codes: 0, 10 if something on the board can't be read, 130 when --watch is ended with Ctrl-C."
+)]
 pub(crate) struct StatusCommand {
+    /// Go on: the status again, each time something changed, and what is being worked on
+    #[arg(short, long)]
+    watch: bool,
     /// As JSON, on standard output
     #[arg(long)]
     json: bool,
@@ -32,10 +43,61 @@ struct Summary<'a> {
     reports: usize,
     last_verify: Option<serde_json::Value>,
     findings: &'a [Finding],
+    /// What is being worked on, for those who watch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    working: Option<Vec<AtWork<'a>>>,
+}
+
+#[derive(Debug, Serialize)]
+struct AtWork<'a> {
+    task: &'a str,
+    agent: &'a str,
+    attempt: u64,
+    doing: &'static str,
+    /// Seconds since 1970.
+    since: i64,
+}
+
+impl<'a> AtWork<'a> {
+    fn of(attempt: &'a Attempt) -> Self {
+        Self {
+            task: &attempt.task.id,
+            agent: &attempt.agent,
+            attempt: attempt.epoch.0,
+            doing: doing(&attempt.phase),
+            since: attempt.claimed_at,
+        }
+    }
+}
+
+/// Since when, and not for how long: that would be news each second.
+impl fmt::Display for AtWork<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { task, agent, attempt, doing, since } = self;
+        let since = Timestamp::from_second(*since).unwrap_or_default().to_zoned(TimeZone::system());
+        write!(f, "{task}  {agent} is {doing}, attempt {attempt}, since {}", since.strftime("%H:%M:%S"))
+    }
 }
 
 pub(crate) fn run(command: &StatusCommand, who: &Who) -> Result<u8, Failure> {
-    let here = Here::find()?;
+    if command.watch {
+        return super::watch::run(command.json, who);
+    }
+    let (text, findings) = told(&Here::find()?, who, None, command.json)?;
+    print(&text)?;
+    if !command.json {
+        mention(&findings);
+    }
+    Ok(code(&findings))
+}
+
+/// The status as it is now, as JSON or for people, and what could not be read.
+pub(super) fn told(
+    here: &Here,
+    who: &Who,
+    working: Option<&[Attempt]>,
+    as_json: bool,
+) -> Result<(String, Vec<Finding>), Failure> {
     let board = here.board(who)?;
     let failed = |error| super::refused(agency_protocols::board::BoardError::Tree(error));
     let listing = board.tasks(here.tree()).map_err(failed)?;
@@ -47,8 +109,8 @@ pub(crate) fn run(command: &StatusCommand, who: &Who) -> Result<u8, Failure> {
         .filter(|verify| verify.get("task_id").is_some_and(|id| !id.is_null()))
         .and_then(|verify| serde_json::to_value(verify).ok());
     let count = |status: Status| listing.tasks.iter().filter(|(_, task)| task.status == status).count();
-    if command.json {
-        print_json(&Summary {
+    if as_json {
+        let document = serde_json::to_string(&Summary {
             version: 1,
             protocol: Protocol::Kodingx,
             project: &board.manifest.project,
@@ -57,8 +119,10 @@ pub(crate) fn run(command: &StatusCommand, who: &Who) -> Result<u8, Failure> {
             reports,
             last_verify,
             findings: &listing.findings,
-        })?;
-        return Ok(code(&listing.findings));
+            working: working.map(|attempts| attempts.iter().map(AtWork::of).collect()),
+        });
+        let document = document.map_err(|error| Failure::new(INTERNAL, &error))?;
+        return Ok((document + "\n", listing.findings));
     }
     let mut open: Vec<_> =
         listing.tasks.iter().map(|(_, task)| task).filter(|task| !task.status.is_final()).collect();
@@ -68,7 +132,9 @@ pub(crate) fn run(command: &StatusCommand, who: &Who) -> Result<u8, Failure> {
         .filter(|status| count(**status) > 0)
         .map(|status| format!("{} {status}", count(*status)))
         .collect();
-    let mut text = table(open.into_iter());
+    let working = working.unwrap_or_default().iter().map(AtWork::of);
+    let mut text: String = working.map(|one| format!("{one}\n")).collect();
+    text.push_str(&table(open.into_iter()));
     text.push_str(&if counts.is_empty() { "no tasks yet".to_owned() } else { counts.join(", ") });
     text.push_str(&format!("; {reports} reports"));
     if let Some(verify) = last_verify {
@@ -81,9 +147,7 @@ pub(crate) fn run(command: &StatusCommand, who: &Who) -> Result<u8, Failure> {
         ));
     }
     text.push('\n');
-    print(&text)?;
-    mention(&listing.findings);
-    Ok(code(&listing.findings))
+    Ok((text, listing.findings))
 }
 
 /// What needs somebody comes first.

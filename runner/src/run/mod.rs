@@ -1,21 +1,27 @@
 //! `agency run`: the queue is worked off.
 //!
 //! What is configured becomes settings ([`settings`]), whatever is wrong with it is said before anything starts,
-//! and then the supervisor is in charge. What happens is told line by line ([`progress`]).
+//! and then the supervisor is in charge. What happens is told in one of three manners ([`voice`]). Whoever only wants to
+//! know what would happen is told that ([`dry_run`]).
 
 pub(crate) mod control;
 pub(crate) mod decide;
+mod dry_run;
+mod events;
 pub(crate) mod logs;
-mod owner;
+pub(crate) mod owner;
 mod progress;
 pub(crate) mod ps;
 mod settings;
+mod table;
+pub(crate) mod view;
+mod voice;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use agency_protocols::board::{Board, Role};
+use agency_protocols::board::{Agenda, Board, Role};
 use agency_protocols::names::TaskId;
 use agency_sandbox::host::Host;
 use agency_supervisor::attempt::{Ending, FailureKind, Term};
@@ -37,7 +43,7 @@ use crate::message::{self, Failure, INTERNAL, INTERRUPTED, UNDONE, USAGE};
 use crate::sandbox::user_state;
 use crate::telemetry;
 use crate::units;
-use progress::Lines;
+use voice::Voice;
 
 /// A scope violation was refused.
 pub(crate) const OUT_OF_SCOPE: u8 = 20;
@@ -47,10 +53,11 @@ pub(crate) const OUT_OF_SCOPE: u8 = 20;
 /// Agents start from the branch that is checked out, and see nothing that is not committed but the board itself.
 /// What they do lands on that branch, if all of it is in scope and the task's Definition of Done holds there.
 /// Ctrl-C lets what runs come to its end; a second one stops it. An agency that is killed, or told to go by
-/// SIGTERM, leaves its agents at work; the next `agency run` takes them over.
+/// SIGTERM, leaves its agents at work; the next `agency run` takes them over. At a terminal it shows who is at work;
+/// elsewhere it says line by line what happens.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  agency run --parallel 4\n  agency run --task T0007 --land branch\n\nExit codes: 0 if all is done, 10 if something is not, 20 if a change was out of scope, 2 for a mistake in\nthe arguments, the configuration or the repository's state, 130 if interrupted."
+    after_help = "Examples:\n  agency run --parallel 4\n  agency run --task T0007 --land branch\n  agency run --dry-run\n\nExit codes: 0 if all is done, 10 if something is not, 20 if a change was out of scope, 2 for a mistake in\nthe arguments, the configuration or the repository's state, 130 if interrupted."
 )]
 pub(crate) struct Run {
     /// How many agents work at the same time [default: run.parallel, or 1]
@@ -77,12 +84,12 @@ pub(crate) struct Run {
     /// Go on with other agents when one of them can't be started
     #[arg(long)]
     keep_going: bool,
-    /// Only say what would start
+    /// Only say what would start, what would start later, and why the rest would not
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
     operator: Operator,
-    /// One JSON object for each event, on standard output
+    /// One JSON object for each event, on standard output; docs/events.md describes them
     #[arg(long)]
     json: bool,
 }
@@ -95,52 +102,7 @@ pub(crate) fn run(command: &Run, who: &Who) -> Result<u8, Failure> {
     let state = here.folder.state(&user_state(&host)).map_err(|error| Failure::new(INTERNAL, &error))?;
     let repository = charge::open_repository(&here.folder, state.path(), &host.home).map_err(refused)?;
     let branch = charge::branch(&repository, &here.folder).map_err(refused)?;
-    let ready = ready(command, &here, &board)?;
-    let settings = settings::settings(&settings::Given {
-        command,
-        configuration: &configuration,
-        here: &here,
-        host: &host,
-        state: state.path(),
-        branch: &branch,
-        agents: &ready.iter().map(|(_, agent)| agent.as_str()).collect(),
-    })?;
-    if let Some((task, agent)) = ready.iter().find(|(_, agent)| !settings.agents.contains_key(agent)) {
-        return Err(settings::unknown_agent(task, agent, &configuration));
-    }
-    let asked = telemetry::asked(|name| std::env::var_os(name))?;
-    mention_uncommitted(&repository, &branch, &board);
-    if command.dry_run {
-        return progress::dry_run(&here, &board, command);
-    }
-    let telemetry = telemetry::start(asked, &settings)?;
-    let ended = work(command, who, &here, settings, repository);
-    let (Ok(code) | Err(Failure { code, .. })) = &ended;
-    telemetry.end(*code);
-    ended
-}
-
-/// The supervisor is in charge, until nothing is left to do.
-fn work(
-    command: &Run,
-    who: &Who,
-    here: &Here,
-    settings: Settings,
-    repository: Repository,
-) -> Result<u8, Failure> {
-    let who = who.clone();
-    let root = here.folder.root.clone();
-    let desk = Desk::open(move || Here::at(&root)?.open(&who))?;
-    let lines = Arc::new(Lines::new(command.json));
-    let shim = std::env::current_exe().map_err(|error| Failure::new(INTERNAL, &error))?;
-    let charge = Charge {
-        settings,
-        repository,
-        desk,
-        shim: Shim { command: vec![shim.into(), "shim".into()] },
-        teller: lines.clone(),
-        witness: Arc::new(|_, _, _| {}),
-    };
+    let agenda = agenda(command, &here, &board)?;
     let tasks = (!command.task.is_empty())
         .then(|| command.task.iter().map(ToString::to_string).collect::<BTreeSet<String>>());
     let wishes = Wishes {
@@ -150,17 +112,71 @@ fn work(
         keep_going: command.keep_going,
         watch: command.watch,
     };
-    let summary = runtime()?.block_on(async {
+    let builders = agenda.ready.iter().filter(|start| start.role == Role::Builder && wishes.cover(start));
+    let mut unusable = settings::unusable(builders.clone(), &configuration);
+    if !command.dry_run && !unusable.is_empty() {
+        return Err(unusable.swap_remove(0).1);
+    }
+    let is_usable = |agent: &str| !unusable.iter().any(|(name, _)| name == agent);
+    let settings = settings::settings(&settings::Given {
+        command,
+        configuration: &configuration,
+        here: &here,
+        host: &host,
+        state: state.path(),
+        branch: &branch,
+        agents: &builders.map(|start| start.agent.as_str()).filter(|agent| is_usable(agent)).collect(),
+    })?;
+    let asked = telemetry::asked(|name| std::env::var_os(name))?;
+    mention_uncommitted(&repository, &branch, &board);
+    if command.dry_run {
+        let (protocol, json) = (Board::protocol(&board), command.json);
+        let (agenda, settings, wishes) = (&agenda, &settings, &wishes);
+        return dry_run::run(dry_run::Given { agenda, protocol, settings, wishes, unusable, json });
+    }
+    let telemetry = telemetry::start(asked, &settings)?;
+    let voice = Arc::new(Voice::new(command.json, &settings.state));
+    let ended = work(&voice, wishes, who, &here, settings, repository);
+    let (Ok(code) | Err(Failure { code, .. })) = &ended;
+    telemetry.end(*code);
+    ended
+}
+
+/// The supervisor is in charge, until nothing is left to do.
+fn work(
+    voice: &Arc<Voice>,
+    wishes: Wishes,
+    who: &Who,
+    here: &Here,
+    settings: Settings,
+    repository: Repository,
+) -> Result<u8, Failure> {
+    let who = who.clone();
+    let root = here.folder.root.clone();
+    let desk = Desk::open(move || Here::at(&root)?.open(&who))?;
+    let shim = std::env::current_exe().map_err(|error| Failure::new(INTERNAL, &error))?;
+    let charge = Charge {
+        settings,
+        repository,
+        desk,
+        shim: Shim { command: vec![shim.into(), "shim".into()] },
+        teller: Arc::<Voice>::clone(voice),
+        witness: Arc::new(|_, _, _| {}),
+    };
+    let ended = runtime()?.block_on(async {
         let (interrupt, interrupts) = mpsc::channel(4);
         listen(interrupt).map_err(|error| Failure::new(INTERNAL, &error))?;
         charge::run(charge, wishes, interrupts).await.map_err(refused)
-    })?;
-    lines.summary(&summary)?;
+    });
+    // However it ended: the terminal is as it was.
+    voice.close();
+    let summary = ended?;
+    voice.summary(&summary);
     Ok(code(&summary))
 }
 
-/// What is asked for and may start, with its agent.
-fn ready(command: &Run, here: &Here, board: &dyn Board) -> Result<Vec<(TaskId, String)>, Failure> {
+/// What the board has to do. Tasks that are asked for by name have to be known to it.
+fn agenda(command: &Run, here: &Here, board: &dyn Board) -> Result<Agenda, Failure> {
     let agenda = board.next(here.tree()).map_err(crate::board::refused)?;
     for task in &command.task {
         let known = agenda.ready.iter().map(|start| &start.task);
@@ -169,13 +185,7 @@ fn ready(command: &Run, here: &Here, board: &dyn Board) -> Result<Vec<(TaskId, S
             board.brief(here.tree(), task).map_err(crate::board::refused)?;
         }
     }
-    let asked = |task: &TaskId, agent: &str| {
-        (command.task.is_empty() || command.task.contains(task))
-            && command.agent.as_ref().is_none_or(|only| only == agent)
-    };
-    let builders = agenda.ready.into_iter().filter(|start| start.role == Role::Builder);
-    let asked = builders.filter(|start| asked(&start.task, start.agent.as_str()));
-    Ok(asked.map(|start| (start.task, start.agent.to_string())).collect())
+    Ok(agenda)
 }
 
 /// Agents start from a commit: what is not in it they don't see.
@@ -219,7 +229,7 @@ fn listen(interrupt: mpsc::Sender<Interrupt>) -> std::io::Result<()> {
 }
 
 /// One thread, and a few for what has to wait for files and for git.
-fn runtime() -> Result<Runtime, Failure> {
+pub(crate) fn runtime() -> Result<Runtime, Failure> {
     let built = Builder::new_current_thread().enable_all().max_blocking_threads(8).build();
     built.map_err(|error| Failure::new(INTERNAL, &error))
 }

@@ -16,7 +16,7 @@ use crate::board::Here;
 use crate::message::{Failure, INTERNAL, USAGE};
 
 /// The place a command was given in, as its owner sees it.
-pub(super) fn here() -> Result<Here, Failure> {
+pub(crate) fn here() -> Result<Here, Failure> {
     let here = Here::find()?;
     become_owner(&here.folder)?;
     Ok(here)

@@ -1,132 +1,105 @@
-//! What a run says while it goes on: one line for each thing that happens, for people or for programs.
+//! What people are told of a run: a sentence for each thing that happens, and what is remembered of every task.
 
 use std::collections::HashMap;
-use std::io::Write;
-use std::sync::Mutex;
-use std::time::Instant;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use agency_protocols::board::{Board, Role};
-use agency_supervisor::attempt::{Ending, Phase, TaskKey};
-use agency_supervisor::dispatch::{Fate, Summary};
-use agency_supervisor::notice::{Notice, Teller};
-use serde::Serialize;
-use serde_json::json;
+use agency_supervisor::attempt::{Attempt, Ended, Ending, Phase, TaskKey};
+use agency_supervisor::dispatch::Fate;
+use agency_supervisor::notice::Notice;
 
-use super::Run;
-use crate::board::{Here, print, print_json};
-use crate::message::{self, Failure};
-
-/// The format of an event.
-const VERSION: u32 = 1;
-
-/// Tells people, on standard error, or programs, on standard output.
-#[derive(Debug)]
-pub(super) struct Lines {
-    json: bool,
-    since: Mutex<HashMap<TaskKey, Instant>>,
+/// Listens to a run.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    tasks: Mutex<HashMap<TaskKey, Known>>,
 }
 
-impl Lines {
-    pub(super) fn new(json: bool) -> Self {
-        Self { json, since: Mutex::default() }
+/// What was heard of a task.
+#[derive(Debug, Clone)]
+pub(super) struct Known {
+    pub(super) agent: String,
+    /// The number of the last attempt.
+    pub(super) attempts: u64,
+    /// When the first attempt of this run began, and the last one.
+    first: Instant,
+    began: Instant,
+    /// When something was last heard.
+    last: Instant,
+}
+
+impl Known {
+    /// How long this run was at it, or is.
+    pub(super) fn took(&self, is_open: bool) -> Duration {
+        let until = if is_open { Instant::now() } else { self.last };
+        until.saturating_duration_since(self.first)
+    }
+}
+
+impl Progress {
+    pub(super) fn of(&self, task: &TaskKey) -> Option<Known> {
+        self.tasks().get(task).cloned()
     }
 
-    fn elapsed(&self, task: &TaskKey) -> String {
-        let mut since = self.since.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let started = *since.entry(task.clone()).or_insert_with(Instant::now);
-        format!("{:.1} s", started.elapsed().as_secs_f64())
+    fn tasks(&self) -> MutexGuard<'_, HashMap<TaskKey, Known>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn document(&self, document: &impl Serialize) {
-        // Whoever stopped reading does not stop the work.
-        let mut out = std::io::stdout().lock();
-        let _ = serde_json::to_writer(&mut out, document).map_err(std::io::Error::from);
-        let _ = writeln!(out);
-        let _ = out.flush();
-    }
-
-    /// What it all came to.
-    pub(super) fn summary(&self, summary: &Summary) -> Result<(), Failure> {
-        let fate = |fate: &Fate| match fate {
-            Fate::Ended(ending) => serde_json::to_value(ending).unwrap_or_default(),
-            Fate::Waits(why) => json!({ "ending": "waits", "reason": why }),
-            Fate::Open => json!({ "ending": "open" }),
-        };
-        if self.json {
-            let tasks: serde_json::Map<_, _> =
-                summary.tasks.iter().map(|(key, one)| (key.id.clone(), fate(one))).collect();
-            let waiting: Vec<_> =
-                summary.waiting.iter().map(|(task, why)| json!({ "task": task, "why": why })).collect();
-            return print_json(&json!({
-                "version": VERSION,
-                "event": "summary",
-                "tasks": tasks,
-                "waiting": waiting,
-                "troubles": summary.troubles,
-                "elsewhere": summary.elsewhere,
-                "interrupted": summary.interrupted,
-            }));
-        }
-        let done = |one: &&Fate| matches!(one, Fate::Ended(Ending::Done { .. } | Ending::Kept { .. }));
-        let count = summary.tasks.values().filter(done).count();
-        for (key, one) in summary.tasks.iter().filter(|(_, one)| !done(one)) {
-            message::notice(&format!("{}: {}", key.id, described(one)));
-        }
-        for (task, why) in &summary.waiting {
-            message::notice(&format!("{task} waits: {why}"));
-        }
-        crate::board::mention(&summary.findings);
-        for trouble in &summary.troubles {
-            message::notice(trouble);
-        }
-        message::notice(&match (summary.tasks.len(), summary.elsewhere) {
-            (0, 0) => "there was nothing to do".to_owned(),
-            (0, 1) => "there was nothing to do: another `agency run` has the one task there is".to_owned(),
-            (0, others) => format!("there was nothing to do: another `agency run` has {others} tasks"),
-            (total, _) => format!("{count} of {total} tasks done"),
+    fn know(&self, attempt: &Attempt, began: Instant) {
+        let mut tasks = self.tasks();
+        let known = tasks.entry(attempt.task.clone()).or_insert_with(|| Known {
+            agent: attempt.agent.clone(),
+            attempts: 0,
+            first: began,
+            began,
+            last: began,
         });
-        Ok(())
-    }
-}
-
-impl Teller for Lines {
-    fn tell(&self, notice: &Notice) {
-        if self.json {
-            let mut document = serde_json::to_value(notice).unwrap_or_default();
-            if let Some(fields) = document.as_object_mut() {
-                fields.insert("version".to_owned(), json!(VERSION));
-            }
-            return self.document(&document);
-        }
-        if let Some(line) = self.line(notice) {
-            message::notice(&line);
+        if known.attempts != attempt.epoch.0 {
+            (known.attempts, known.began) = (attempt.epoch.0, began);
         }
     }
-}
 
-impl Lines {
-    fn line(&self, notice: &Notice) -> Option<String> {
+    /// How long its last attempt has taken up to now.
+    fn elapsed(&self, task: &TaskKey) -> String {
+        let now = Instant::now();
+        let took = self.tasks().get_mut(task).map_or(Duration::ZERO, |known| {
+            known.last = now;
+            now.saturating_duration_since(known.began)
+        });
+        format!("{:.1} s", took.as_secs_f64())
+    }
+
+    /// Takes note of what happens; the sentence, where it is worth one. It is one line, whoever is quoted in it.
+    pub(super) fn sentence(&self, notice: &Notice) -> Option<String> {
+        self.wording(notice).map(|sentence| sentence.replace(['\n', '\t'], " "))
+    }
+
+    fn wording(&self, notice: &Notice) -> Option<String> {
         Some(match notice {
             Notice::Phase { attempt } => {
+                self.know(attempt, Instant::now());
                 let elapsed = self.elapsed(&attempt.task);
                 let id = &attempt.task.id;
                 match &attempt.phase {
                     Phase::Started => format!("{id} started: {} ({})", attempt.title, attempt.agent),
-                    Phase::Ended(agency_supervisor::attempt::Ended::Work(_)) => {
-                        format!("{id} reported after {elapsed}; verifying")
-                    }
+                    Phase::Ended(Ended::Work(_)) => format!("{id} reported after {elapsed}; verifying"),
                     _ => return None,
                 }
             }
             Notice::Adopted { attempt } => {
+                let age = jiff::Timestamp::now().as_second() - attempt.claimed_at;
+                let age = Duration::from_secs(u64::try_from(age).unwrap_or(0));
+                let now = Instant::now();
+                self.know(attempt, now.checked_sub(age).unwrap_or(now));
                 format!("{} taken over, attempt {}", attempt.task.id, attempt.epoch)
             }
             Notice::Over { task, ending, .. } => {
                 let elapsed = self.elapsed(task);
-                self.since.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(task);
                 format!("{} {} ({elapsed})", task.id, described(&Fate::Ended(ending.clone())))
             }
-            Notice::Waits { task, why, .. } => format!("{} waits: {why}", task.id),
+            Notice::Waits { task, why, .. } => {
+                self.elapsed(task);
+                format!("{} waits: {why}", task.id)
+            }
             Notice::Again { task, seconds } => format!("{} is tried again in {seconds} s", task.id),
             Notice::Trouble { task, what } => match task {
                 Some(task) => format!("{}: {what}", task.id),
@@ -136,16 +109,16 @@ impl Lines {
             Notice::Stopping => "stopping what runs".to_owned(),
             Notice::Paused => "paused; `agency resume` goes on".to_owned(),
             Notice::Resumed => "going on".to_owned(),
+            Notice::Standing(_) => return None,
         })
     }
 }
 
-fn described(fate: &Fate) -> String {
+/// What became of a task, after its name.
+pub(super) fn described(fate: &Fate) -> String {
     match fate {
-        Fate::Ended(Ending::Done { commit }) => format!("done, {}", &commit[..commit.len().min(12)]),
-        Fate::Ended(Ending::Kept { candidate }) => {
-            format!("verified and kept, {}", &candidate[..candidate.len().min(12)])
-        }
+        Fate::Ended(Ending::Done { commit }) => format!("done, {}", short(commit)),
+        Fate::Ended(Ending::Kept { candidate }) => format!("verified and kept, {}", short(candidate)),
         Fate::Ended(Ending::Blocked { reason }) => format!("blocked: {reason}"),
         Fate::Ended(Ending::Failed { failure, given_up }) => {
             format!("failed: {}{}", failure.reason, given_up.as_deref().unwrap_or_default())
@@ -157,29 +130,7 @@ fn described(fate: &Fate) -> String {
     }
 }
 
-/// What would start, and why the rest would not.
-pub(super) fn dry_run(here: &Here, board: &dyn Board, command: &Run) -> Result<u8, Failure> {
-    let agenda = board.next(here.tree()).map_err(crate::board::refused)?;
-    let asked = |task: &agency_protocols::names::TaskId, agent: &str| {
-        (command.task.is_empty() || command.task.contains(task))
-            && command.agent.as_ref().is_none_or(|only| only == agent)
-    };
-    let starts: Vec<_> = agenda
-        .ready
-        .iter()
-        .filter(|start| start.role == Role::Builder && asked(&start.task, start.agent.as_str()))
-        .collect();
-    if command.json {
-        print_json(&json!({ "version": VERSION, "would_start": starts, "waiting": agenda.waiting }))?;
-    } else {
-        let mut text = String::new();
-        for start in &starts {
-            text.push_str(&format!("{}  {}  {}\n", start.task, start.agent, message::harmless(&start.title)));
-        }
-        print(&text)?;
-        for waiting in &agenda.waiting {
-            message::notice(&format!("{} waits: {}", waiting.task, waiting.why));
-        }
-    }
-    Ok(0)
+/// A commit as people name it.
+pub(super) fn short(commit: &str) -> &str {
+    &commit[..commit.len().min(12)]
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
+use agency_protocols::board::Start;
 use agency_protocols::names::TaskId;
 use agency_sandbox::doctor::{Finding, findings};
 use agency_sandbox::egress::List;
@@ -214,8 +215,26 @@ fn untrusted(name: &str) -> Failure {
         .with_hint("`agency trust` shows it to you; --trust, or AGENCY_TRUST=1, trusts it this once")
 }
 
+/// Agents of tasks that can't be started as they are configured, each with the reason.
+pub(super) fn unusable<'a>(
+    starts: impl Iterator<Item = &'a Start>,
+    configuration: &Configuration,
+) -> Vec<(String, Failure)> {
+    let known = configuration.names("agents");
+    let mut first: BTreeMap<&str, &Start> = BTreeMap::new();
+    for start in starts {
+        first.entry(start.agent.as_str()).or_insert(start);
+    }
+    let failure = |name: &str, start: &Start| match known.contains(name) {
+        false => Some(unknown_agent(&start.task, name, configuration)),
+        true => agent(name, true, configuration).err(),
+    };
+    let found = first.into_iter().filter_map(|(name, start)| Some((name.to_owned(), failure(name, start)?)));
+    found.collect()
+}
+
 /// A task is for an agent that nobody has configured.
-pub(super) fn unknown_agent(task: &TaskId, name: &str, configuration: &Configuration) -> Failure {
+fn unknown_agent(task: &TaskId, name: &str, configuration: &Configuration) -> Failure {
     if configuration.is_withheld(&format!("agents.{name}.command")) {
         return untrusted(name);
     }

@@ -11,7 +11,7 @@ use crate::settings::Settings;
 use crate::store::Store;
 
 /// Why a task is not started, whatever room there is.
-pub(super) fn why_not(start: &Start, settings: &Settings) -> Option<String> {
+pub fn why_not(start: &Start, settings: &Settings) -> Option<String> {
     let name = start.agent.as_str();
     if settings.auditor.as_deref() == Some(name) {
         return Some(format!("it is built by {name}, who audits, and nobody judges their own work"));

@@ -5,10 +5,12 @@
 //! over, what can start ([`plan`]), is there anything left to wait for.
 
 mod backoff;
-mod barred;
+pub mod barred;
+pub mod forecast;
 mod leases;
 pub mod plan;
 mod rest;
+mod standing;
 mod summary;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -30,6 +32,7 @@ use crate::settings::{Agent, Settings};
 use crate::store::{Claim, Claimed, Mode, Store, StoreError};
 use plan::{Choice, Limits, World};
 use rest::Resting;
+pub use standing::{ForYou, Standing};
 pub use summary::{Fate, Summary};
 
 /// How often it is asked whether somebody changed the store.
@@ -54,6 +57,14 @@ pub struct Wishes {
     pub keep_going: bool,
     /// Go on when there is nothing to do: something may come.
     pub watch: bool,
+}
+
+impl Wishes {
+    /// Whether a task is among what was asked for.
+    pub fn cover(&self, start: &Start) -> bool {
+        self.tasks.as_ref().is_none_or(|tasks| tasks.contains(start.task.as_str()))
+            && self.agent.as_ref().is_none_or(|agent| agent == start.agent.as_str())
+    }
 }
 
 /// Somebody outside wants an end.
@@ -131,6 +142,8 @@ struct Dispatcher<S> {
     full: bool,
     /// Where it can't be asked, memory keeps nobody from starting.
     system: Option<System>,
+    /// What was last said of how the queue stands.
+    told: Standing,
     summary: Summary,
 }
 
@@ -140,13 +153,8 @@ pub async fn run<S: Store>(
     wishes: Wishes,
     mut interrupts: mpsc::Receiver<Interrupt>,
 ) -> Result<Summary, RunError> {
-    let settings = &shop.settings;
-    let limits = Limits {
-        total: settings.parallel,
-        of_agent: of_agents(settings, |agent| agent.parallel),
-        memory: of_agents(settings, |agent| agent.limits.memory),
-    };
-    let beat = settings.leases.heartbeat;
+    let limits = limits(&shop.settings);
+    let beat = shop.settings.leases.heartbeat;
     let mut heartbeat = tokio::time::interval_at(tokio::time::Instant::now() + beat, beat);
     let mut look = tokio::time::interval(LOOK_EVERY);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -175,6 +183,7 @@ pub async fn run<S: Store>(
         begun: 0,
         full: false,
         system: System::new().ok(),
+        told: Standing::default(),
         summary: Summary::default(),
         shop: Arc::clone(&shop),
     };
@@ -184,7 +193,9 @@ pub async fn run<S: Store>(
     }
     dispatcher.look_at_store(true).await?;
     loop {
-        if dispatcher.settle_down().await? {
+        let settled = dispatcher.settle_down().await?;
+        dispatcher.tell_standing();
+        if settled {
             return Ok(dispatcher.finish());
         }
         let event = tokio::select! {
@@ -211,6 +222,14 @@ pub async fn run<S: Store>(
             }
             Event::Heartbeat => dispatcher.heartbeat().await?,
         }
+    }
+}
+
+fn limits(settings: &Settings) -> Limits {
+    Limits {
+        total: settings.parallel,
+        of_agent: of_agents(settings, |agent| agent.parallel),
+        memory: of_agents(settings, |agent| agent.limits.memory),
     }
 }
 
@@ -277,8 +296,7 @@ impl<S: Store> Dispatcher<S> {
     fn unasked(&self) -> Vec<TaskKey> {
         let asked = |start: &Start| {
             let id = start.task.as_str();
-            self.wishes.tasks.as_ref().is_none_or(|tasks| tasks.contains(id))
-                && self.wishes.agent.as_ref().is_none_or(|agent| agent == start.agent.as_str())
+            self.wishes.cover(start)
                 && self.first_agenda.as_ref().is_none_or(|first| !self.wishes.once || first.contains(id))
         };
         self.agenda
@@ -362,6 +380,7 @@ impl<S: Store> Dispatcher<S> {
                     claimed_at: now,
                     recorded_at: now,
                 };
+                self.shop.teller.tell(&Notice::Phase { attempt: attempt.clone() });
                 self.live(attempt);
             }
         }

@@ -70,7 +70,7 @@ pub fn choose<'a>(world: &World<'a>) -> Choice<'a> {
             until = Some(until.map_or(*at, |soonest| soonest.min(*at)));
             continue;
         }
-        if has_room(world, start.agent.as_str()) {
+        if hindrance(world, start.agent.as_str()).is_none() {
             return Choice::Start(start);
         }
     }
@@ -80,13 +80,33 @@ pub fn choose<'a>(world: &World<'a>) -> Choice<'a> {
     }
 }
 
-fn has_room(world: &World<'_>, agent: &str) -> bool {
+/// What keeps one more of an agent from starting now, though it could.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hindrance {
+    /// As many are at work as may be.
+    Parallel { most: usize },
+    /// As many of this agent are.
+    Agent { most: usize },
+    /// There is less memory than it may need.
+    Memory { needed: u64 },
+}
+
+pub fn hindrance(world: &World<'_>, agent: &str) -> Option<Hindrance> {
+    let limits = world.limits;
     let of_agent = world.busy.values().filter(|busy| *busy == agent).count();
-    let most = world.limits.of_agent.get(agent).copied().unwrap_or(usize::MAX);
-    let needed = world.limits.memory.get(agent).copied().unwrap_or(USUAL_MEMORY);
+    let most = limits.of_agent.get(agent).copied().unwrap_or(usize::MAX);
+    let needed = limits.memory.get(agent).copied().unwrap_or(USUAL_MEMORY);
     // One may always run: nothing else would ever free what is missing.
     let fits = world.busy.is_empty() || world.free_memory >= needed;
-    world.busy.len() < world.limits.total && of_agent < most && fits
+    if world.busy.len() >= limits.total {
+        Some(Hindrance::Parallel { most: limits.total })
+    } else if of_agent >= most {
+        Some(Hindrance::Agent { most })
+    } else if !fits {
+        Some(Hindrance::Memory { needed })
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]
@@ -133,8 +153,8 @@ mod tests {
             Self { ready, busy, aside, not_before, limits: limits(2), closed: false }
         }
 
-        fn choose(&self) -> Choice<'_> {
-            choose(&World {
+        fn world(&self) -> World<'_> {
+            World {
                 ready: &self.ready,
                 protocol: "kodingx",
                 busy: &self.busy,
@@ -144,7 +164,11 @@ mod tests {
                 limits: &self.limits,
                 free_memory: 4 << 30,
                 closed: self.closed,
-            })
+            }
+        }
+
+        fn choose(&self) -> Choice<'_> {
+            choose(&self.world())
         }
 
         fn chosen(&self) -> Option<&str> {
@@ -171,6 +195,17 @@ mod tests {
         assert_eq!(case.chosen(), Some("T0001"));
         case.busy.insert(key(2), "shell".into());
         assert_eq!(case.choose(), Choice::Wait { until: None });
+    }
+
+    #[test]
+    fn what_is_in_the_way_has_a_name() {
+        let mut case = Case::new(Vec::new());
+        assert_eq!(hindrance(&case.world(), "codex"), None);
+        case.busy.insert(key(1), "codex".into());
+        assert_eq!(hindrance(&case.world(), "codex"), Some(Hindrance::Agent { most: 1 }));
+        assert_eq!(hindrance(&case.world(), "large"), Some(Hindrance::Memory { needed: 8 << 30 }));
+        case.busy.insert(key(2), "shell".into());
+        assert_eq!(hindrance(&case.world(), "large"), Some(Hindrance::Parallel { most: 2 }));
     }
 
     #[test]

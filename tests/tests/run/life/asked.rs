@@ -76,15 +76,26 @@ fn a_dry_run_says_what_would_start_and_starts_nothing() {
     let waits = queue.task("shell", &["--depends-on", &first]);
     let refs = queue.ground.git(&["for-each-ref"]);
     let said = queue.ground.unchanged(0, &["run", "--dry-run"]);
-    let order: Vec<&str> = said.out.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    assert_eq!(order, [urgent.as_str(), first.as_str()]);
-    said.assert_names(&[&waits, &first]);
+    let expected = [
+        "would start now:",
+        &format!("  {urgent}  shell  A task"),
+        "      isolation process, scope src/**, profile quick, lands on main",
+        "later:",
+        &format!("  {first}  shell  one agent works at a time (--parallel)"),
+        "not:",
+        &format!("  {waits}  it depends on {first}, which is NEW"),
+    ];
+    assert_eq!(said.out.lines().collect::<Vec<_>>(), expected);
     let document = queue.ground.unchanged(0, &["run", "--dry-run", "--json"]).json();
     assert_eq!(document["version"], 1);
     assert_eq!(document["would_start"][0]["task"], urgent.as_str());
+    assert_eq!(document["later"][0]["task"], first.as_str());
     assert_eq!(document["waiting"][0]["task"], waits.as_str());
-    let said = queue.ground.unchanged(0, &["run", "--dry-run", "--task", &first]);
-    assert!(said.out.starts_with(&first) && said.out.lines().count() == 1, "{said:?}");
+    let said = queue.ground.unchanged(0, &["run", "--dry-run", "--task", &first, "--land", "branch"]);
+    assert!(
+        said.out.contains(&format!("lands on agency/{first}")) && said.out.lines().count() == 3,
+        "{said:?}"
+    );
     assert_eq!(queue.ground.git(&["for-each-ref"]), refs);
     assert!(!queue.records(&first, 1).exists());
     assert!(queue.open_attempts().is_empty());
@@ -104,13 +115,13 @@ fn events_are_one_object_on_a_line_each_with_the_version_of_its_format() {
         .collect();
     assert!(events.iter().all(|event| event["version"] == 1 && event["event"].is_string()), "{said:?}");
     let kinds: BTreeSet<&str> = events.iter().filter_map(|event| event["event"].as_str()).collect();
-    assert_eq!(kinds, BTreeSet::from(["phase", "over", "again", "summary"]), "{said:?}");
+    assert_eq!(kinds, BTreeSet::from(["phase", "standing", "over", "again", "summary"]), "{said:?}");
     let phases: Vec<&str> = events
         .iter()
         .filter(|event| event["event"] == "phase" && event["attempt"]["task"]["id"] == tasks[0].as_str())
         .filter_map(|event| event["attempt"]["phase"]["phase"].as_str())
         .collect();
-    assert_eq!(phases, ["started", "ended", "merged", "proved", "landed"]);
+    assert_eq!(phases, ["claimed", "started", "ended", "merged", "proved", "landed"]);
     let summary = events.last().expect("a summary");
     assert_eq!(summary["event"], "summary");
     let commit = queue.ground.git(&["rev-parse", "main"]).trim().to_owned();

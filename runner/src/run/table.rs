@@ -1,0 +1,68 @@
+//! The end of a run, for people: a table of what was worked on, what is not done and why, and one sentence.
+
+use agency_supervisor::attempt::{Ending, TaskKey};
+use agency_supervisor::dispatch::{Fate, Summary};
+
+use super::progress::{Progress, described, short};
+use super::view::columns::{columns, cut};
+use super::view::picture::elapsed;
+use crate::message;
+
+const HEADS: [&str; 6] = ["task", "agent", "outcome", "attempts", "time", "commit"];
+
+/// Says what it all came to; no line of the table is wider than a terminal that shows it.
+pub(super) fn tell(summary: &Summary, progress: &Progress, width: Option<usize>) {
+    message::text(&table(summary, progress, width));
+    let done = |one: &&Fate| matches!(one, Fate::Ended(Ending::Done { .. } | Ending::Kept { .. }));
+    let count = summary.tasks.values().filter(done).count();
+    for (key, one) in summary.tasks.iter().filter(|(_, one)| !done(one)) {
+        message::notice(&format!("{}: {}", key.id, described(one)));
+    }
+    for (task, why) in &summary.waiting {
+        message::notice(&format!("{task} waits: {why}"));
+    }
+    crate::board::mention(&summary.findings);
+    for trouble in &summary.troubles {
+        message::notice(trouble);
+    }
+    message::notice(&match (summary.tasks.len(), summary.elsewhere) {
+        (0, 0) => "there was nothing to do".to_owned(),
+        (0, 1) => "there was nothing to do: another `agency run` has the one task there is".to_owned(),
+        (0, others) => format!("there was nothing to do: another `agency run` has {others} tasks"),
+        (total, _) => format!("{count} of {total} tasks done"),
+    });
+}
+
+fn table(summary: &Summary, progress: &Progress, width: Option<usize>) -> String {
+    if summary.tasks.is_empty() {
+        return String::new();
+    }
+    let rows = summary.tasks.iter().map(|(key, fate)| row(key, fate, progress));
+    let rows: Vec<[String; 6]> = std::iter::once(HEADS.map(str::to_owned)).chain(rows).collect();
+    let wide: Vec<usize> = (0..HEADS.len())
+        .map(|column| rows.iter().map(|row| columns(&row[column])).max().unwrap_or(0))
+        .collect();
+    let mut text = String::new();
+    for row in &rows {
+        let cells = row.iter().zip(&wide).map(|(cell, wide)| format!("{cell:wide$}"));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        text.push_str(&cut(line.trim_end(), width.unwrap_or(usize::MAX)));
+        text.push('\n');
+    }
+    text
+}
+
+fn row(key: &TaskKey, fate: &Fate, progress: &Progress) -> [String; 6] {
+    let (outcome, commit) = match fate {
+        Fate::Ended(ending @ Ending::Done { commit }) => (ending.name(), short(commit)),
+        Fate::Ended(ending @ Ending::Kept { candidate }) => (ending.name(), short(candidate)),
+        Fate::Ended(ending) => (ending.name(), ""),
+        Fate::Waits(_) => ("waits", ""),
+        Fate::Open => ("open", ""),
+    };
+    let known = progress.of(key);
+    let agent = known.as_ref().map_or_else(String::new, |known| known.agent.clone());
+    let attempts = known.as_ref().map_or_else(String::new, |known| known.attempts.to_string());
+    let time = known.map_or_else(String::new, |known| elapsed(known.took(fate == &Fate::Open).as_secs()));
+    [key.id.clone(), agent, outcome.to_owned(), attempts, time, commit.to_owned()]
+}
