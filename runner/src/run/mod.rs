@@ -137,6 +137,8 @@ pub(crate) fn run(command: &Run, who: &Who) -> Result<u8, Failure> {
     let telemetry = telemetry::start(asked, &settings)?;
     let voice = Arc::new(Voice::new(command.json, &settings.state));
     let ended = work(&voice, wishes, who, &here, settings, repository);
+    // However it ended: the terminal is as it was.
+    voice.close();
     let (Ok(code) | Err(Failure { code, .. })) = &ended;
     telemetry.end(*code);
     ended
@@ -163,14 +165,12 @@ fn work(
         teller: Arc::<Voice>::clone(voice),
         witness: Arc::new(|_, _, _| {}),
     };
-    let ended = runtime()?.block_on(async {
+    let summary = runtime()?.block_on(async {
         let (interrupt, interrupts) = mpsc::channel(4);
         listen(interrupt).map_err(|error| Failure::new(INTERNAL, &error))?;
         charge::run(charge, wishes, interrupts).await.map_err(refused)
-    });
-    // However it ended: the terminal is as it was.
+    })?;
     voice.close();
-    let summary = ended?;
     voice.summary(&summary);
     Ok(code(&summary))
 }
