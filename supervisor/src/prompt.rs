@@ -98,6 +98,9 @@ read everything; nothing you change is kept.
 - The commands of the Definition of Done are run afterwards by somebody else; you need not repeat them.
 ";
 
+/// So much of a builder's report is told to whoever judges it.
+const LONGEST_REPORT: usize = 16 << 10;
+
 impl AuditPrompt<'_> {
     pub(crate) fn text(&self) -> String {
         let mut text = format!("# Audit of task {}\n\n{AUDIT_RULES}", self.id);
@@ -113,7 +116,9 @@ impl AuditPrompt<'_> {
         list(&mut text, "But never", &self.scope.deny);
         text.push_str(&format!("\n## The task, from `{}`\n\n{}\n", self.file, fenced(&self.brief.task)));
         if let Some(report) = &self.brief.reported {
-            text.push_str(&format!("\n## What its builder says\n\n{}\n", fenced(report)));
+            // Some programs take a prompt as one argument, and that has an end.
+            let report: String = report.chars().take(LONGEST_REPORT).collect();
+            text.push_str(&format!("\n## What its builder says\n\n{}\n", fenced(&report)));
         }
         if let Some(contract) = &self.brief.contract {
             text.push_str(&format!("\n## How to work here\n\n{}\n", contract.trim()));

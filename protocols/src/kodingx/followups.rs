@@ -30,7 +30,9 @@ pub(super) fn requests(report: &str) -> Vec<String> {
         let word = item.trim_end_matches('.').to_ascii_lowercase();
         matches!(word.as_str(), "" | "none" | "n/a" | "nothing" | "if any")
     };
-    items.map(|item| item.trim().to_owned()).filter(|item| !nothing(item)).take(MOST).collect()
+    // What would be a mark of ours in a file is none.
+    let plain = |item: &str| item.trim().replace("<!--", "<! --");
+    items.map(plain).filter(|item| !nothing(item)).take(MOST).collect()
 }
 
 impl KodingX {

@@ -3,11 +3,11 @@
 //! An auditor sees the work as it is committed, and can write nothing but its verdict. A verdict that can't be
 //! read is none; whoever gives none twice leaves the matter to a person, as one that says NEEDS_REVIEW does.
 
-use agency_protocols::board::{Ruling, Verdict};
+use agency_protocols::board::{Remark, Ruling, Verdict};
 use agency_protocols::names::AgentName;
 
 use super::{Life, LifeError, Step, odd};
-use crate::attempt::{Audit, Auditing, Ended, Failure, FailureKind, Phase, Work};
+use crate::attempt::{Audit, Auditing, Ended, Failure, FailureKind, Merge, Phase, Work};
 use crate::errand::Standing;
 use crate::errand::order::{self, AgentOrder, Order, Paper, ScopeOrder, What};
 use crate::errand::outcome::{Done, End, Outcome};
@@ -17,8 +17,9 @@ use crate::trace;
 
 /// How many audits may come to nothing, one after the other.
 const UNHEARD: u32 = 2;
-/// So much of what an auditor found is told in a sentence.
-const TOLD: usize = 5;
+/// So much of what an auditor found is told to the builder: so many findings, each so long.
+const TOLD: usize = 20;
+const LONGEST: usize = 500;
 
 /// Under which name an auditor finds the work, beside its prompt.
 pub(super) const WORK: &str = "AGENCY_WORK.patch";
@@ -30,9 +31,21 @@ impl<S: Store> Life<'_, S> {
             return Err(odd("nobody is to judge it any more"));
         };
         match self.attempt.phase.clone() {
-            Phase::Ended(Ended::Work(work)) => {
+            Phase::Ended(Ended::Work(work))
+            | Phase::Merged(Merge { work, .. })
+            | Phase::Proved { merge: Merge { work, .. }, .. } => {
+                self.shop.train.leave(&self.attempt.task, false);
                 let audit = Audit { auditor, number: 1, answer: None };
-                self.advance(Phase::Auditing(Auditing { work, audit, unheard: 0, why: None })).await
+                let mut spent = self.shop.store.spent(&self.attempt.task).await?;
+                spent += self.spent();
+                let phase = match self.shop.settings.budget.task.used_up(&spent, 0) {
+                    Some(used) => {
+                        let why = format!("nobody has judged it: its budget is used up, {used}");
+                        Phase::Undecided { work, audit, why }
+                    }
+                    None => Phase::Auditing(Auditing { work, audit, unheard: 0, why: None }),
+                };
+                self.advance(phase).await
             }
             Phase::Auditing(auditing) => self.unheard(auditing, "its audit was killed".to_owned()).await,
             _ => Err(odd("there is nothing to audit")),
@@ -219,7 +232,8 @@ fn claim(outcome: &Outcome) -> Result<Option<String>, String> {
 }
 
 fn remarks(verdict: &Verdict) -> String {
-    let mut said: Vec<String> = verdict.findings.iter().take(TOLD).map(ToString::to_string).collect();
+    let told = |finding: &Remark| finding.to_string().chars().take(LONGEST).collect::<String>();
+    let mut said: Vec<String> = verdict.findings.iter().take(TOLD).map(told).collect();
     if verdict.findings.len() > TOLD {
         said.push(format!("and {} more", verdict.findings.len() - TOLD));
     }

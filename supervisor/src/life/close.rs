@@ -16,6 +16,9 @@ use crate::store::Store;
 /// What a task that is given up on says.
 const CANCELED: &str = "canceled by `agency cancel`";
 
+/// So much of why an earlier attempt did not do is told again.
+const REMEMBERED: usize = 200;
+
 impl<S: Store> Life<'_, S> {
     /// Tells the board how it ended, and gives the lease back.
     pub(super) async fn settle(&mut self) -> Result<Ending, LifeError> {
@@ -133,7 +136,8 @@ impl<S: Store> Life<'_, S> {
         let told: Vec<String> = before
             .filter_map(|one| match &one.phase {
                 Phase::Over(Ending::Failed { failure, .. }) => {
-                    Some(format!("attempt {}: {}", one.epoch, failure.reason))
+                    let reason: String = failure.reason.chars().take(REMEMBERED).collect();
+                    Some(format!("attempt {}: {reason}", one.epoch))
                 }
                 _ => None,
             })

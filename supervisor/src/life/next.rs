@@ -1,7 +1,7 @@
 //! What is to be done next about an attempt, from what is recorded and what is seen. Nothing else decides it,
 //! whether the attempt just got there or was found like this after a crash.
 
-use crate::attempt::{Ended, Ending, Phase};
+use crate::attempt::{Ended, Ending, Merge, Phase};
 use crate::errand::Standing;
 use crate::errand::outcome::{Done, Outcome, StopReason};
 
@@ -88,6 +88,9 @@ pub fn next(phase: &Phase, seen: &Seen) -> Next {
         }
         Phase::Merged(_) | Phase::Auditing(_) if seen.canceled && !is_running(seen) => Next::Settle,
         Phase::Ended(Ended::Work(_)) if seen.audited => Next::Audit,
+        // It went on when nobody judged here yet.
+        Phase::Proved { merge, .. } if is_unjudged(merge, seen) => Next::Audit,
+        Phase::Merged(merge) if is_unjudged(merge, seen) && !is_running(seen) => Next::Audit,
         Phase::Ended(Ended::Work(_)) | Phase::Audited { .. } => Next::Merge,
         Phase::Ended(Ended::Blocked { .. } | Ended::Failed { .. } | Ended::Canceled) => Next::Settle,
         Phase::Auditing(_) => match &seen.errand {
@@ -125,6 +128,10 @@ fn no_room(outcome: &Outcome) -> Option<String> {
     }
 }
 
+fn is_unjudged(merge: &Merge, seen: &Seen) -> bool {
+    seen.audited && merge.audit.is_none()
+}
+
 fn is_running(seen: &Seen) -> bool {
     matches!(seen.errand, Some(Standing::Alive))
 }
@@ -132,7 +139,7 @@ fn is_running(seen: &Seen) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attempt::{Audit, Auditing, Failure, FailureKind, Merge, Work};
+    use crate::attempt::{Audit, Auditing, Failure, FailureKind, Work};
     use proptest::prelude::*;
 
     fn standing(which: u8) -> Option<Standing> {
@@ -192,14 +199,15 @@ mod tests {
         #[test]
         fn only_what_was_proved_lands(phase in phases(), (_, seen) in sights()) {
             let proved = matches!(phase, Phase::Proved { passed: true, .. });
-            prop_assert!(next(&phase, &seen) != Next::Land || (proved && !seen.canceled));
+            prop_assert!(next(&phase, &seen) != Next::Land || (proved && !seen.canceled && !seen.audited));
         }
 
         #[test]
         fn where_somebody_judges_nothing_goes_on_unjudged(phase in phases(), (_, mut seen) in sights()) {
             seen.audited = true;
-            let judged = matches!(phase, Phase::Audited { .. } | Phase::Merged(_));
-            prop_assert!(next(&phase, &seen) != Next::Merge || judged);
+            let decided = next(&phase, &seen);
+            prop_assert!(decided != Next::Merge || matches!(phase, Phase::Audited { .. }), "{:?}", decided);
+            prop_assert!(!matches!(decided, Next::Land | Next::Prove), "{:?}", decided);
         }
 
         #[test]

@@ -222,6 +222,23 @@ fn an_auditor_that_comes_to_no_end_lets_nothing_pass() {
     }
 }
 
+/// What was merged when nobody judged is judged before it lands, once somebody does.
+#[test]
+fn an_auditor_that_comes_late_is_asked_about_what_is_under_way() {
+    let mut queue = Queue::new();
+    let id = queue.tasks(1).remove(0);
+    let script = format!("script={HONEST}");
+    queue.supervise_here(&[&script, "kill=land:before"]).gone();
+    queue.auditor(&says("FAIL", "too late"));
+    queue.settings("attempts = 1");
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 10, "{said:?}");
+    said.assert_names(&["judge found", "too late"]);
+    assert!(queue.landed().is_empty());
+    assert_eq!(queue.ground.status(&id), "BLOCKED");
+    queue.assert_nothing_left();
+}
+
 /// It sees the work, and can change nothing of it, nor of the board.
 #[test]
 fn an_auditor_sees_the_work_and_can_not_change_it() {

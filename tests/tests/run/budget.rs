@@ -82,6 +82,22 @@ fn what_an_auditor_uses_counts() {
     assert_eq!(queue.ground.status(&id), "BLOCKED");
 }
 
+/// Nobody is asked to judge with nothing left to pay them; a person is.
+#[test]
+fn work_whose_budget_is_used_up_is_left_to_a_person() {
+    let spends = format!("{HONEST}; echo '{{\"tokens\": 900}}' > $AGENCY_USAGE_FILE");
+    let mut queue = queue(&spends, "[budget.task]\ntokens = 500\n");
+    queue.auditor(crate::audit::PASS);
+    let id = queue.tasks(1).remove(0);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 10, "{said:?}");
+    said.assert_names(&["nobody has judged it: its budget is used up, 900 of 500 tokens"]);
+    assert!(!queue.records(&id, 1).join("audit-1").exists());
+    queue.ground.ok(&["--as", "human:ann", "decide", &id, "--answer", "pass", "--reason", "I looked"]);
+    assert_eq!(queue.run(&[]).code, 0);
+    queue.assert_landed(&[id]);
+}
+
 /// A run that has used up what it has starts nothing new; what was not begun is as it was.
 #[track_caller]
 fn assert_run_ends_after(script: &str, budget: &str, attempts: usize, why: &str) {
