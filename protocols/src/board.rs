@@ -88,6 +88,8 @@ pub struct Agenda {
     /// The most urgent first.
     pub ready: Vec<Start>,
     pub waiting: Vec<Waiting>,
+    /// What an attempt has reported as ready: its own matter, as long as there is that attempt.
+    pub reported: Vec<TaskId>,
     pub findings: Vec<Finding>,
 }
 
@@ -105,6 +107,8 @@ pub struct Start {
     pub profile: String,
     /// Zero is the most urgent.
     pub urgency: u8,
+    /// Whoever it is for has left a report on it by themselves.
+    pub handed_in: bool,
 }
 
 /// What a start is for.
@@ -112,7 +116,7 @@ pub struct Start {
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     Builder,
-    /// Somebody outside has done and reported it; it is to be judged.
+    /// Somebody outside has done and reported it, and says that it is ready; it is to be judged.
     Reviewer,
 }
 

@@ -30,8 +30,10 @@ pub(crate) struct AuditPrompt<'a> {
     pub(crate) builder: &'a str,
     pub(crate) brief: &'a Brief,
     pub(crate) scope: &'a ScopeOrder,
-    /// The name of the file that has the work as a patch.
+    /// The name of the file that has the work as a patch, the commit it is compared with, and every path it changes.
     pub(crate) patch: Option<&'a str>,
+    pub(crate) base: &'a str,
+    pub(crate) changed: &'a [String],
     /// Why its verdict of before could not be used.
     pub(crate) unheard: Option<&'a str>,
 }
@@ -98,6 +100,9 @@ read everything; nothing you change is kept.
 - The commands of the Definition of Done are run afterwards by somebody else; you need not repeat them.
 ";
 
+/// So many paths are named to whoever judges them.
+const MOST_PATHS: usize = 200;
+
 /// So much of a builder's report is told to whoever judges it.
 const LONGEST_REPORT: usize = 16 << 10;
 
@@ -109,7 +114,14 @@ impl AuditPrompt<'_> {
             self.builder
         ));
         if let Some(patch) = self.patch {
-            text.push_str(&format!(" What it changed is in `.git/{patch}`, as a patch."));
+            text.push_str(&format!(
+                " What it changed is in `.git/{patch}`, as a patch, of which a very long one is cut off; `git diff {}` \
+                 shows all of it. These paths differ, {} in all:\n",
+                self.base,
+                self.changed.len()
+            ));
+            let shown = self.changed.iter().take(MOST_PATHS);
+            shown.for_each(|path| text.push_str(&format!("- `{}`\n", path.replace('`', "'"))));
         }
         text.push('\n');
         list(&mut text, "It was allowed to change", &self.scope.write);
@@ -219,6 +231,8 @@ mod tests {
             brief: &brief,
             scope: &scope,
             patch: Some("AGENCY_WORK.patch"),
+            base: "c0ffee",
+            changed: &["src/a.rs".to_owned()],
             unheard: Some("it says FAIL and names no finding"),
         };
         let text = prompt.text();

@@ -256,15 +256,14 @@ impl KodingX {
         Ok((task, effects.and(shown)))
     }
 
-    /// A report that somebody left says that the work went back.
+    /// Reports that somebody left say that the work went back.
     fn report_returned(&self, tree: &Tree, id: &TaskId, now: &Zoned) -> Result<Effects, BoardError> {
         let mut effects = Effects::none();
-        let Some(report) = self.reports(tree, id)?.0.pop().filter(|found| found.value.is_handed_in()) else {
-            return Ok(effects);
-        };
-        let text = Report::as_returned(&report.text, Moment::of(now))
-            .map_err(|error| unreadable(&report.place.path, error))?;
-        effects.replace(&report.place.path, &report.text, text);
+        for report in self.reports(tree, id)?.0.iter().filter(|found| found.value.is_handed_in()) {
+            let text = Report::as_returned(&report.text, Moment::of(now))
+                .map_err(|error| unreadable(&report.place.path, error))?;
+            effects.replace(&report.place.path, &report.text, text);
+        }
         Ok(effects)
     }
 

@@ -1,13 +1,13 @@
 //! The board as the engine sees it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::Zoned;
 
 use super::acts::note;
 use super::artifact;
 use super::layout::{self, Kind, Place};
-use super::report::ReportStatus;
+use super::report::{Report, ReportStatus};
 use super::status::{self, Status};
 use super::task::Task;
 use super::{Found, KodingX};
@@ -49,7 +49,11 @@ impl Board for KodingX {
         let mut agenda = Agenda::default();
         for (place, task) in &listing.tasks {
             match standing(task, reported.get(task.id.as_str()).copied(), &known) {
-                Standing::Ready(role) => agenda.ready.extend(start(place, task, role)),
+                Standing::Ready(role) => {
+                    let handed_in = reported.get(task.id.as_str()) == Some(&Reported::Outside);
+                    agenda.ready.extend(start(place, task, role, handed_in));
+                }
+                Standing::Reported => agenda.reported.push(task.id.clone()),
                 Standing::Waits(why) => agenda.waiting.push(Waiting { task: task.id.clone(), why }),
                 Standing::Elsewhere => {}
             }
@@ -250,25 +254,38 @@ impl KodingX {
         self.rewrite(tree, found, &task, &["status"], note.flatten().as_deref(), &self.local(now))
     }
 
-    /// Whose report there is on tasks that are open.
+    /// Which open tasks there are reports on, and whether one of them is their builder's own that nobody has dealt with.
     fn reported(
         &self,
         tree: &Tree,
         tasks: &[(Place, Task)],
     ) -> Result<BTreeMap<String, Reported>, BoardError> {
         let is_open = |task: &Task| !task.status.is_final() && task.status != Status::Blocked;
-        let open: BTreeSet<&str> =
-            tasks.iter().filter(|(_, task)| is_open(task)).map(|(_, task)| task.id.as_str()).collect();
+        let open: BTreeMap<&str, &Task> = tasks
+            .iter()
+            .filter(|(_, task)| is_open(task))
+            .map(|(_, task)| (task.id.as_str(), task))
+            .collect();
         let mut by_task: BTreeMap<String, Vec<Place>> = BTreeMap::new();
         for place in layout::places(tree, Kind::Report, false)? {
-            by_task.entry(place.id().to_owned()).or_default().push(place);
+            if open.contains_key(place.id()) {
+                by_task.entry(place.id().to_owned()).or_default().push(place);
+            }
         }
-        by_task.retain(|id, _| open.contains(id.as_str()));
-        let whose = |places: Vec<Place>| match self.read_reports(tree, places.into_iter()).0.pop() {
-            Some(report) if report.value.is_handed_in() => Reported::Outside,
-            _ => Reported::Dealt,
+        let whose = |id: &str, places: Vec<Place>| {
+            let reports = self.read_reports(tree, places.into_iter()).0;
+            match open.get(id).is_some_and(|task| reports.iter().any(|report| is_handed_in(report, task))) {
+                true => Reported::Outside,
+                false => Reported::Dealt,
+            }
         };
-        Ok(by_task.into_iter().map(|(id, places)| (id, whose(places))).collect())
+        Ok(by_task
+            .into_iter()
+            .map(|(id, places)| {
+                let whose = whose(&id, places);
+                (id, whose)
+            })
+            .collect())
     }
 
     /// The report in the outbox of its agent, under today's date. A later one of the same day replaces it.
@@ -296,24 +313,33 @@ enum Reported {
     Dealt,
 }
 
+/// Whether a report is by the task's own builder, and nobody has dealt with it: what others leave lying about is no
+/// report on it.
+pub(super) fn is_handed_in(report: &Found<Report>, task: &Task) -> bool {
+    let (said, place) = (&report.value, &report.place);
+    said.is_handed_in()
+        && said.task_id == task.id
+        && said.agent == task.assignee
+        && place.agent.as_deref() == Some(task.assignee.as_str())
+}
+
 enum Standing {
     Ready(Role),
+    /// An attempt has reported it.
+    Reported,
     Waits(String),
     /// Nothing is to be done about it now.
     Elsewhere,
 }
 
 fn standing(task: &Task, reported: Option<Reported>, known: &BTreeMap<&str, Status>) -> Standing {
-    if reported == Some(Reported::Outside) {
-        return Standing::Ready(Role::Reviewer);
-    }
     let role = match task.status {
         Status::New | Status::Assigned | Status::InProgress => Role::Builder,
         Status::ReadyForReview if reported.is_none() => {
             return Standing::Waits("it is said to be ready, and there is no report on it".to_owned());
         }
-        // An attempt's own matter.
-        Status::ReadyForReview => return Standing::Elsewhere,
+        Status::ReadyForReview if reported == Some(Reported::Dealt) => return Standing::Reported,
+        Status::ReadyForReview => Role::Reviewer,
         Status::Blocked => {
             return Standing::Waits("it is blocked; a person or the orchestrator has to look".to_owned());
         }
@@ -346,7 +372,7 @@ fn standing(task: &Task, reported: Option<Reported>, known: &BTreeMap<&str, Stat
     Standing::Ready(role)
 }
 
-fn start(place: &Place, task: &Task, role: Role) -> Option<Start> {
+fn start(place: &Place, task: &Task, role: Role, handed_in: bool) -> Option<Start> {
     let scope = task.scope.clone().unwrap_or_default();
     if task.scope.is_none() && role == Role::Builder {
         return None;
@@ -364,6 +390,7 @@ fn start(place: &Place, task: &Task, role: Role) -> Option<Start> {
         },
         profile: task.dod_profile.clone(),
         urgency: task.priority as u8,
+        handed_in,
     })
 }
 

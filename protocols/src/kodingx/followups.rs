@@ -3,6 +3,8 @@
 //! An agent can ask for anything, so nothing it asks for starts by itself: the new task has no scope, and waits
 //! until a person gives it one.
 
+use std::collections::BTreeSet;
+
 use jiff::Zoned;
 
 use super::acts::{Act, NewTask};
@@ -50,12 +52,14 @@ impl KodingX {
         if asked.is_empty() {
             return Ok((effects, acts));
         }
-        let known = self.tasks(tree)?.tasks;
+        let (open, archived) = (self.tasks(tree)?.tasks, self.archived_tasks(tree)?.tasks);
+        let made =
+            open.iter().chain(&archived).filter(|(_, task)| task.labels.iter().any(|one| one == LABEL));
+        let mut known: BTreeSet<String> = made.map(|(_, task)| task.title.clone()).collect();
         let mut ids = self.next_ids(tree, now)?;
         for request in asked {
             let title: String = request.chars().take(LONGEST_TITLE).collect();
-            if known.iter().any(|(_, task)| task.title == title && task.labels.iter().any(|one| one == LABEL))
-            {
+            if !known.insert(title.clone()) {
                 continue;
             }
             let (task, agent) = (&found.value.id, &found.value.assignee);

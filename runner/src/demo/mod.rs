@@ -86,7 +86,8 @@ impl Place {
         command.args(arguments).current_dir(&self.folder).stdin(Stdio::null());
         command.env("AGENCY_TRUST", "1").env("XDG_CONFIG_HOME", self.folder.join(".git/none"));
         command.env_remove("AGENCY_PROTOCOL");
-        for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"GIT_"))
+        {
             command.env_remove(name);
         }
         command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_SYSTEM", "/dev/null");

@@ -1,7 +1,7 @@
 //! `agency decide`: what an auditor left to a person.
 
 use agency_protocols::names::TaskId;
-use agency_supervisor::attempt::{Answer, Attempt, Phase};
+use agency_supervisor::attempt::{Answer, Attempt, Epoch, Phase};
 use agency_supervisor::store::Store;
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -13,14 +13,17 @@ use crate::message::{self, Failure, NO_SUCH};
 /// Say what becomes of work that an auditor left to you; without a task, list what waits for that
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  agency decide\n  agency decide T0007 --answer pass --reason \"The rounding is meant so\""
+    after_help = "Examples:\n  agency decide\n  agency decide T0007 --attempt 1 --answer pass --reason \"The rounding is meant so\""
 )]
 pub(crate) struct Decide {
     /// The task
     #[arg(value_name = "ID", value_parser = task_id, requires = "answer")]
     task: Option<TaskId>,
+    /// Which attempt at it, as the list shows it
+    #[arg(long, value_name = "N")]
+    attempt: Option<u64>,
     /// Whether the work goes on to its checks, or back to its builder
-    #[arg(long, value_enum, requires_all = ["task", "reason"])]
+    #[arg(long, value_enum, requires_all = ["task", "attempt", "reason"])]
     answer: Option<Word>,
     /// Why; a builder that gets its work back is told
     #[arg(long, value_name = "TEXT")]
@@ -41,7 +44,9 @@ enum Word {
 
 pub(crate) fn run(command: &Decide, who: &Who) -> Result<u8, Failure> {
     let here = super::owner::here()?;
-    let (Some(task), Some(word), Some(reason)) = (&command.task, command.answer, &command.reason) else {
+    let (Some(task), Some(attempt), Some(word), Some(reason)) =
+        (&command.task, command.attempt, command.answer, &command.reason)
+    else {
         let open = with_store(&here, async |store| store.open().await)?;
         return list(&open, command.json);
     };
@@ -51,12 +56,12 @@ pub(crate) fn run(command: &Decide, who: &Who) -> Result<u8, Failure> {
     let person = approver(command.approver.as_deref(), who, &here, &format!("deciding about {task}"))?;
     let answer = Answer { pass: word == Word::Pass, person, reason: reason.trim().to_owned() };
     let key = key(&here, who, task)?;
-    if !with_store(&here, async |store| store.answer(&key, &answer).await)? {
-        return Err(Failure::new_message(NO_SUCH, format!("nothing about {task} is left to you"))
+    if !with_store(&here, async |store| store.answer(&key, Epoch(attempt), &answer).await)? {
+        return Err(Failure::new_message(NO_SUCH, format!("attempt {attempt} at {task} is not left to you"))
             .with_hint("`agency decide` lists what is"));
     }
     match command.json {
-        true => print_json(&json!({ "version": 1, "task": task, "answer": answer }))?,
+        true => print_json(&json!({ "version": 1, "task": task, "attempt": attempt, "answer": answer }))?,
         false => message::notice(&format!("{task}: an `agency run` goes on from here")),
     }
     Ok(0)
@@ -82,7 +87,8 @@ fn list(open: &[Attempt], as_json: bool) -> Result<u8, Failure> {
         message::notice("nothing is left to you");
     }
     let line = |(attempt, why): &(&Attempt, &str)| {
-        format!("{:<10} {}: {}\n", attempt.task.id, message::harmless(&attempt.title), message::harmless(why))
+        let (title, why) = (message::harmless(&attempt.title), message::harmless(why));
+        format!("{} --attempt {}  {title}: {why}\n", attempt.task.id, attempt.epoch)
     };
     print(&waiting.iter().map(line).collect::<String>())?;
     Ok(0)

@@ -112,7 +112,10 @@ pub(crate) fn run(command: &Run, who: &Who) -> Result<u8, Failure> {
         keep_going: command.keep_going,
         watch: command.watch,
     };
-    let builders = agenda.ready.iter().filter(|start| start.role == Role::Builder && wishes.cover(start));
+    let builders = agenda
+        .ready
+        .iter()
+        .filter(|start| start.role == Role::Builder && !start.handed_in && wishes.cover(start));
     let mut unusable = settings::unusable(builders.clone(), &configuration);
     if !command.dry_run && !unusable.is_empty() {
         return Err(unusable.swap_remove(0).1);

@@ -10,19 +10,26 @@ use crate::notice::Notice;
 use crate::settings::Settings;
 use crate::store::Store;
 
+/// Whether a start is about work that was done elsewhere. A report that lies about for one of our own builders is no
+/// reason not to start it.
+pub(crate) fn is_review(start: &Start, settings: &Settings) -> bool {
+    let ours = settings.agents.get(start.agent.as_str()).is_some_and(|agent| !agent.outside);
+    start.role == Role::Reviewer || (start.handed_in && !ours)
+}
+
 /// Why a task is not started, whatever room there is.
 pub fn why_not(start: &Start, settings: &Settings) -> Option<String> {
     let name = start.agent.as_str();
     if settings.auditor.as_deref() == Some(name) {
         return Some(format!("it is built by {name}, who audits, and nobody judges their own work"));
     }
-    match (start.role, settings.agents.get(name)) {
-        (Role::Reviewer, _) => None,
-        (Role::Builder, Some(agent)) if agent.outside => {
-            Some(format!("{name} works outside; its report is waited for"))
-        }
-        (Role::Builder, Some(_)) => None,
-        (Role::Builder, None) => Some(format!("no agent `{name}` is configured")),
+    if is_review(start, settings) {
+        return None;
+    }
+    match settings.agents.get(name) {
+        Some(agent) if agent.outside => Some(format!("{name} works outside; its report is waited for")),
+        Some(_) => None,
+        None => Some(format!("no agent `{name}` is configured")),
     }
 }
 
@@ -77,6 +84,7 @@ mod tests {
             scope: Scope::default(),
             profile: "auto".into(),
             urgency: 0,
+            handed_in: false,
         }
     }
 
@@ -98,6 +106,9 @@ mod tests {
             ("nobody", Role::Builder, Some("is configured")),
         ] {
             let said = why_not(&start(agent, role), &settings);
+            let handed_in = Start { handed_in: true, ..start(agent, role) };
+            let ours = ["codex", "gemini"].contains(&agent);
+            assert_eq!(is_review(&handed_in, &settings), role == Role::Reviewer || !ours, "{agent} {role:?}");
             match why {
                 None => assert_eq!(said, None, "{agent} {role:?}"),
                 Some(why) => {

@@ -328,13 +328,18 @@ impl<S: Store> Dispatcher<S> {
     async fn heed_people(&mut self) -> Result<(), RunError> {
         let offered: HashSet<TaskKey> =
             self.agenda.ready.iter().map(|start| self.key(start.task.as_str())).collect();
-        let doubtful: Vec<TaskKey> =
-            self.running.keys().filter(|key| !offered.contains(key)).cloned().collect();
+        let at_hand = self.running.keys().chain(self.resting.keys());
+        let doubtful: Vec<TaskKey> = at_hand.filter(|key| !offered.contains(key)).cloned().collect();
         for key in doubtful {
-            let Ok(task) = agency_protocols::names::TaskId::parse(&key.id) else { continue };
-            let wanted = self.shop.desk.look(move |board, tree| board.is_wanted(tree, &task)).await?;
-            if let (false, Some(running)) = (wanted, self.running.get(&key)) {
+            if self.shop.is_wanted(&key).await? {
+                continue;
+            }
+            if let Some(running) = self.running.get(&key) {
                 running.wanted.send_replace(Wanted::Cancel);
+            }
+            if let Some(resting) = self.resting.get_mut(&key) {
+                resting.attempt.cancel = true;
+                (resting.again_at, resting.for_a_person) = (Instant(0), false);
             }
         }
         Ok(())

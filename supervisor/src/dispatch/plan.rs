@@ -126,6 +126,7 @@ mod tests {
             scope: Scope::default(),
             profile: "auto".into(),
             urgency: 0,
+            handed_in: false,
         }
     }
 

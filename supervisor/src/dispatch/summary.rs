@@ -21,6 +21,10 @@ pub struct Summary {
     pub troubles: Vec<String>,
 }
 
+/// A task whose work was reported, by an attempt that is over or that nobody knows of any more.
+const UNLANDED: &str =
+    "its work is reported and did not land; `agency task move` gives it back to its builder";
+
 /// What became of a task in a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
@@ -60,7 +64,10 @@ impl<S: Store> Dispatcher<S> {
         let told = |id: &str| self.summary.tasks.contains_key(&self.key(id));
         let unasked: HashSet<TaskKey> = self.unasked().into_iter().collect();
         let barred = self.barred().into_iter().filter(|(key, _)| !unasked.contains(key) && !told(&key.id));
-        self.summary.waiting = self
+        let held = |id: &str| self.latest.get(&self.key(id)).is_some_and(|last| last.held.is_some());
+        let unlanded = self.agenda.reported.iter().map(ToString::to_string);
+        let unlanded = unlanded.filter(|id| asked(id) && !told(id) && !held(id));
+        let waiting: Vec<(String, String)> = self
             .agenda
             .waiting
             .iter()
@@ -68,7 +75,9 @@ impl<S: Store> Dispatcher<S> {
             .map(|waiting| (waiting.task.to_string(), waiting.why.clone()))
             .chain(self.not_started())
             .chain(barred.map(|(key, why)| (key.id, why)))
+            .chain(unlanded.map(|id| (id, UNLANDED.to_owned())))
             .collect();
+        self.summary.waiting = waiting;
         self.summary.findings = self.agenda.findings.clone();
         let others = |attempt: &&Attempt| attempt.held.is_some_and(|held| held.term != self.shop.term);
         self.summary.elsewhere = self.latest.values().filter(others).count();

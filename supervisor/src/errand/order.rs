@@ -69,9 +69,9 @@ pub struct AgentOrder {
     /// Variables that are passed on.
     pub env: Vec<String>,
     pub limits: Limits,
-    /// Whether it has less time than it may take, because no more of it is left.
-    #[serde(default)]
-    pub short_of_time: bool,
+    /// Whose budget has less time left than it may take, if one has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub short_of_time: Option<Purse>,
     /// Files it finds beside its prompt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub papers: Vec<Paper>,
@@ -83,6 +83,14 @@ impl AgentOrder {
     pub fn start(&self) -> &str {
         self.start.as_deref().unwrap_or(&self.base)
     }
+}
+
+/// Who pays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purse {
+    Task,
+    Run,
 }
 
 /// A file of ours that an agent is given to read.

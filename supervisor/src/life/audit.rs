@@ -6,11 +6,15 @@
 use agency_protocols::board::{Remark, Ruling, Verdict};
 use agency_protocols::names::AgentName;
 
-use super::{Life, LifeError, Step, odd};
+use super::collect::is_out_of_the_runs_time;
+use super::{Life, LifeError, Rest, Step, odd};
 use crate::attempt::{Audit, Auditing, Ended, Failure, FailureKind, Merge, Phase, Work};
-use crate::errand::Standing;
+use crate::clock::{BootClock, Clock};
 use crate::errand::order::{self, AgentOrder, Order, Paper, ScopeOrder, What};
 use crate::errand::outcome::{Done, End, Outcome};
+use crate::errand::{ErrandError, Standing};
+use crate::landing::names::Oid;
+use crate::landing::{candidate, difference};
 use crate::prompt::AuditPrompt;
 use crate::store::Store;
 use crate::trace;
@@ -27,38 +31,44 @@ pub(super) const WORK: &str = "AGENCY_WORK.patch";
 impl<S: Store> Life<'_, S> {
     /// Another audit: the first one, or one after an audit that came to nothing.
     pub(super) async fn audit(&mut self) -> Result<(), LifeError> {
-        let Some(auditor) = self.shop.settings.auditor.clone() else {
-            return Err(odd("nobody is to judge it any more"));
-        };
         match self.attempt.phase.clone() {
             Phase::Ended(Ended::Work(work))
             | Phase::Merged(Merge { work, .. })
             | Phase::Proved { merge: Merge { work, .. }, .. } => {
+                let Some(auditor) = self.shop.settings.auditor.clone() else {
+                    return Err(odd("nobody judges here"));
+                };
                 self.shop.train.leave(&self.attempt.task, false);
                 let audit = Audit { auditor, number: 1, answer: None };
-                let mut spent = self.shop.store.spent(&self.attempt.task).await?;
-                spent += self.spent();
-                let phase = match self.shop.settings.budget.task.used_up(&spent, 0) {
-                    Some(used) => {
-                        let why = format!("nobody has judged it: its budget is used up, {used}");
-                        Phase::Undecided { work, audit, why }
-                    }
-                    None => Phase::Auditing(Auditing { work, audit, unheard: 0, why: None }),
-                };
-                self.advance(phase).await
+                self.advance(Phase::Auditing(Auditing { work, audit, unheard: 0, why: None })).await
             }
-            Phase::Auditing(auditing) => self.unheard(auditing, "its audit was killed".to_owned()).await,
+            Phase::Auditing(auditing) => match self.audit_place(&auditing.audit).standing()? {
+                // We stopped it ourselves.
+                Standing::Over(_) => self.again(auditing).await,
+                _ => self.unheard(auditing, "its audit was killed".to_owned()).await,
+            },
             _ => Err(odd("there is nothing to audit")),
         }
     }
 
-    /// Starts the auditor.
-    pub(super) async fn ask(&mut self) -> Result<(), LifeError> {
+    /// Starts the auditor, if there is one and it can be paid.
+    pub(super) async fn ask(&mut self) -> Result<Option<Rest>, LifeError> {
         let Phase::Auditing(auditing) = self.attempt.phase.clone() else {
             return Err(odd("there is nothing to audit"));
         };
         let place = self.audit_place(&auditing.audit);
         if matches!(place.standing()?, Standing::Unordered) {
+            let gone = BootClock.now().since(self.shop.began);
+            if self.shop.settings.budget.run.time_left(gone).is_some_and(|left| left.is_zero()) {
+                let why = "the budget of this run is used up; the next one has it judged".to_owned();
+                return Ok(Some(Rest::Waits(why)));
+            }
+            if let Some(why) = self.why_nobody_judges(&auditing.audit.auditor).await? {
+                let Auditing { work, audit, .. } = auditing;
+                let why = format!("nobody has judged it: {why}");
+                self.advance(Phase::Undecided { work, audit, why }).await?;
+                return Ok(None);
+            }
             place.order(&self.audit_order(&auditing).await?)?;
         }
         let until = self.lease_end();
@@ -68,7 +78,42 @@ impl<S: Store> Life<'_, S> {
                 None => Ok(()),
             }
         })
-        .await
+        .await?;
+        Ok(None)
+    }
+
+    /// What keeps an auditor from being asked.
+    async fn why_nobody_judges(&self, auditor: &str) -> Result<Option<String>, LifeError> {
+        if *auditor == self.attempt.agent {
+            return Ok(Some(format!("{auditor} built it, and nobody judges their own work")));
+        }
+        if !self.shop.settings.agents.get(auditor).is_some_and(|agent| !agent.outside) {
+            return Ok(Some(format!("no agent `{auditor}` is configured any more")));
+        }
+        let mut spent = self.shop.store.spent(&self.attempt.task).await?;
+        spent += self.spent();
+        let used = self.shop.settings.budget.task.used_up(&spent, 0);
+        Ok(used.map(|used| format!("its budget is used up, {used}")))
+    }
+
+    /// What the work changes, as a file for whoever judges it, and every path.
+    async fn shown(&self, work: &Work, audit: &Audit) -> Result<(Vec<Paper>, Vec<String>), LifeError> {
+        if work.is_on_the_branch() {
+            return Ok((Vec::new(), Vec::new()));
+        }
+        let folder = self.audit_place(audit).path().to_owned();
+        let source = folder.join("work.patch");
+        let (base, made, file) = (Oid::parse(&work.base)?, Oid::parse(&work.candidate)?, source.clone());
+        let (paths, written) = self
+            .blocking(move |repository| {
+                let changed = difference::between(repository, &base, &made)?;
+                let patch = candidate::patch(repository, &base, &made)?;
+                let written = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&file, patch));
+                Ok((changed.iter().map(|one| one.path.to_string()).collect(), written))
+            })
+            .await?;
+        written.map_err(|source| ErrandError::Start { source })?;
+        Ok((vec![Paper { name: WORK.to_owned(), source }], paths))
     }
 
     async fn audit_order(&self, auditing: &Auditing) -> Result<Order, LifeError> {
@@ -81,11 +126,7 @@ impl<S: Store> Life<'_, S> {
         let auditor = AgentName::parse(&audit.auditor).map_err(|error| odd(&error.to_string()))?;
         let brief = self.shop.desk.look(move |board, tree| board.audit(tree, &task, &auditor)).await?;
         let built = self.agent_order()?;
-        let patch = self.agent_place().path().join("work.patch");
-        let papers = match patch.exists() {
-            true => vec![Paper { name: WORK.to_owned(), source: patch }],
-            false => Vec::new(),
-        };
+        let (papers, changed) = self.shown(work, audit).await?;
         let prompt = AuditPrompt {
             id: &self.attempt.task.id,
             file: &built.task_file,
@@ -93,6 +134,8 @@ impl<S: Store> Life<'_, S> {
             brief: &brief,
             scope: &built.scope,
             patch: papers.first().map(|paper| paper.name.as_str()),
+            base: &work.base,
+            changed: &changed,
             unheard: why.as_deref(),
         };
         let (limits, short_of_time) = self.within_budget(&agent.limits).await?;
@@ -132,6 +175,12 @@ impl<S: Store> Life<'_, S> {
         let Standing::Over(outcome) = self.audit_place(&auditing.audit).standing()? else {
             return Err(odd("the verdict is gone"));
         };
+        let order = self.audit_place(&auditing.audit).read_order()?;
+        if let What::Audit(order) = &order.what
+            && is_out_of_the_runs_time(&outcome, order)
+        {
+            return self.again(auditing).await;
+        }
         let verdict = match claim(&outcome) {
             Ok(claim) => {
                 let (task, _) = self.names()?;
@@ -156,6 +205,12 @@ impl<S: Store> Life<'_, S> {
         self.step(Step::Heed, self.record(&phase)).await?;
         self.reach(phase);
         Ok(())
+    }
+
+    /// An audit was cut short by us, and is to be made again.
+    async fn again(&mut self, mut auditing: Auditing) -> Result<(), LifeError> {
+        auditing.audit.number += 1;
+        self.advance(Phase::Auditing(auditing)).await
     }
 
     /// An audit came to nothing.

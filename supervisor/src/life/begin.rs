@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agency_protocols::board::{BoardError, Role, Start};
+use agency_protocols::board::{BoardError, Start};
 use agency_protocols::names::{AgentName, TaskId};
 use jiff::Zoned;
 use tracing::Instrument;
@@ -11,7 +11,8 @@ use super::footing::Footing;
 use super::{Life, LifeError, Side, Step, odd};
 use crate::attempt::{Ended, Phase, Work};
 use crate::clock::{BootClock, Clock, Instant};
-use crate::errand::order::{self, AgentOrder, Limits, Order, ScopeOrder, What};
+use crate::dispatch::barred::is_review;
+use crate::errand::order::{self, AgentOrder, Limits, Order, Purse, ScopeOrder, What};
 use crate::errand::send::Waiting;
 use crate::errand::{ErrandError, Place, Standing};
 use crate::landing::lease::{self, Lease, Taken};
@@ -28,7 +29,7 @@ impl<S: Store> Life<'_, S> {
         let Some(start) = self.start.clone() else {
             return Ok(Some("the board does not offer it any more".to_owned()));
         };
-        if start.role == Role::Reviewer {
+        if is_review(&start, &self.shop.settings) {
             return self.receive(&start).await;
         }
         (self.shop.witness)(&self.attempt.task, Step::Announce, Side::Before);
@@ -158,7 +159,7 @@ impl<S: Store> Life<'_, S> {
         let settings = &self.shop.settings;
         let agent = match settings.agents.get(&self.attempt.agent) {
             Some(agent) => agent.clone(),
-            None if start.role == Role::Reviewer => Agent::default(),
+            None if is_review(start, settings) => Agent::default(),
             None => return Err(odd(&format!("no agent `{}` is configured", self.attempt.agent))),
         };
         let (task, _) = self.names()?;
@@ -169,9 +170,9 @@ impl<S: Store> Life<'_, S> {
             write: start.scope.touch.clone(),
             deny: start.scope.keep.clone(),
         };
-        let footing = match start.role {
-            Role::Builder => self.footing(&base, &scope, &start.title).await?,
-            Role::Reviewer => Footing::default(),
+        let footing = match is_review(start, settings) {
+            false => self.footing(&base, &scope, &start.title).await?,
+            true => Footing::default(),
         };
         let (limits, short_of_time) = self.within_budget(&agent.limits).await?;
         let prompt = Prompt {
@@ -213,20 +214,23 @@ impl<S: Store> Life<'_, S> {
         Ok(place.order(&order)?)
     }
 
-    /// What an agent may use, and whether it has less time than it may take because no more of it is left.
-    pub(super) async fn within_budget(&self, limits: &Limits) -> Result<(Limits, bool), LifeError> {
+    /// What an agent may use, and whose budget has less time left than it may take.
+    pub(super) async fn within_budget(&self, limits: &Limits) -> Result<(Limits, Option<Purse>), LifeError> {
         let budget = &self.shop.settings.budget;
         let mut used = self.shop.store.spent(&self.attempt.task).await?;
         used += self.spent();
         let of_task = budget.task.time_left(Duration::from_millis(used.time_ms));
         let of_run = budget.run.time_left(BootClock.now().since(self.shop.began));
-        let left = [of_task, of_run].into_iter().flatten().min();
-        let left = left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1));
+        let left = [(of_task, Purse::Task), (of_run, Purse::Run)];
+        let left =
+            left.into_iter().filter_map(|(left, purse)| Some((left?, purse))).min_by_key(|(left, _)| *left);
+        let left =
+            left.map(|(left, purse)| (u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1), purse));
         Ok(match left {
-            Some(left) if limits.wall_ms.is_none_or(|wall| left < wall) => {
-                (Limits { wall_ms: Some(left), ..limits.clone() }, true)
+            Some((left, purse)) if limits.wall_ms.is_none_or(|wall| left < wall) => {
+                (Limits { wall_ms: Some(left), ..limits.clone() }, Some(purse))
             }
-            _ => (limits.clone(), false),
+            _ => (limits.clone(), None),
         })
     }
 

@@ -4,7 +4,7 @@ use agency_protocols::board::{BoardError, Outcome as BoardOutcome};
 use agency_protocols::store::Effects;
 use jiff::Zoned;
 
-use super::{Life, LifeError, Step, Wanted, odd};
+use super::{Life, LifeError, Step, odd};
 use crate::attempt::{Ended, Ending, Failure, FailureKind, Phase, Work};
 use crate::errand::Standing;
 use crate::errand::outcome::Done;
@@ -32,7 +32,7 @@ impl<S: Store> Life<'_, S> {
         if let Phase::Landed { commit } = &self.attempt.phase {
             return Ok((Ending::Done { commit: commit.clone() }, Some(BoardOutcome::Landed)));
         }
-        let unwanted = *self.wanted.borrow() == Wanted::Cancel;
+        let unwanted = self.is_unwanted();
         if unwanted && let Some(commit) = self.landed_unnoticed().await? {
             return Ok((Ending::Done { commit }, Some(BoardOutcome::Landed)));
         }
@@ -66,7 +66,7 @@ impl<S: Store> Life<'_, S> {
         let failures = self.shop.store.failures(&self.attempt.task).await? + 1;
         let reason = failure.reason.clone();
         let enough = match failure.kind.is_worth_another() && failures < self.shop.settings.attempts {
-            true => self.why_no_more(&failure).await?,
+            true => self.why_no_more(&failure, failures).await?,
             false => Some(String::new()),
         };
         let outcome = match (&enough, failure.kind) {
@@ -85,20 +85,23 @@ impl<S: Store> Life<'_, S> {
     }
 
     /// What keeps a task from another attempt that its agent would deserve.
-    async fn why_no_more(&self, failure: &Failure) -> Result<Option<String>, LifeError> {
+    async fn why_no_more(&self, failure: &Failure, failures: u32) -> Result<Option<String>, LifeError> {
         let mut spent = self.shop.store.spent(&self.attempt.task).await?;
         spent += self.spent();
         if let Some(used) = self.shop.settings.budget.task.used_up(&spent, 0) {
             return Ok(Some(format!("; its budget is used up: {used}")));
         }
-        let repeats = self.repeats(failure).await?;
+        let repeats = self.repeats(failure, failures).await?;
         Ok((repeats >= self.shop.settings.repeats)
             .then(|| format!("; there is no progress: the same work failed {repeats} times in the same way")))
     }
 
-    /// How often in a row attempts have failed like this one, with the same work.
-    async fn repeats(&self, failure: &Failure) -> Result<u32, LifeError> {
-        let Some(work) = failure.work.clone() else { return Ok(1) };
+    /// How often in a row attempts have failed like this one, with the same work. What was forgiven does not count, and
+    /// work that was done outside is never the same: what it changed was not seen.
+    async fn repeats(&self, failure: &Failure, failures: u32) -> Result<u32, LifeError> {
+        let work = failure.work.clone().filter(|work| !work.is_on_the_branch());
+        let Some(work) = work else { return Ok(1) };
+        let counted = usize::try_from(failures - 1).unwrap_or(usize::MAX);
         let attempts = self.shop.store.attempts(&self.attempt.task).await?;
         let before = attempts.iter().rev().filter(|one| one.epoch < self.attempt.epoch);
         let alike: Vec<Work> = before
@@ -109,6 +112,7 @@ impl<S: Store> Life<'_, S> {
                 }
                 _ => None,
             })
+            .take(counted)
             .collect();
         self.blocking(move |repository| {
             let changes = |work: &Work| {

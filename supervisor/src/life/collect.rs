@@ -3,21 +3,27 @@
 use std::io::{Read, Seek, SeekFrom};
 
 use agency_protocols::board::{Outcome as BoardOutcome, Seen, Told};
+use agency_sandbox::scope::{Judgement, Scope};
 use jiff::{Timestamp, Zoned};
 
 use super::{Life, LifeError, Step, odd};
-use crate::attempt::{Ended, Failure, FailureKind, Phase, Spent, Work};
-use crate::errand::order::{AgentOrder, What};
+use crate::attempt::{Ended, Ending, Failure, FailureKind, Phase, Spent, Work};
+use crate::errand::order::{AgentOrder, Purse, What};
 use crate::errand::outcome::{AgentDone, Done, End, Outcome, StopReason};
 use crate::errand::{Place, Standing};
-use crate::landing::candidate;
 use crate::landing::names::Oid;
+use crate::landing::{candidate, difference};
 use crate::store::Store;
 
 impl<S: Store> Life<'_, S> {
     pub(super) async fn collect(&mut self) -> Result<(), LifeError> {
         let outcome = self.outcome()?;
         let order = self.agent_order()?;
+        if is_out_of_the_runs_time(&outcome, &order) {
+            let reason = "the budget of the run had no more time for it".to_owned();
+            self.attempt.phase = Phase::Over(self.end(Ending::Lost { reason }).await?);
+            return Ok(());
+        }
         let ended = self.judge(&outcome, &order).await?;
         if let Ended::Work(work) = &ended {
             let lease = self.hold().await?;
@@ -140,22 +146,34 @@ impl<S: Store> Life<'_, S> {
         if let Some(reason) = self.told(outcome).await?.blocked {
             return Ok(Ended::Blocked { reason });
         }
-        match (&done.candidate, &order.start) {
-            (Some(candidate), _) if done.did_something => {
+        if let Some(start) = &order.start {
+            return self.mended(order, done.candidate.as_ref().unwrap_or(start)).await;
+        }
+        match &done.candidate {
+            Some(candidate) if done.did_something => {
                 Ok(Ended::Work(Work { base: order.base.clone(), candidate: candidate.clone() }))
             }
-            // Whoever was to mend something and changes nothing stands by it.
-            (None, Some(start)) => {
-                Ok(Ended::Work(Work { base: order.base.clone(), candidate: start.clone() }))
-            }
-            _ => {
-                let wanted = match order.scope.must.is_empty() {
-                    true => String::new(),
-                    false => format!(" of what it must ({})", order.scope.must.join(", ")),
-                };
-                failed(FailureKind::Nothing, format!("it changed nothing{wanted}"))
-            }
+            _ => failed(FailureKind::Nothing, format!("it changed nothing{}", wanted(order))),
         }
+    }
+
+    /// Work that goes on from earlier work is judged as a whole: whoever takes everything back has done nothing. Who
+    /// changes nothing stands by what it had.
+    async fn mended(&self, order: &AgentOrder, candidate: &str) -> Result<Ended, LifeError> {
+        let work = Work { base: order.base.clone(), candidate: candidate.to_owned() };
+        let (base, made) = (Oid::parse(&work.base)?, Oid::parse(candidate)?);
+        let changed = self.blocking(move |repository| difference::between(repository, &base, &made)).await?;
+        let must = Scope::parse(&order.scope.must, &[]).map_err(|error| odd(&error.to_string()))?;
+        let counts = |change: &difference::Changed| {
+            must.write.is_empty() || must.judge(&change.path) == Judgement::InScope
+        };
+        Ok(match changed.iter().any(counts) {
+            true => Ended::Work(work),
+            false => {
+                let reason = format!("it took back what it had done, and changed nothing{}", wanted(order));
+                Ended::Failed { failure: Failure::new(FailureKind::Nothing, reason) }
+            }
+        })
     }
 
     /// The end of its output, on one line.
@@ -173,6 +191,21 @@ impl<S: Store> Life<'_, S> {
         let printable: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         printable.split_whitespace().collect::<Vec<_>>().join(" ")
     }
+}
+
+/// What had to change, for a sentence that says that it did not.
+fn wanted(order: &AgentOrder) -> String {
+    match order.scope.must.is_empty() {
+        true => String::new(),
+        false => format!(" of what it must ({})", order.scope.must.join(", ")),
+    }
+}
+
+/// Whether an agent was stopped for want of the run's time, which is no fault of its own.
+pub(super) fn is_out_of_the_runs_time(outcome: &Outcome, order: &AgentOrder) -> bool {
+    let stopped =
+        matches!(&outcome.done, Done::Agent(done) if done.end == End::Wall && done.violations.is_empty());
+    stopped && order.short_of_time == Some(Purse::Run)
 }
 
 /// What the agent did wrong, if its end alone says so.
@@ -193,7 +226,10 @@ fn failure(done: &AgentDone, order: &AgentOrder) -> Option<Failure> {
         End::Exited { code } => (FailureKind::Exit, format!("it ended with exit code {code}")),
         End::Signaled { signal } => (FailureKind::Exit, format!("it was ended by signal {signal}")),
         End::Wall => {
-            let why = if order.short_of_time { ", which is all that its budget had left" } else { "" };
+            let why = match order.short_of_time {
+                Some(_) => ", which is all that its budget had left",
+                None => "",
+            };
             let limit = minutes(order.limits.wall_ms);
             (FailureKind::Stopped, format!("it ran for longer than {limit}{why}"))
         }

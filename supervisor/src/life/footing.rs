@@ -5,7 +5,7 @@
 //! does not merge any more, or that the scope does not allow any more, is only shown.
 
 use super::{Life, LifeError};
-use crate::attempt::{Ending, Failure, Phase, Work};
+use crate::attempt::{Attempt, Ending, Failure, Phase, Work};
 use crate::errand::order::{Paper, ScopeOrder};
 use crate::landing::commit::{self, Signature, Statement};
 use crate::landing::merge::{self, Merged};
@@ -43,16 +43,17 @@ impl<S: Store> Life<'_, S> {
             })
             .collect();
         let before: Vec<String> = failures.iter().map(|(_, failure)| failure.reason.clone()).collect();
-        let Some((last, Failure { work: Some(work), .. })) = failures.last() else {
+        let with_work = |(attempt, failure): &(&'_ Attempt, &'_ Failure)| {
+            let work = failure.work.clone().filter(|work| !work.is_on_the_branch())?;
+            Some(((*attempt).clone(), work))
+        };
+        let Some((last, work)) = failures.iter().rev().find_map(with_work) else {
             return Ok(Footing { before, ..Footing::default() });
         };
-        if work.is_on_the_branch() {
-            return Ok(Footing { before, ..Footing::default() });
-        }
-        if let Some(start) = self.with_earlier_work(base, work, globs, subject).await? {
+        if let Some(start) = self.with_earlier_work(base, &work, globs, subject).await? {
             return Ok(Footing { start: Some(start), before, papers: Vec::new() });
         }
-        let patch = self.shop.records(last).join("agent").join("work.patch");
+        let patch = self.shop.records(&last).join("agent").join("work.patch");
         let papers = match patch.exists() {
             true => vec![Paper { name: BEFORE.to_owned(), source: patch }],
             false => Vec::new(),

@@ -78,8 +78,12 @@ impl<S: Store> Life<'_, S> {
             Land::Branch | Land::None => None,
         };
         let number = before.as_ref().map_or(1, |(merge, _)| merge.number + 1);
+        // A proof that came to its end was not killed, whatever it says.
         let lost = match (&self.attempt.phase, &before) {
-            (Phase::Merged(_), Some((merge, _))) => merge.lost + 1,
+            (Phase::Merged(_), Some((merge, _))) => match self.proof_place(merge).standing()? {
+                Standing::Over(outcome) if outcome.stopped.is_none() => 0,
+                _ => merge.lost + 1,
+            },
             _ => 0,
         };
         if lost >= LOST {

@@ -42,7 +42,7 @@ use agency_protocols::store::tree::Tree;
 use tokio::sync::watch;
 use tracing::Instrument;
 
-use crate::attempt::{Attempt, Audit, Ending, Epoch, Lease, Merge, Phase, TaskKey, Term};
+use crate::attempt::{Attempt, Audit, Ended, Ending, Epoch, Lease, Merge, Phase, TaskKey, Term};
 use crate::clock::Instant;
 use crate::desk::Desk;
 use crate::errand::outcome::StopReason;
@@ -212,6 +212,8 @@ pub(crate) struct Life<'a, S> {
     /// What the board says of it; `None` if it does not offer it any more.
     pub(crate) start: Option<Start>,
     pub(crate) wanted: watch::Receiver<Wanted>,
+    /// A person had taken it off the board before it was taken on.
+    pub(crate) unwanted: bool,
     /// Its lease in git, once it was looked at.
     pub(crate) held: Option<landing::lease::Lease>,
 }
@@ -234,7 +236,7 @@ impl<S: Store> Workshop<S> {
         let lease = attempt.lease().ok_or_else(|| odd("an attempt that nobody holds"))?;
         let task = Task::new(&attempt.task.protocol, &attempt.task.id)?;
         let key = attempt.task.clone();
-        let life = Life { shop: self, lease, task, attempt, start, wanted, held: None };
+        let life = Life { shop: self, lease, task, attempt, start, wanted, unwanted: false, held: None };
         async {
             let rest = life.run().await;
             self.train.leave(&key, matches!(rest, Ok(Rest::Over(Ending::Done { .. }))));
@@ -266,6 +268,15 @@ impl<S: Store> Workshop<S> {
         }
     }
 
+    /// Whether the board still wants work on a task. A file that can't be read at the moment has not been taken off it.
+    pub(crate) async fn is_wanted(&self, key: &TaskKey) -> Result<bool, BoardError> {
+        let Ok(task) = agency_protocols::names::TaskId::parse(&key.id) else { return Ok(true) };
+        match self.desk.look(move |board, tree| board.is_wanted(tree, &task)).await {
+            Err(BoardError::Unreadable(_) | BoardError::Ambiguous { .. }) => Ok(true),
+            found => found,
+        }
+    }
+
     /// The last attempt at a task that git knows of, zero if there is none.
     pub(crate) async fn known_to_git(&self, key: &TaskKey) -> Result<Epoch, LifeError> {
         let (task, repository) = (Task::new(&key.protocol, &key.id)?, Arc::clone(&self.repository));
@@ -294,6 +305,20 @@ pub fn records(state: &std::path::Path, attempt: &Attempt) -> PathBuf {
     state.join("runs").join(name.chars().map(safe).collect::<String>())
 }
 
+/// Whether an attempt is on its way to a branch. One whose end is certain is told to the board whatever that says.
+fn may_land(phase: &Phase) -> bool {
+    match phase {
+        Phase::Claimed | Phase::Landed { .. } | Phase::Over(_) => false,
+        Phase::Ended(ended) => matches!(ended, Ended::Work(_)),
+        Phase::Proved { passed, .. } => *passed,
+        Phase::Started
+        | Phase::Auditing(_)
+        | Phase::Undecided { .. }
+        | Phase::Audited { .. }
+        | Phase::Merged(_) => true,
+    }
+}
+
 pub(crate) fn odd(what: &str) -> LifeError {
     LifeError::Odd { what: what.to_owned() }
 }
@@ -308,6 +333,9 @@ impl<S: Store> Life<'_, S> {
                 Err(error) if error.is_fenced() && self.shop.store.holds(&self.lease).await? => {}
                 held => drop(held?),
             }
+        }
+        if may_land(&self.attempt.phase) {
+            self.unwanted = !self.shop.is_wanted(&self.attempt.task).await?;
         }
         loop {
             let (seen, errand) = (self.look()?, self.current_place());
@@ -333,7 +361,11 @@ impl<S: Store> Life<'_, S> {
                     trace::over(&errand, &seen);
                     self.audit().await?;
                 }
-                Next::Ask => self.ask().await?,
+                Next::Ask => {
+                    if let Some(rest) = self.ask().await? {
+                        return Ok(rest);
+                    }
+                }
                 Next::Heed => {
                     self.heed().await?;
                     trace::over(&errand, &seen);
@@ -384,10 +416,14 @@ impl<S: Store> Life<'_, S> {
         };
         Ok(Seen {
             errand,
-            canceled: *self.wanted.borrow() == Wanted::Cancel,
+            canceled: self.is_unwanted(),
             audited: self.shop.settings.auditor.is_some(),
             answered: self.attempt.answer.is_some(),
         })
+    }
+
+    pub(crate) fn is_unwanted(&self) -> bool {
+        self.unwanted || *self.wanted.borrow() == Wanted::Cancel
     }
 
     fn agent_place(&self) -> Place {
@@ -482,6 +518,7 @@ impl<S: Store> Life<'_, S> {
         loop {
             let wish = *self.wanted.borrow_and_update();
             let why = match wish {
+                Wanted::GoOn if self.unwanted => Some(StopReason::Canceled),
                 Wanted::GoOn => None,
                 Wanted::Cancel => Some(StopReason::Canceled),
                 Wanted::Stop => Some(StopReason::Signal),

@@ -96,10 +96,11 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Asks for the end of a task's open attempt; `false` if there is none. Once asked for, it stays so.
     fn ask_to_cancel(&self, task: &TaskKey) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
-    /// A person says what becomes of an attempt that an auditor left to them; `false` if none waits for that.
+    /// A person says what becomes of an attempt that an auditor left to them; `false` if that one does not wait for it.
     fn answer(
         &self,
         task: &TaskKey,
+        epoch: Epoch,
         answer: &Answer,
     ) -> impl Future<Output = Result<bool, StoreError>> + Send;
 

@@ -292,8 +292,8 @@ impl<S: Store> Store for Unfenced<S> {
         self.0.ask_to_cancel(task).await
     }
 
-    async fn answer(&self, task: &TaskKey, answer: &Answer) -> Result<bool, StoreError> {
-        self.0.answer(task, answer).await
+    async fn answer(&self, task: &TaskKey, epoch: Epoch, answer: &Answer) -> Result<bool, StoreError> {
+        self.0.answer(task, epoch, answer).await
     }
 
     async fn spent(&self, task: &TaskKey) -> Result<Spent, StoreError> {

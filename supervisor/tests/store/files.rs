@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::pin::pin;
 use std::task::Poll;
 
-use agency_supervisor::attempt::{Answer, Ending, Phase, Spent};
+use agency_supervisor::attempt::{Answer, Ending, Epoch, Phase, Spent};
 use agency_supervisor::store::sqlite::SqliteStore;
 use agency_supervisor::store::{Claimed, Mode, Store, StoreError};
 use rustix::fs::{CWD, FileType, mknodat};
@@ -71,7 +71,7 @@ fn a_store_that_becomes_newer_while_it_is_open_is_not_written_any_more() {
             store.adopt(&lease, heir, TTL).await.err(),
             store.advance(&lease, &Phase::Started).await.err(),
             store.end(&lease, &Ending::Canceled, Spent::default()).await.err(),
-            store.answer(&task("T1"), &answer()).await.err(),
+            store.answer(&task("T1"), Epoch(1), &answer()).await.err(),
             store.note(&lease, "a note").await.err(),
             store.ask_to_cancel(&task("T1")).await.err(),
             store.forgive(&task("T1")).await.err(),

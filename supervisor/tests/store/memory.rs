@@ -256,9 +256,9 @@ impl Store for Memory {
         Ok(true)
     }
 
-    async fn answer(&self, task: &TaskKey, answer: &Answer) -> Result<bool, StoreError> {
+    async fn answer(&self, task: &TaskKey, epoch: Epoch, answer: &Answer) -> Result<bool, StoreError> {
         let mut state = self.write();
-        let waits = |last: &&Attempt| matches!(last.phase, Phase::Undecided { .. });
+        let waits = |last: &&Attempt| last.epoch == epoch && matches!(last.phase, Phase::Undecided { .. });
         let Some(lease) = state.last(task).filter(waits).and_then(Attempt::lease) else { return Ok(false) };
         state.held(&lease, true).expect("it was just seen").answer = Some(answer.clone());
         state.tell(&lease, "answer", serde_json::to_string(answer).expect("JSON"));

@@ -91,7 +91,7 @@ pub(crate) async fn fill<P: Place>(place: &P, store: &P::Store) {
                 }
                 if matches!(phase, Phase::Undecided { .. }) {
                     let answer = Answer { pass: false, person: "ann".into(), reason: "the first".into() };
-                    assert!(store.answer(&task, &answer).await.expect("answered"));
+                    assert!(store.answer(&task, lease.epoch, &answer).await.expect("answered"));
                 }
                 held.push(lease);
             }

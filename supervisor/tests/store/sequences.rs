@@ -27,7 +27,7 @@ enum Wish {
     Advance { lease: Index, phase: Phase },
     End { lease: Index, tokens: u64 },
     Note(Index),
-    Answer(usize),
+    Answer { task: usize, epoch: u64 },
     Cancel(usize),
     Forgive(usize),
     Mode(Mode),
@@ -69,7 +69,7 @@ fn wish() -> impl Strategy<Value = Wish> {
         8 => (any::<Index>(), phase()).prop_map(|(lease, phase)| Wish::Advance { lease, phase }),
         2 => (any::<Index>(), 0..900_u64).prop_map(|(lease, tokens)| Wish::End { lease, tokens }),
         2 => any::<Index>().prop_map(Wish::Note),
-        2 => task().prop_map(Wish::Answer),
+        2 => (task(), 1..4_u64).prop_map(|(task, epoch)| Wish::Answer { task, epoch }),
         1 => task().prop_map(Wish::Cancel),
         1 => task().prop_map(Wish::Forgive),
         1 => mode.prop_map(Wish::Mode),
@@ -124,9 +124,9 @@ async fn grant(store: &impl Store, wish: &Wish, known: &Known, last: [Option<u64
             let spent = Spent { tokens: *tokens, ..Spent::default() };
             format!("{:?}", store.end(known.lease(lease), &Ending::Canceled, spent).await)
         }
-        Wish::Answer(of) => {
+        Wish::Answer { task: of, epoch } => {
             let answer = Answer { pass: true, person: "ann".into(), reason: "yes".into() };
-            format!("{:?}", store.answer(&task(TASKS[*of]), &answer).await)
+            format!("{:?}", store.answer(&task(TASKS[*of]), Epoch(*epoch), &answer).await)
         }
         Wish::Note(lease) => format!("{:?}", store.note(known.lease(lease), "a note").await),
         Wish::Cancel(of) => format!("{:?}", store.ask_to_cancel(&task(TASKS[*of])).await),

@@ -118,7 +118,18 @@ fn what_needs_review_waits_for_a_person_who_lets_it_pass() {
     // Nothing happens until they say so.
     assert_eq!(queue.run(&[]).code, 10);
     assert!(queue.landed().is_empty());
-    queue.ground.ok(&["--as", "human:ann", "decide", &id, "--answer", "pass", "--reason", "It is meant so"]);
+    queue.ground.ok(&[
+        "--as",
+        "human:ann",
+        "decide",
+        &id,
+        "--attempt",
+        "1",
+        "--answer",
+        "pass",
+        "--reason",
+        "It is meant so",
+    ]);
     let said = queue.run(&[]);
     assert_eq!(said.code, 0, "{said:?}");
     queue.assert_landed(std::slice::from_ref(&id));
@@ -131,7 +142,18 @@ fn what_needs_review_waits_for_a_person_who_lets_it_pass() {
 #[test]
 fn a_person_sends_it_back_and_the_builder_hears_why() {
     let (mut queue, id) = left_to_a_person();
-    queue.ground.ok(&["--as", "human:ann", "decide", &id, "--answer", "fail", "--reason", "Two lines"]);
+    queue.ground.ok(&[
+        "--as",
+        "human:ann",
+        "decide",
+        &id,
+        "--attempt",
+        "1",
+        "--answer",
+        "fail",
+        "--reason",
+        "Two lines",
+    ]);
     queue.agent("shell", &format!("{STEADY}\ngrep 'ann says: Two lines' $AGENCY_PROMPT_FILE"), "");
     queue.agent("judge", PASS, "");
     let said = queue.run(&[]);
@@ -157,7 +179,18 @@ fn an_answer_is_heard_while_others_work() {
     );
     let run = queue.start(&["--parallel", "2"]);
     run.says("leaves it to you");
-    queue.ground.ok(&["--as", "human:ann", "decide", &id, "--answer", "pass", "--reason", "Yes"]);
+    queue.ground.ok(&[
+        "--as",
+        "human:ann",
+        "decide",
+        &id,
+        "--attempt",
+        "1",
+        "--answer",
+        "pass",
+        "--reason",
+        "Yes",
+    ]);
     run.says(&format!("{id} done"));
     crate::gate::open(&queue);
     assert_eq!(run.end().code, 0);
@@ -167,17 +200,24 @@ fn an_answer_is_heard_while_others_work() {
 #[test]
 fn a_decision_is_for_people_and_for_what_waits() {
     let (queue, id) = left_to_a_person();
-    let alone = queue.ground.refused(2, &["decide", &id, "--answer", "pass", "--reason", "x"]);
+    let alone =
+        queue.ground.refused(2, &["decide", &id, "--attempt", "1", "--answer", "pass", "--reason", "x"]);
     alone.assert_names(&["--as human"]);
-    let agent =
-        queue.ground.refused(2, &["--as", "agent:judge", "decide", &id, "--answer", "pass", "--reason", "x"]);
+    let agent = queue.ground.refused(
+        2,
+        &["--as", "agent:judge", "decide", &id, "--attempt", "1", "--answer", "pass", "--reason", "x"],
+    );
     agent.assert_names(&["for people"]);
-    queue.ground.refused(2, &["--as", "human:ann", "decide", &id, "--answer", "pass", "--reason", " "]);
-    queue.ground.refused(2, &["--as", "human:ann", "decide", &id, "--answer", "pass"]);
-    let other = queue
-        .ground
-        .refused(4, &["--as", "human:ann", "decide", "T0999", "--answer", "pass", "--reason", "x"]);
-    other.assert_names(&["nothing about T0999 is left to you"]);
+    queue.ground.refused(
+        2,
+        &["--as", "human:ann", "decide", &id, "--attempt", "1", "--answer", "pass", "--reason", " "],
+    );
+    queue.ground.refused(2, &["--as", "human:ann", "decide", &id, "--attempt", "1", "--answer", "pass"]);
+    let other = queue.ground.refused(
+        4,
+        &["--as", "human:ann", "decide", "T0999", "--attempt", "1", "--answer", "pass", "--reason", "x"],
+    );
+    other.assert_names(&["attempt 1 at T0999 is not left to you"]);
     queue.ground.ok(&["cancel", &id]);
     assert_eq!(queue.run(&[]).code, 10);
     assert_eq!(queue.ground.status(&id), "CANCELED");
@@ -200,7 +240,18 @@ fn prose_is_no_verdict() {
         assert_eq!(std::fs::read_to_string(log).expect("a log").trim(), asked_before, "{audit}");
     }
     assert!(!queue.records(&id, 1).join("audit-3").exists());
-    queue.ground.ok(&["--as", "human:ann", "decide", &id, "--answer", "pass", "--reason", "I looked"]);
+    queue.ground.ok(&[
+        "--as",
+        "human:ann",
+        "decide",
+        &id,
+        "--attempt",
+        "1",
+        "--answer",
+        "pass",
+        "--reason",
+        "I looked",
+    ]);
     assert_eq!(queue.run(&[]).code, 0);
     queue.assert_landed(&[id]);
 }
@@ -237,6 +288,102 @@ fn an_auditor_that_comes_late_is_asked_about_what_is_under_way() {
     assert!(queue.landed().is_empty());
     assert_eq!(queue.ground.status(&id), "BLOCKED");
     queue.assert_nothing_left();
+}
+
+/// Also where a run is not about that builder at all, and only takes its work over.
+#[test]
+fn nobody_judges_their_own_work_whoever_takes_it_over() {
+    let mut queue = Queue::new();
+    let id = queue.tasks(1).remove(0);
+    let script = format!("script={HONEST}");
+    queue.supervise_here(&[&script, "kill=merge:before"]).gone();
+    queue.agent("other", HONEST, "");
+    queue.tables("[roles]\nauditor = \"shell\"\n");
+    let said = queue.run(&["--agent", "other"]);
+    assert_eq!(said.code, 10, "{said:?}");
+    said.assert_names(&[&id, "shell built it, and nobody judges their own work"]);
+    assert!(queue.landed().is_empty() && !queue.records(&id, 1).join("audit-1").exists());
+}
+
+/// An answer is to the attempt that somebody has looked at, and to no other.
+#[test]
+fn an_answer_counts_for_the_attempt_it_is_about() {
+    let (queue, id) = left_to_a_person();
+    queue.ground.ok(&[
+        "--as",
+        "human:bob",
+        "decide",
+        &id,
+        "--attempt",
+        "1",
+        "--answer",
+        "fail",
+        "--reason",
+        "No",
+    ]);
+    assert_eq!(queue.run(&[]).code, 10);
+    assert!(queue.records(&id, 2).exists());
+    let late = ["--as", "human:ann", "decide", &id, "--attempt", "1", "--answer", "pass", "--reason", "Fine"];
+    queue.ground.refused(4, &late).assert_names(&["attempt 1", "is not left to you"]);
+    assert_eq!(queue.run(&[]).code, 10);
+    assert!(queue.landed().is_empty());
+}
+
+/// A person who takes a task off the board has the last word, whatever somebody answered.
+#[test]
+fn what_was_canceled_while_it_waited_does_not_land() {
+    let (queue, id) = left_to_a_person();
+    queue.ground.ok(&["task", "move", &id, "CANCELED"]);
+    queue.ground.ok(&[
+        "--as",
+        "human:ann",
+        "decide",
+        &id,
+        "--attempt",
+        "1",
+        "--answer",
+        "pass",
+        "--reason",
+        "Yes",
+    ]);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 10, "{said:?}");
+    assert!(queue.landed().is_empty(), "{said:?}");
+    assert_eq!(queue.ground.status(&id), "CANCELED");
+    queue.assert_nothing_left();
+}
+
+/// An auditor that is gone from the configuration holds up its own work only.
+#[test]
+fn an_auditor_that_is_gone_leaves_its_work_to_a_person() {
+    let mut queue = Queue::new();
+    queue.auditor(PASS);
+    let id = queue.tasks(1).remove(0);
+    let (script, judge) = (format!("script={HONEST}"), format!("auditor={PASS}"));
+    queue.supervise_here(&[&script, &judge, "kill=ask:before"]).gone();
+    queue.ground.edit("agency.toml", "[agents.judge]", "[agents.other]");
+    queue.ground.edit("agency.toml", "[roles]\nauditor = \"judge\"", "");
+    queue.ground.ok(&["trust", "--yes"]);
+    std::fs::remove_dir_all(queue.records(&id, 1).join("audit-1")).expect("removed");
+    let fine = queue.task("shell", &[]);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 10, "{said:?}");
+    said.assert_names(&[&id, "no agent `judge` is configured any more"]);
+    assert_eq!(queue.ground.status(&fine), "DONE");
+}
+
+/// However long a patch is, what differs is named.
+#[test]
+fn an_auditor_is_told_of_every_path_however_long_the_patch_is() {
+    let builder =
+        "mkdir -p src && head -c 9000000 /dev/urandom | base64 > src/a_fixture && echo x > src/z_last";
+    let judge = format!(
+        "grep -q '`src/z_last`' $AGENCY_PROMPT_FILE && git diff --name-only $(sed -n 's/.*`git diff \\([0-9a-f]*\\)`.*/\\1/p' $AGENCY_PROMPT_FILE) | grep -q src/z_last || exit 9\n{PASS}"
+    );
+    let (queue, id) = queue(builder, &judge);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    queue.assert_landed(&[id]);
 }
 
 /// It sees the work, and can change nothing of it, nor of the board.

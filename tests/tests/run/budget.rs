@@ -76,7 +76,18 @@ fn what_an_auditor_uses_counts() {
     queue.auditor(WASTEFUL);
     let id = queue.tasks(1).remove(0);
     assert_eq!(queue.run(&[]).code, 10);
-    queue.ground.ok(&["--as", "human:ann", "decide", &id, "--answer", "fail", "--reason", "No"]);
+    queue.ground.ok(&[
+        "--as",
+        "human:ann",
+        "decide",
+        &id,
+        "--attempt",
+        "1",
+        "--answer",
+        "fail",
+        "--reason",
+        "No",
+    ]);
     let said = queue.run(&[]);
     said.assert_names(&["its budget is used up: 800 of 500 tokens"]);
     assert_eq!(queue.ground.status(&id), "BLOCKED");
@@ -93,7 +104,18 @@ fn work_whose_budget_is_used_up_is_left_to_a_person() {
     assert_eq!(said.code, 10, "{said:?}");
     said.assert_names(&["nobody has judged it: its budget is used up, 900 of 500 tokens"]);
     assert!(!queue.records(&id, 1).join("audit-1").exists());
-    queue.ground.ok(&["--as", "human:ann", "decide", &id, "--answer", "pass", "--reason", "I looked"]);
+    queue.ground.ok(&[
+        "--as",
+        "human:ann",
+        "decide",
+        &id,
+        "--attempt",
+        "1",
+        "--answer",
+        "pass",
+        "--reason",
+        "I looked",
+    ]);
     assert_eq!(queue.run(&[]).code, 0);
     queue.assert_landed(&[id]);
 }
@@ -131,6 +153,42 @@ fn a_run_of_too_many_attempts_ends() {
 #[test]
 fn a_run_that_takes_too_long_ends() {
     assert_run_ends_after("sleep 600", "[budget.run]\ntime = \"3s\"\n", 1, "of 3.0 s");
+}
+
+/// That a run has no more time is not the fault of who works just then, nor of who judges.
+#[test]
+fn nobody_is_blamed_for_the_end_of_a_runs_time() {
+    let mut queue = Queue::with_agent("sleep 600");
+    queue.settings("attempts = 1");
+    queue.tables("[budget.run]\ntime = \"2s\"\n");
+    let id = queue.tasks(1).remove(0);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 10, "{said:?}");
+    assert_eq!(queue.ground.status(&id), "IN_PROGRESS", "{said:?}");
+    queue.agent("shell", HONEST, "");
+    queue.auditor("sleep 600");
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 10, "{said:?}");
+    said.assert_names(&["the next one has it judged"]);
+    queue.agent("judge", crate::audit::PASS, "");
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    queue.assert_landed(&[id]);
+}
+
+/// Who was forgiven begins to count anew, also what it repeats.
+#[test]
+fn what_was_forgiven_is_no_repetition() {
+    let mut queue = Queue::new();
+    queue.settings("attempts = 9");
+    queue.ground.profile("never", &["false"]);
+    queue.ground.commit_all();
+    let id = queue.ground.task("A task", &["--assignee", "shell", "--dod-profile", "never"]);
+    assert_eq!(queue.run(&[]).code, 10);
+    assert!(queue.records(&id, 2).exists() && !queue.records(&id, 3).exists());
+    queue.ground.ok(&["retry", &id]);
+    assert_eq!(queue.run(&[]).code, 10);
+    assert!(queue.records(&id, 4).exists() && !queue.records(&id, 5).exists());
 }
 
 #[test]

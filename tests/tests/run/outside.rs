@@ -7,9 +7,7 @@ use crate::audit;
 /// A queue whose tasks are Ann's, who works by herself.
 fn queue() -> Queue {
     let mut queue = Queue::with_agent(HONEST);
-    queue.agent("ann", "false", "");
-    queue.ground.edit("agency.toml", "[agents.ann]", "[agents.ann]\noutside = true");
-    queue.ground.ok(&["trust", "--yes"]);
+    queue.agent("ann", "false", "outside = true");
     queue
 }
 
@@ -106,6 +104,47 @@ fn a_report_that_says_blocked_is_believed() {
     assert_eq!(queue.ground.status(&id), "ASSIGNED");
 }
 
+/// What lies about is no report: only the task's own builder hands work in, and not before its turn.
+#[test]
+fn a_report_that_lies_about_closes_nothing() {
+    let queue = queue();
+    let first = queue.task("ann", &[]);
+    let second = queue.task("ann", &["--depends-on", &first]);
+    let (inside, stray) = (queue.task("shell", &[]), queue.task("ann", &[]));
+    report(&queue, &second, "READY_FOR_REVIEW", "Before its turn.");
+    let zed =
+        "---\nid: {}\nstatus: READY_FOR_REVIEW\ncompleted_at: 2026-01-31T16:45:00Z\nfiles_changed: []\n---\n";
+    for id in [&inside, &stray] {
+        queue.ground.write(&format!(".kodingx/outbox/zed/2020-01-01/{id}-report.md"), zed.replace("{}", id));
+    }
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 10, "{said:?}");
+    assert_eq!(queue.ground.status(&first), "NEW");
+    assert_eq!(queue.ground.status(&second), "NEW", "{said:?}");
+    assert_eq!(queue.ground.status(&stray), "NEW", "{said:?}");
+    assert!(
+        queue.records(&inside, 1).join("agent/outcome.json").exists(),
+        "its own builder does it: {said:?}"
+    );
+    assert_eq!(queue.landed().into_keys().collect::<Vec<_>>(), [inside]);
+}
+
+/// One who hands in again has made another try, whatever is seen of it.
+#[test]
+fn who_hands_in_again_is_looked_at_again() {
+    let mut queue = queue();
+    queue.settings("attempts = 5");
+    queue.ground.profile("strict", &["test -e src/hers"]);
+    queue.ground.commit_all();
+    let id = queue.ground.task("Hers", &["--assignee", "ann", "--dod-profile", "strict"]);
+    for attempt in 1..=3 {
+        report(&queue, &id, "READY_FOR_REVIEW", &format!("Try {attempt}."));
+        assert_eq!(queue.run(&[]).code, 10);
+        assert!(queue.records(&id, attempt).exists());
+        assert_eq!(queue.ground.status(&id), "IN_PROGRESS", "attempt {attempt}");
+    }
+}
+
 /// What was verified and kept is not on the branch, and its task is not done.
 #[test]
 fn kept_work_is_not_taken_for_landed_work() {
@@ -116,5 +155,7 @@ fn kept_work_is_not_taken_for_landed_work() {
     std::fs::remove_dir_all(queue.path().join(".git/agency")).expect("removed");
     let said = queue.run(&[]);
     assert_eq!(queue.ground.status(&id), "READY_FOR_REVIEW", "{said:?}");
+    assert_eq!(said.code, 10, "{said:?}");
+    said.assert_names(&["its work is reported and did not land"]);
     assert!(queue.landed().is_empty());
 }

@@ -25,7 +25,7 @@ use self::line::{Line, Turn};
 use self::place::{Draft, Refusal};
 use self::writes::signed;
 use super::{Claim, Claimed, Happening, Mode, Owner, Store, StoreError};
-use crate::attempt::{Answer, Attempt, Ending, Lease, Phase, Spent, TaskKey, Term};
+use crate::attempt::{Answer, Attempt, Ending, Epoch, Lease, Phase, Spent, TaskKey, Term};
 use crate::clock::{Clock, Instant};
 
 /// A store in a file.
@@ -234,9 +234,9 @@ impl Store for SqliteStore {
         Ok(asked.is_some())
     }
 
-    async fn answer(&self, task: &TaskKey, answer: &Answer) -> Result<bool, StoreError> {
+    async fn answer(&self, task: &TaskKey, epoch: Epoch, answer: &Answer) -> Result<bool, StoreError> {
         let mut turn = self.line.writing().await?;
-        let heard = writes::answer(turn.connection(), task, answer, self.at()).await.at(self.path())?;
+        let heard = writes::answer(turn.connection(), task, epoch, answer, self.at()).await.at(self.path())?;
         turn.commit().await?;
         Ok(heard)
     }

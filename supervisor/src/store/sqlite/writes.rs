@@ -235,16 +235,18 @@ pub(super) async fn spend(
 pub(super) async fn answer(
     connection: &mut SqliteConnection,
     task: &TaskKey,
+    epoch: Epoch,
     answer: &Answer,
     at: i64,
 ) -> sqlx::Result<bool> {
     let open: Option<(i64, i64)> = query_as(
         "SELECT l.epoch, l.term FROM leases l JOIN attempts a \
          ON l.protocol = a.protocol AND l.task = a.task AND l.epoch = a.epoch \
-         WHERE l.protocol = $1 AND l.task = $2 AND a.phase = 'undecided'",
+         WHERE l.protocol = $1 AND l.task = $2 AND l.epoch = $3 AND a.phase = 'undecided'",
     )
     .bind(&task.protocol)
     .bind(&task.id)
+    .bind(signed(epoch.0))
     .fetch_optional(&mut *connection)
     .await?;
     let Some((epoch, term)) = open else { return Ok(false) };

@@ -156,6 +156,63 @@ fn whoever_mends_goes_on_from_their_own_work_on_the_branch_as_it_is() {
     queue.assert_nothing_left();
 }
 
+/// Whoever mends by taking everything back has done nothing, however green the checks are then.
+#[test]
+fn whoever_takes_their_work_back_has_done_nothing() {
+    let script = "\
+        if grep -q 'does not hold' $AGENCY_PROMPT_FILE; then git checkout --quiet HEAD~1 -- src/a.txt\n\
+        else echo broken > src/a.txt; fi";
+    let mut queue = Queue::with_agent(script);
+    queue.settings("attempts = 2");
+    queue.ground.profile("strict", &["grep -q two src/a.txt"]);
+    queue.ground.commit_all();
+    let id = queue.ground.task("A task", &["--assignee", "shell", "--dod-profile", "strict"]);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 10, "{said:?}");
+    assert_blocked(
+        &queue,
+        &id,
+        "it took back what it had done, and changed nothing of what it must (src/**)",
+        2,
+    );
+}
+
+/// What three others broke before it lands is not its own.
+#[test]
+fn whoever_stands_on_several_that_fail_has_not_failed() {
+    let mut queue = crate::gate::queue(HONEST);
+    for number in 1..=4 {
+        queue.agent(&format!("bad{number}"), &format!("mkdir -p src && echo by > src/bad{number}"), "");
+    }
+    queue.settings("attempts = 1");
+    queue.ground.profile("soon", &["! ls src/bad*"]);
+    for number in 1..=4 {
+        // One after the other: each breaks those behind it once more.
+        queue.ground.profile(
+            &format!("late{number}"),
+            &[&format!("sleep {}; test ! -e src/bad{number}", 5 + number)],
+        );
+    }
+    queue.ground.commit_all();
+    for number in 1..=4 {
+        let (agent, profile) = (format!("bad{number}"), format!("late{number}"));
+        queue.ground.task(
+            "Bad",
+            &["--assignee", &agent, "--dod-profile", &profile, "--must-touch", &format!("src/bad{number}")],
+        );
+    }
+    let good = queue.ground.task("Good", &["--assignee", "shell", "--dod-profile", "soon"]);
+    let run = queue.start(&["--parallel", "8"]);
+    for number in 1..=4 {
+        queue.until_phase(&format!("T000{number}"), "merged");
+    }
+    crate::gate::open(&queue);
+    let said = run.end();
+    assert_eq!(said.code, 10, "{said:?}");
+    assert!(!said.err.contains("its checks were killed"), "{said:?}");
+    queue.assert_landed(&[good]);
+}
+
 /// Work that does not merge any more is shown, and begun anew.
 #[test]
 fn whoever_was_in_conflict_sees_what_they_did() {
