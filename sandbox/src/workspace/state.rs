@@ -144,7 +144,9 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        if self.held.get().is_some() {
+        // The kernel may still be at its own part of an overlay. What can't be removed is swept by the next run.
+        if self.held.get().is_some() && erase::tree(&self.path).is_err() {
+            std::thread::sleep(std::time::Duration::from_millis(20));
             let _ = erase::tree(&self.path);
         }
     }

@@ -87,7 +87,7 @@ impl<S: Store> Life<'_, S> {
         if *auditor == self.attempt.agent {
             return Ok(Some(format!("{auditor} built it, and nobody judges their own work")));
         }
-        if !self.shop.settings.agents.get(auditor).is_some_and(|agent| !agent.outside) {
+        if self.shop.settings.agents.get(auditor).is_none_or(|agent| agent.outside) {
             return Ok(Some(format!("no agent `{auditor}` is configured any more")));
         }
         let mut spent = self.shop.store.spent(&self.attempt.task).await?;
