@@ -3,10 +3,10 @@
 //! Git asks a program of its configuration (`core.fsmonitor`, see `githooks(5)`) and believes what it says. Nobody
 //! has to watch files for that here. A workspace is an overlay: whatever is not in the layer that catches writing
 //! is as the commit has it. So the layer is shown to the agent, read-only, and `agency`, started by the name of
-//! [`PROGRAM`], lists it ([`layer`]). Three things are not in the layer:
+//! [`PROGRAM`], lists it (`layer`). Three things are not in the layer:
 //!
-//! - what is mounted over the tree: covers, and folders of the real work tree. They are named each time ([`About`]).
-//! - what was made there and is gone again. It can only matter if the index has it ([`entries`]).
+//! - what is mounted over the tree: covers, and folders of the real work tree. They are named each time (`about`).
+//! - what was made there and is gone again. It can only matter if the index has it (`entries`).
 //! - another work tree, or an index that was last compared with one. Then everything may have changed.
 //!
 //! All of this happens inside, as the agent and with its rights. An agent that replaces the program, or lies to it,
