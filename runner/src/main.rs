@@ -17,14 +17,20 @@ mod sandbox;
 mod telemetry;
 mod units;
 
+use std::io::Write;
 use std::process::ExitCode;
 
+use agency_sandbox::changed;
 use clap::Parser;
 
 use arguments::{Arguments, Command};
 use message::Failure;
 
 fn main() -> ExitCode {
+    if let Some(answer) = changed::answer(std::env::args_os()) {
+        let told = std::io::stdout().write_all(&answer);
+        return if told.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     let result = match Arguments::try_parse() {
         Ok(Arguments { who, command }) => match command {
             Command::Init(command) => board::scaffold::init(&command, &who),

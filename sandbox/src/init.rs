@@ -93,6 +93,7 @@ fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<(Pid, SigSet), Failure> 
     root.map_owner(idmap);
     root.perform(&plan.folders).map_err(failed(""))?;
     let upper = root.add_workspace(start.workspace, start.opening).map_err(failed(""))?;
+    root.add_answers(start.workspace, upper.as_ref(), &plan.covers).map_err(failed(""))?;
     root.perform(&plan.covers).map_err(failed(""))?;
     root.enter().map_err(failed(""))?;
     channel::send(channel, &FromSandbox::Layer, upper.as_ref())

@@ -19,6 +19,7 @@ pub mod ahead;
 pub mod attest;
 mod bare;
 mod cgroup;
+pub mod changed;
 mod channel;
 pub mod control;
 pub mod doctor;

@@ -44,11 +44,14 @@ pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
         Level::Process | Level::Container => state.run(),
     };
     let staging = state.folder("stage").map_err(own_failure)?;
-    let ground = match &command.base {
+    let mut ground = match &command.base {
         None => Ground::live(&folder, asked::in_memory(level, command.layer)?, &run, &state),
         Some(rev) => Ground::commit(&folder, rev, &run, &state),
     }
     .map_err(groundless)?;
+    if let Ok(program) = std::env::current_exe() {
+        ground.workspace = ground.workspace.answered_by(&program, &policy);
+    }
     let started = if command.apply { Some(Mark::now(live.as_fd()).map_err(own_failure)?) } else { None };
 
     let (input, output, error) = (std::io::stdin(), std::io::stdout(), std::io::stderr());

@@ -4,6 +4,7 @@
 //! at which a read-only path is writable. Targets are resolved inside the new root (`RESOLVE_IN_ROOT`): a
 //! symbolic link on the way can't lead a mount out of it.
 
+mod answers;
 mod handles;
 mod layers;
 mod places;

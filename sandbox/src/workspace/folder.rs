@@ -146,6 +146,8 @@ impl Folder {
             objects: Vec::new(),
             live: Vec::new(),
             outbox: None,
+            index: None,
+            answering: None,
             state: state.path().to_owned(),
             owner: (owner.uid(), owner.gid()),
         })

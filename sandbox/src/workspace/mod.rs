@@ -11,11 +11,14 @@ pub mod private_git;
 pub mod snapshot;
 pub mod state;
 
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
+use crate::changed;
+use crate::control::Control;
 use crate::opening::Opening;
 use crate::path::RelPath;
-use crate::policy::Level;
+use crate::policy::{Level, Policy};
 use crate::scope::{Judgement, Scope};
 use crate::workspace::state::Run;
 
@@ -59,6 +62,17 @@ pub struct Shown {
     pub at: PathBuf,
 }
 
+/// What there is to know of a long index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LongIndex {
+    /// Bytes of an object's name.
+    pub names: usize,
+    /// It says of each folder of this very work tree that nothing else is in it.
+    pub knows_the_place: bool,
+    /// Of other repositories, which nobody here can speak for.
+    pub submodules: Vec<RelPath>,
+}
+
 /// Everything a sandbox needs to know of a workspace.
 #[derive(Debug, Clone)]
 pub struct Workspace {
@@ -82,6 +96,10 @@ pub struct Workspace {
     pub live: Vec<RelPath>,
     /// A folder outside the tree that is the agent's own, and is read when it has ended.
     pub outbox: Option<Shown>,
+    /// An index so long that git should not look at everything it names.
+    pub index: Option<LongIndex>,
+    /// The program that tells git what changed instead.
+    pub answering: Option<PathBuf>,
     /// Where runs keep their files. It must not be visible.
     pub state: PathBuf,
     /// User and group the lower layers' files belong to.
@@ -110,6 +128,33 @@ impl Workspace {
             Level::Process | Level::Container => PathBuf::from(OUTBOX),
         };
         self.outbox = Some(Shown { source, at });
+        self
+    }
+
+    /// Lets git ask which files changed, if there are so many that looking takes long. `program` answers when it is
+    /// started by the name of [`changed::PROGRAM`].
+    pub fn answered_by(mut self, program: &Path, policy: &Policy) -> Self {
+        // Without a view of its own there are no layers to tell from, and with the host's /run no place for it.
+        let possible = policy.level != Level::Landlock && policy.wants(Control::HiddenPaths);
+        let Some(index) = self.index.as_ref().filter(|_| possible && anybody_can_run(program)) else {
+            return self;
+        };
+        let mut settings =
+            format!("[core]\n\tfsmonitor = {}\n\tfsmonitorHookVersion = 2\n", changed::PROGRAM);
+        if index.knows_the_place {
+            // Written again only when git writes the index anyway.
+            settings.push_str("\tuntrackedCache = keep\n");
+        }
+        let config = RelPath::root().join(b".git").join(b"config");
+        let added = self.overlays.first_mut().map(|overlay| overlay.added.iter_mut()).into_iter().flatten();
+        for one in added {
+            if let Added::File(path, contents) = one
+                && *path == config
+            {
+                contents.extend_from_slice(settings.as_bytes());
+                self.answering = Some(program.to_owned());
+            }
+        }
         self
     }
 
@@ -149,4 +194,9 @@ impl Workspace {
         let outbox = self.outbox.iter().map(|outbox| outbox.at.clone());
         opened.chain(others.map(|overlay| overlay.at.clone())).chain(outbox).collect()
     }
+}
+
+/// The agent is somebody else.
+fn anybody_can_run(program: &Path) -> bool {
+    program.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o005 == 0o005)
 }

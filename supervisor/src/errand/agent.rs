@@ -117,6 +117,9 @@ fn prepare(place: &Place, order: &Order, agent: &AgentOrder) -> Result<Site> {
     ground.workspace = furnish(ground.workspace.clone(), order, agent, &run)?;
     let words = Words::new(&ground.workspace, order, agent, &run);
     let policy = policy(order, agent, &host, &words)?;
+    if let Ok(program) = std::env::current_exe() {
+        ground.workspace = ground.workspace.answered_by(&program, &policy);
+    }
     let staging = state.folder("stage")?;
     let log = File::options().append(true).create(true).mode(0o600).open(place.output())?;
     let (command, input) = (words.command(agent), words.input(agent)?);

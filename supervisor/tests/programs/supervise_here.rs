@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use std::time::Duration;
 use agency_protocols::board::Board;
 use agency_protocols::kodingx::KodingX;
 use agency_protocols::store::Store;
+use agency_sandbox::changed;
 use agency_sandbox::host::Host;
 use agency_sandbox::policy::Level;
 use agency_sandbox::workspace::folder::Folder;
@@ -36,6 +37,9 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 #[allow(clippy::print_stdout)]
 fn main() -> Result<()> {
+    if let Some(answer) = changed::answer(std::env::args_os()) {
+        return Ok(io::stdout().write_all(&answer)?);
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.first().map(String::as_str) {
         Some("steps") => Step::ALL.iter().for_each(|step| println!("{}", step.name())),

@@ -11,11 +11,13 @@
 //! A snapshot that replaces another is checked out anew as well, rather than copied or linked from it: it
 //! depends on nothing but its objects, and a file that should have been spoilt is not handed down.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::error::{Result, SnapshotError, at};
-use super::index::ObjectFormat;
+use super::index::{Index, ObjectFormat};
+use super::known::{self, Place};
 use super::layer::LayerWriter;
 use super::objects::{LINK, Objects, SUBMODULE};
 use super::store::{Facts, Held, Owner, Site};
@@ -81,9 +83,10 @@ pub(super) fn build(
     index.set_stat(&sizes, time);
     let git = layer.join(".git");
     skeleton(&git, owner, objects.format)?;
-    write_index(&git, owner, index.as_bytes(), time)?;
+    let facts = Facts::new(index.len(), time);
+    write_index(&folder, owner, objects, index, time)?;
     owner.file(&git.join("HEAD"), 0o644, format!("{commit}\n").as_bytes())?;
-    site.finish(&folder, tree, &Facts::new(index.len(), time), &submodules)
+    site.finish(&folder, tree, &facts, &submodules)
 }
 
 /// A repository without objects and references.
@@ -96,18 +99,30 @@ fn skeleton(git: &Path, owner: Owner, format: ObjectFormat) -> Result<()> {
         ObjectFormat::Sha1 => (0, ""),
         ObjectFormat::Sha256 => (1, "[extensions]\n\tobjectformat = sha256\n"),
     };
-    // Stat data must survive another user and another device. Listing a directory through an overlay costs more
-    // than asking whether it changed, so after its first look git only asks.
-    let config = format!(
-        "[core]\n\trepositoryformatversion = {version}\n\tcheckStat = minimal\n\tuntrackedCache = true\n{extension}"
-    );
+    // Stat data must survive another user and another device.
+    let config = format!("[core]\n\trepositoryformatversion = {version}\n\tcheckStat = minimal\n{extension}");
     owner.file(&git.join("config"), 0o644, config.as_bytes())
 }
 
-/// Writes an index that is a second younger than the youngest of its files.
-pub(super) fn write_index(git: &Path, owner: Owner, bytes: &[u8], youngest: u32) -> Result<()> {
-    let path = git.join("index");
-    owner.file(&path, 0o644, bytes)?;
+/// Writes an index that is a second younger than the youngest of its files. A long one also says what git need not
+/// look at, and the folder of the layer where that is so.
+pub(super) fn write_index(
+    folder: &Path,
+    owner: Owner,
+    objects: &Objects,
+    index: Index,
+    youngest: u32,
+) -> Result<()> {
+    let path = folder.join("layer/.git/index");
+    let place = Place::of(&objects.repository).filter(|_| known::is_worth_it(index.len()));
+    let extensions = match &place {
+        Some(place) => place.extensions(objects.format, index.entries()),
+        None => Vec::new(),
+    };
+    if let Some(place) = &place {
+        owner.file(&folder.join(known::PLACE), 0o600, place.root.as_os_str().as_bytes())?;
+    }
+    owner.file(&path, 0o644, &index.sealed(&extensions))?;
     let time = UNIX_EPOCH + Duration::from_secs(u64::from(youngest) + 1);
     std::fs::OpenOptions::new()
         .write(true)

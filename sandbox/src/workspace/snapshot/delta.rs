@@ -173,7 +173,7 @@ pub(super) fn build(
     if replaced != changed {
         return Err(twice(b"."));
     }
-    checkout::write_index(&git, owner, &index, time)?;
+    checkout::write_index(&folder, owner, objects, index, time)?;
     owner.file(&git.join("HEAD"), 0o644, format!("{commit}\n").as_bytes())?;
 
     let mut submodules: Vec<Vec<u8>> =

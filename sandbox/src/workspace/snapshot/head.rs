@@ -29,15 +29,26 @@ const OVERRULED: &str = "[core]\n\tbare = false\n\tfileMode = true\n\tsymlinks =
 /// business.
 const KINDS: [&str; 3] = ["refs/heads", "refs/tags", "refs/remotes"];
 
-/// What is put over the layers, and which objects are bound into it for it to be of use.
-pub(super) fn additions(root: &Path, objects: &Objects, commit: &str) -> Result<(Vec<Added>, Vec<Shown>)> {
+/// Listing a directory through an overlay costs more than asking whether it changed, so where there are many git only
+/// asks after its first look.
+const LONG: &str = "[core]\n\tuntrackedCache = true\n";
+
+/// What is put over the layers, and which objects are bound into it for it to be of use. `long` is what the index is
+/// from some thousand files on.
+pub(super) fn additions(
+    root: &Path,
+    objects: &Objects,
+    commit: &str,
+    long: bool,
+) -> Result<(Vec<Added>, Vec<Shown>)> {
     let repository = &objects.repository;
     let git = RelPath::root().join(b".git");
     let refs = References::read(repository, objects.format)?;
+    let config = config(repository) + if long { LONG } else { "" };
     let mut added = vec![
         Added::File(git.join(b"HEAD"), format!("{commit}\n").into_bytes()),
         Added::File(git.join(b"packed-refs"), refs.packed()),
-        Added::File(git.join(b"config"), config(repository).into_bytes()),
+        Added::File(git.join(b"config"), config.into_bytes()),
     ];
     for (name, target) in &refs.links {
         let path = name.split(|byte| *byte == b'/').fold(git.clone(), |path, part| path.join(part));

@@ -10,7 +10,8 @@
 //! many tools read repositories with, refuses it.
 //!
 //! The format is version 2 of `gitformat-index(5)`. Of the extensions only `TREE`, which names the trees that
-//! are known already, is carried over, with what changed taken out; git rebuilds the others when it cares.
+//! are known already, is carried over, with what changed taken out; those that say what need not be looked at are
+//! made anew for each index ([`super::known`]).
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -37,7 +38,7 @@ impl ObjectFormat {
         text.len() == 2 * self.bytes() && text.iter().all(u8::is_ascii_hexdigit)
     }
 
-    fn digest(self, bytes: &[u8]) -> Vec<u8> {
+    pub(super) fn digest(self, bytes: &[u8]) -> Vec<u8> {
         match self {
             Self::Sha1 => Sha1::digest(bytes).to_vec(),
             Self::Sha256 => Sha256::digest(bytes).to_vec(),
@@ -147,17 +148,19 @@ impl Index {
             self.bytes[at + MTIME..at + MTIME + 4].copy_from_slice(&time.to_be_bytes());
             self.bytes[at + SIZE..at + SIZE + 4].copy_from_slice(&(*size as u32).to_be_bytes());
         }
-        let body = self.bytes.len() - self.format.bytes();
-        let digest = self.format.digest(&self.bytes[..body]);
-        self.bytes[body..].copy_from_slice(&digest);
     }
 
-    pub(super) fn as_bytes(&self) -> &[u8] {
-        &self.bytes
+    /// The whole file, with these extensions besides its own.
+    pub(super) fn sealed(mut self, extensions: &[u8]) -> Vec<u8> {
+        self.bytes.truncate(self.bytes.len() - self.format.bytes());
+        self.bytes.extend_from_slice(extensions);
+        let digest = self.format.digest(&self.bytes);
+        self.bytes.extend_from_slice(&digest);
+        self.bytes
     }
 
     /// This index with some paths exchanged (`None` takes one out), and how many of the paths it had before.
-    pub(super) fn with(&self, changes: &BTreeMap<Vec<u8>, Option<Replacement>>) -> (Vec<u8>, usize) {
+    pub(super) fn with(&self, changes: &BTreeMap<Vec<u8>, Option<Replacement>>) -> (Self, usize) {
         let mut out = Vec::with_capacity(self.bytes.len() + changes.len() * 160);
         out.extend_from_slice(&self.bytes[..HEADER]);
         let mut count: u32 = 0;
@@ -190,15 +193,18 @@ impl Index {
         for (path, new) in waiting {
             put(&mut out, path, new);
         }
-        out[8..HEADER].copy_from_slice(&(kept + count).to_be_bytes());
+        let count = kept + count;
+        out[8..HEADER].copy_from_slice(&count.to_be_bytes());
+        let entries_end = out.len();
         if let Some(tree) = self.extension(b"TREE").and_then(|data| self.known_trees(data, changes)) {
             out.extend_from_slice(b"TREE");
             out.extend_from_slice(&(tree.len() as u32).to_be_bytes());
             out.extend_from_slice(&tree);
         }
-        let digest = self.format.digest(&out);
-        out.extend_from_slice(&digest);
-        (out, self.count - kept as usize)
+        // The place of the digest, which is made last.
+        out.resize(out.len() + self.format.bytes(), 0);
+        let index = Self { format: self.format, bytes: out, count: count as usize, entries_end };
+        (index, self.count - kept as usize)
     }
 
     fn append(&self, out: &mut Vec<u8>, path: &[u8], new: &Replacement) {
@@ -325,7 +331,7 @@ mod tests {
 
     fn changed(index: &Index, changes: &[(&str, Option<Replacement>)]) -> Index {
         let changes = changes.iter().map(|(path, new)| (path.as_bytes().to_vec(), new.clone())).collect();
-        Index::parse(ObjectFormat::Sha1, index.with(&changes).0).expect("an index")
+        Index::parse(ObjectFormat::Sha1, index.with(&changes).0.sealed(b"")).expect("an index")
     }
 
     #[test]
@@ -337,7 +343,7 @@ mod tests {
         assert_eq!(paths(&two), ["a", "b", long.as_str(), "z"]);
         let sizes: Vec<_> = two.entries().map(|entry| number(entry.raw, SIZE)).collect();
         assert_eq!(sizes, [Some(4), Some(9), Some(3), Some(6)]);
-        assert_eq!(changed(&two, &[]).as_bytes(), two.as_bytes());
+        assert_eq!(changed(&two, &[]).bytes, two.bytes);
     }
 
     #[test]

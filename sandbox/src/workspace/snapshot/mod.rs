@@ -19,6 +19,7 @@ mod delta;
 mod error;
 mod head;
 mod index;
+mod known;
 mod layer;
 mod manifest;
 mod objects;
@@ -35,7 +36,7 @@ use crate::path::RelPath;
 use crate::workspace::folder::Repository;
 use crate::workspace::ignored::Ignored;
 use crate::workspace::state::{Run, State};
-use crate::workspace::{Layer, Overlay, Workspace};
+use crate::workspace::{Layer, LongIndex, Overlay, Workspace};
 
 pub use self::error::SnapshotError;
 pub use self::index::IndexError;
@@ -90,6 +91,10 @@ pub struct Layers {
     pub submodules: Vec<RelPath>,
     /// What had to be made for it.
     pub made: Made,
+    /// How many files, about.
+    files: usize,
+    /// The work tree that its index speaks of, where it says what git need not look at.
+    place: Option<PathBuf>,
     /// Shared locks; garbage collection needs them for itself.
     _held: Vec<File>,
 }
@@ -186,9 +191,10 @@ impl Snapshots {
         // Git checked these names, and so did we when the layer was written.
         let submodules = top.submodules.iter().filter_map(|path| RelPath::parse(path).ok()).collect();
         let tree = top.tree();
+        let (files, place) = (top.facts.files, known::place_of(&top.path));
         let lowers = delta.iter().chain([&snapshot]).map(Held::layer).collect();
         let held = [Some(snapshot.lock), delta.map(|delta| delta.lock)].into_iter().flatten().collect();
-        Layers { lowers, commit, tree, submodules, made, _held: held }
+        Layers { lowers, commit, tree, submodules, made, files, place, _held: held }
     }
 
     /// Removes what nobody uses, except what was used last, and makes what stays survive a crash of the
@@ -209,7 +215,8 @@ impl Snapshots {
     /// path: the agent sees its workspace there, so that absolute paths mean the same to it as to a person.
     pub fn workspace(&self, layers: &Layers, root: &Path, run: &Run) -> Result<Workspace> {
         let owner = self.store.owner;
-        let (added, objects) = head::additions(root, &self.objects, &layers.commit)?;
+        let long = known::is_worth_it(layers.files);
+        let (added, objects) = head::additions(root, &self.objects, &layers.commit, long)?;
         let overlay = Overlay {
             lowers: layers.lowers.clone(),
             // On disk: what an agent did must outlive whoever started it.
@@ -230,6 +237,12 @@ impl Snapshots {
             objects,
             live: Vec::new(),
             outbox: None,
+            index: long.then(|| LongIndex {
+                names: self.objects.format.bytes(),
+                knows_the_place: layers.place.as_deref() == Some(root),
+                submodules: layers.submodules.clone(),
+            }),
+            answering: None,
             state: self.state.clone(),
             owner: (owner.uid, owner.gid),
         })
