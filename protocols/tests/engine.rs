@@ -187,23 +187,49 @@ fn a_report_that_somebody_left_is_received_once() {
     let path = ".kodingx/outbox/codex/2026-01-31/T0001-1610-work-report.md";
     fs::create_dir_all(site.root().join(path).parent().expect("a folder")).expect("made");
     fs::write(site.root().join(path), REPORT).expect("written");
-    let role =
-        || site.board().next(site.store.tree()).expect("an agenda").ready.first().map(|start| start.role);
-    assert_eq!(role(), Some(Role::Reviewer));
+    let offered = || {
+        let agenda = site.board().next(site.store.tree()).expect("an agenda");
+        agenda.ready.first().map(|start| (start.role, start.handed_in))
+    };
+    assert_eq!(offered(), Some((Role::Builder, true)));
     let receive = || site.store.update(|tree| site.board().receive(tree, &id, &site.now));
     assert_eq!(receive().expect("received"), None);
     assert_eq!(site.status(&id), Status::ReadyForReview);
     assert_eq!(receive().expect("received again"), None);
-    assert_eq!(role(), Some(Role::Reviewer), "until it is judged");
+    assert_eq!(offered(), Some((Role::Reviewer, true)), "until it is judged");
     site.settle(&id, &Outcome::Returned { reason: "no".into() }).expect("settled");
-    assert_eq!(role(), Some(Role::Builder), "the same report counts no more");
+    assert_eq!(offered(), Some((Role::Builder, false)), "the same report counts no more");
     let text = fs::read_to_string(site.root().join(path)).expect("a report");
     assert!(text.contains("\nreturned: 2026-01-31T"), "{text}");
     assert!(receive().is_err());
 
     let own = REPORT.replacen("status:", "attempt: 1\nstatus:", 1);
     site.settle(&id, &Outcome::Reported { report: own }).expect("settled");
-    assert_eq!(role(), None, "the engine's own reports are its own matter");
+    assert_eq!(offered(), None, "the engine's own reports are its own matter");
+    let agenda = site.board().next(site.store.tree()).expect("an agenda");
+    assert_eq!(agenda.reported, [id]);
+}
+
+/// Another's folder, another's name, another task: none of it is a report on this one.
+#[test]
+fn what_somebody_else_leaves_is_no_report() {
+    for (folder, from, to) in [
+        ("zed", "agent: codex", "agent: codex"),
+        ("codex", "agent: codex", "agent: zed"),
+        ("codex", "task_id: T0001", "task_id: T0009"),
+    ] {
+        let site = Site::new();
+        let id = site.task("Work", Priority::P1, &[]);
+        let path = site.root().join(format!(".kodingx/outbox/{folder}/2026-01-31/T0001-1610-work-report.md"));
+        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        fs::write(path, REPORT.replace(from, to)).expect("written");
+        let agenda = site.board().next(site.store.tree()).expect("an agenda");
+        assert!(!agenda.ready[0].handed_in, "{folder} {to}");
+        assert!(
+            site.store.update(|tree| site.board().receive(tree, &id, &site.now)).is_err(),
+            "{folder} {to}"
+        );
+    }
 }
 
 #[test]

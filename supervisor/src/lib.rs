@@ -6,6 +6,7 @@
 //! life      one attempt, from its claim to its end, step by step
 //! errand    a sandbox that runs for an attempt, and outlives whoever sent it
 //! landing   an attempt's work on a branch, exactly once
+//! budget    how much may be used, for a task and for a run
 //! store     whose an attempt is, and how far it has come
 //! desk      the board's files, one thing after the other
 //! ```

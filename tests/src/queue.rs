@@ -104,6 +104,13 @@ impl Queue {
         (0..count).map(|_| self.task("shell", &[])).collect()
     }
 
+    /// Ann says what becomes of an attempt that was left to her.
+    #[track_caller]
+    pub fn decide(&self, id: &str, attempt: &str, answer: &str, reason: &str) {
+        let words = ["decide", id, "--attempt", attempt, "--answer", answer, "--reason", reason];
+        self.ground.ok(&[&["--as", "human:ann"], &words[..]].concat());
+    }
+
     /// `agency run` with these arguments, to its end.
     pub fn run(&self, arguments: &[&str]) -> Said {
         self.start(arguments).end()

@@ -88,6 +88,18 @@ impl Here {
         Ok(Self { folder, tree, now: Timestamp::now().to_zoned(TimeZone::UTC) })
     }
 
+    /// A setting of git's, as whoever acts here has it.
+    pub(crate) fn git_says(&self, key: &str) -> Option<String> {
+        let output = std::process::Command::new("git")
+            .args(["config", "--get", key])
+            .current_dir(&self.folder.root)
+            .stderr(std::process::Stdio::null())
+            .output()
+            .ok()?;
+        let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+        (!text.is_empty()).then_some(text)
+    }
+
     pub(crate) fn tree(&self) -> &Tree {
         &self.tree
     }
@@ -262,21 +274,10 @@ pub(crate) fn person(who: &Who, what: &str) -> Result<Option<String>, Failure> {
 /// The person who answers for an act that is reserved to people.
 pub(crate) fn approver(given: Option<&str>, who: &Who, here: &Here, what: &str) -> Result<String, Failure> {
     let name = person(who, what)?;
-    given.map(str::to_owned).or(name).or_else(|| email(here)).ok_or_else(|| {
+    given.map(str::to_owned).or(name).or_else(|| here.git_says("user.email")).ok_or_else(|| {
         Failure::usage("nobody is named who approves this")
             .with_hint("say --approver NAME, or set git's user.email")
     })
-}
-
-fn email(here: &Here) -> Option<String> {
-    let output = std::process::Command::new("git")
-        .args(["config", "user.email"])
-        .current_dir(&here.folder.root)
-        .stderr(std::process::Stdio::null())
-        .output()
-        .ok()?;
-    let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();
-    (!text.is_empty()).then_some(text)
 }
 
 pub(crate) fn confirmed(question: &str) -> Result<bool, Failure> {

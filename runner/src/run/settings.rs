@@ -295,18 +295,8 @@ fn texts(value: Option<&Value>) -> Vec<String> {
 
 /// Commits are made in the name of whoever runs this, as git knows them.
 fn committer(here: &Here) -> Committer {
-    let asked = |key: &str| {
-        let output = std::process::Command::new("git")
-            .args(["config", "--get", key])
-            .current_dir(&here.folder.root)
-            .stderr(std::process::Stdio::null())
-            .output()
-            .ok()?;
-        let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();
-        (!text.is_empty()).then_some(text)
-    };
     Committer {
-        name: asked("user.name").unwrap_or_else(|| "agency".to_owned()),
-        email: asked("user.email").unwrap_or_else(|| "agency@localhost".to_owned()),
+        name: here.git_says("user.name").unwrap_or_else(|| "agency".to_owned()),
+        email: here.git_says("user.email").unwrap_or_else(|| "agency@localhost".to_owned()),
     }
 }

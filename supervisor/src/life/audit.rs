@@ -10,14 +10,13 @@ use super::collect::is_out_of_the_runs_time;
 use super::{Life, LifeError, Rest, Step, odd};
 use crate::attempt::{Audit, Auditing, Ended, Failure, FailureKind, Merge, Phase, Work};
 use crate::clock::{BootClock, Clock};
-use crate::errand::order::{self, AgentOrder, Order, Paper, ScopeOrder, What};
+use crate::errand::order::{AgentOrder, Order, Paper, ScopeOrder, What};
 use crate::errand::outcome::{Done, End, Outcome};
 use crate::errand::{ErrandError, Standing};
 use crate::landing::names::Oid;
 use crate::landing::{candidate, difference};
 use crate::prompt::AuditPrompt;
 use crate::store::Store;
-use crate::trace;
 
 /// How many audits may come to nothing, one after the other.
 const UNHEARD: u32 = 2;
@@ -90,9 +89,7 @@ impl<S: Store> Life<'_, S> {
         if self.shop.settings.agents.get(auditor).is_none_or(|agent| agent.outside) {
             return Ok(Some(format!("no agent `{auditor}` is configured any more")));
         }
-        let mut spent = self.shop.store.spent(&self.attempt.task).await?;
-        spent += self.spent();
-        let used = self.shop.settings.budget.task.used_up(&spent, 0);
+        let used = self.shop.settings.budget.task.used_up(&self.used().await?, 0);
         Ok(used.map(|used| format!("its budget is used up, {used}")))
     }
 
@@ -139,15 +136,10 @@ impl<S: Store> Life<'_, S> {
             unheard: why.as_deref(),
         };
         let (limits, short_of_time) = self.within_budget(&agent.limits).await?;
-        Ok(Order {
-            version: order::VERSION,
-            task: self.attempt.task.clone(),
-            epoch: self.attempt.epoch,
-            root: settings.root.clone(),
-            copies: settings.copies.clone(),
-            level: agent.level.unwrap_or(settings.level),
-            trace: trace::of_errand(),
-            what: What::Audit(Box::new(AgentOrder {
+        let level = agent.level.unwrap_or(settings.level);
+        Ok(self.ordered(
+            level,
+            What::Audit(Box::new(AgentOrder {
                 base: work.candidate.clone(),
                 start: None,
                 agent: audit.auditor.clone(),
@@ -164,7 +156,7 @@ impl<S: Store> Life<'_, S> {
                 papers,
                 subject: built.subject,
             })),
-        })
+        ))
     }
 
     /// Takes in what the auditor said.

@@ -12,7 +12,7 @@ use super::{Life, LifeError, Side, Step, odd};
 use crate::attempt::{Ended, Phase, Work};
 use crate::clock::{BootClock, Clock, Instant};
 use crate::dispatch::barred::is_review;
-use crate::errand::order::{self, AgentOrder, Limits, Order, Purse, ScopeOrder, What};
+use crate::errand::order::{AgentOrder, Limits, Purse, ScopeOrder, What};
 use crate::errand::send::Waiting;
 use crate::errand::{ErrandError, Place, Standing};
 use crate::landing::lease::{self, Lease, Taken};
@@ -185,15 +185,9 @@ impl<S: Store> Life<'_, S> {
             goes_on: footing.start.is_some(),
             papers: &footing.papers,
         };
-        let order = Order {
-            version: order::VERSION,
-            task: self.attempt.task.clone(),
-            epoch: self.attempt.epoch,
-            root: settings.root.clone(),
-            copies: settings.copies.clone(),
-            level: agent.level.unwrap_or(settings.level),
-            trace: trace::of_errand(),
-            what: What::Agent(Box::new(AgentOrder {
+        let order = self.ordered(
+            agent.level.unwrap_or(settings.level),
+            What::Agent(Box::new(AgentOrder {
                 base,
                 start: footing.start.clone(),
                 agent: start.agent.to_string(),
@@ -210,15 +204,14 @@ impl<S: Store> Life<'_, S> {
                 papers: footing.papers.clone(),
                 subject: start.title.clone(),
             })),
-        };
+        );
         Ok(place.order(&order)?)
     }
 
     /// What an agent may use, and whose budget has less time left than it may take.
     pub(super) async fn within_budget(&self, limits: &Limits) -> Result<(Limits, Option<Purse>), LifeError> {
         let budget = &self.shop.settings.budget;
-        let mut used = self.shop.store.spent(&self.attempt.task).await?;
-        used += self.spent();
+        let used = self.used().await?;
         let of_task = budget.task.time_left(Duration::from_millis(used.time_ms));
         let of_run = budget.run.time_left(BootClock.now().since(self.shop.began));
         let left = [(of_task, Purse::Task), (of_run, Purse::Run)];

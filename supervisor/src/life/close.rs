@@ -9,7 +9,7 @@ use crate::attempt::{Ended, Ending, Failure, FailureKind, Phase, Work};
 use crate::errand::Standing;
 use crate::errand::outcome::Done;
 use crate::landing::names::Oid;
-use crate::landing::{difference, landed, lease};
+use crate::landing::{self, difference, landed, lease};
 use crate::notice::Notice;
 use crate::store::Store;
 
@@ -86,9 +86,7 @@ impl<S: Store> Life<'_, S> {
 
     /// What keeps a task from another attempt that its agent would deserve.
     async fn why_no_more(&self, failure: &Failure, failures: u32) -> Result<Option<String>, LifeError> {
-        let mut spent = self.shop.store.spent(&self.attempt.task).await?;
-        spent += self.spent();
-        if let Some(used) = self.shop.settings.budget.task.used_up(&spent, 0) {
+        if let Some(used) = self.shop.settings.budget.task.used_up(&self.used().await?, 0) {
             return Ok(Some(format!("; its budget is used up: {used}")));
         }
         let repeats = self.repeats(failure, failures).await?;
@@ -120,10 +118,12 @@ impl<S: Store> Life<'_, S> {
             };
             let (mine, mut repeats) = (changes(&work)?, 1);
             for earlier in &alike {
-                if changes(earlier)? != mine {
-                    break;
+                match changes(earlier) {
+                    Ok(theirs) if theirs == mine => repeats += 1,
+                    // Work that git has cleared away is not known to be the same.
+                    Ok(_) | Err(landing::Error::Missing { .. }) => break,
+                    Err(error) => return Err(error),
                 }
-                repeats += 1;
             }
             Ok(repeats)
         })

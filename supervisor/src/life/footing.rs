@@ -10,7 +10,7 @@ use crate::errand::order::{Paper, ScopeOrder};
 use crate::landing::commit::{self, Signature, Statement};
 use crate::landing::merge::{self, Merged};
 use crate::landing::names::Oid;
-use crate::landing::{candidate, difference, scope};
+use crate::landing::{self, candidate, difference, scope};
 use crate::store::{Store, StoreError};
 
 /// Under which name an agent finds work of before that does not fit any more, beside its prompt.
@@ -97,9 +97,12 @@ impl<S: Store> Life<'_, S> {
             // It needs a name, or git may clear it away while the agent is at work on it.
             Ok(candidate::keep(repository, &lease, &start)?.then_some(Some(start.to_string())))
         });
-        match made.await? {
-            Some(start) => Ok(start),
-            None => Err(StoreError::Fenced(self.lease.clone()).into()),
+        match made.await {
+            Ok(Some(start)) => Ok(start),
+            Ok(None) => Err(StoreError::Fenced(self.lease.clone()).into()),
+            // What git has cleared away can't be gone on with.
+            Err(LifeError::Landing(landing::Error::Missing { .. })) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 }

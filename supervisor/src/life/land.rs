@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{Life, LifeError, Rest, Step, Wanted, odd};
 use crate::attempt::{Ended, Ending, Failure, FailureKind, Merge, Phase, Work as AgentWork};
 use crate::errand::Standing;
-use crate::errand::order::{self, Order, ProofOrder, ScopeOrder, What};
+use crate::errand::order::{ProofOrder, ScopeOrder, What};
 use crate::errand::outcome::Done;
 use crate::evidence::UNAUDITED;
 use crate::landing::commit::{self, Signature, Statement};
@@ -23,7 +23,6 @@ use crate::landing::plan::{Refusal, Request, Work};
 use crate::landing::{self, difference, landed, refs, scope};
 use crate::settings::Land;
 use crate::store::Store;
-use crate::trace;
 use crate::train::{Turn, UnderWay};
 
 /// How often a repository that is busy is asked again, and how long between.
@@ -227,16 +226,7 @@ impl<S: Store> Life<'_, S> {
             profiles: self.shop.desk.profiles.map(str::to_owned),
             trust: settings.trust.clone(),
         };
-        place.order(&Order {
-            version: order::VERSION,
-            task: self.attempt.task.clone(),
-            epoch: self.attempt.epoch,
-            root: settings.root.clone(),
-            copies: settings.copies.clone(),
-            level,
-            trace: trace::of_errand(),
-            what: What::Proof(proof),
-        })?;
+        place.order(&self.ordered(level, What::Proof(proof)))?;
         let until = self.lease_end();
         self.step(Step::Prove, async {
             match self.send(&place).await? {

@@ -39,12 +39,14 @@ use std::sync::Arc;
 use agency_protocols::board::{Board, BoardError, Start};
 use agency_protocols::store::Effects;
 use agency_protocols::store::tree::Tree;
+use agency_sandbox::policy::Level;
 use tokio::sync::watch;
 use tracing::Instrument;
 
-use crate::attempt::{Attempt, Audit, Ended, Ending, Epoch, Lease, Merge, Phase, TaskKey, Term};
+use crate::attempt::{Attempt, Audit, Ended, Ending, Epoch, Lease, Merge, Phase, Spent, TaskKey, Term};
 use crate::clock::Instant;
 use crate::desk::Desk;
+use crate::errand::order::{self, Order, What};
 use crate::errand::outcome::StopReason;
 use crate::errand::send::Shim;
 use crate::errand::{ErrandError, Place, Standing};
@@ -444,6 +446,28 @@ impl<S: Store> Life<'_, S> {
             Phase::Merged(merge) => self.proof_place(merge),
             _ => self.agent_place(),
         }
+    }
+
+    /// An order for a sandbox of this attempt.
+    fn ordered(&self, level: Level, what: What) -> Order {
+        let settings = &self.shop.settings;
+        Order {
+            version: order::VERSION,
+            task: self.attempt.task.clone(),
+            epoch: self.attempt.epoch,
+            root: settings.root.clone(),
+            copies: settings.copies.clone(),
+            level,
+            trace: trace::of_errand(),
+            what,
+        }
+    }
+
+    /// What was used for the task so far, by this attempt and those before it.
+    async fn used(&self) -> Result<Spent, LifeError> {
+        let mut used = self.shop.store.spent(&self.attempt.task).await?;
+        used += self.spent();
+        Ok(used)
     }
 
     /// Does a step, with witnesses.

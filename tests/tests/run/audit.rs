@@ -118,18 +118,7 @@ fn what_needs_review_waits_for_a_person_who_lets_it_pass() {
     // Nothing happens until they say so.
     assert_eq!(queue.run(&[]).code, 10);
     assert!(queue.landed().is_empty());
-    queue.ground.ok(&[
-        "--as",
-        "human:ann",
-        "decide",
-        &id,
-        "--attempt",
-        "1",
-        "--answer",
-        "pass",
-        "--reason",
-        "It is meant so",
-    ]);
+    queue.decide(&id, "1", "pass", "It is meant so");
     let said = queue.run(&[]);
     assert_eq!(said.code, 0, "{said:?}");
     queue.assert_landed(std::slice::from_ref(&id));
@@ -142,18 +131,7 @@ fn what_needs_review_waits_for_a_person_who_lets_it_pass() {
 #[test]
 fn a_person_sends_it_back_and_the_builder_hears_why() {
     let (mut queue, id) = left_to_a_person();
-    queue.ground.ok(&[
-        "--as",
-        "human:ann",
-        "decide",
-        &id,
-        "--attempt",
-        "1",
-        "--answer",
-        "fail",
-        "--reason",
-        "Two lines",
-    ]);
+    queue.decide(&id, "1", "fail", "Two lines");
     queue.agent("shell", &format!("{STEADY}\ngrep 'ann says: Two lines' $AGENCY_PROMPT_FILE"), "");
     queue.agent("judge", PASS, "");
     let said = queue.run(&[]);
@@ -179,18 +157,7 @@ fn an_answer_is_heard_while_others_work() {
     );
     let run = queue.start(&["--parallel", "2"]);
     run.says("leaves it to you");
-    queue.ground.ok(&[
-        "--as",
-        "human:ann",
-        "decide",
-        &id,
-        "--attempt",
-        "1",
-        "--answer",
-        "pass",
-        "--reason",
-        "Yes",
-    ]);
+    queue.decide(&id, "1", "pass", "Yes");
     run.says(&format!("{id} done"));
     crate::gate::open(&queue);
     assert_eq!(run.end().code, 0);
@@ -240,18 +207,7 @@ fn prose_is_no_verdict() {
         assert_eq!(std::fs::read_to_string(log).expect("a log").trim(), asked_before, "{audit}");
     }
     assert!(!queue.records(&id, 1).join("audit-3").exists());
-    queue.ground.ok(&[
-        "--as",
-        "human:ann",
-        "decide",
-        &id,
-        "--attempt",
-        "1",
-        "--answer",
-        "pass",
-        "--reason",
-        "I looked",
-    ]);
+    queue.decide(&id, "1", "pass", "I looked");
     assert_eq!(queue.run(&[]).code, 0);
     queue.assert_landed(&[id]);
 }
@@ -309,18 +265,7 @@ fn nobody_judges_their_own_work_whoever_takes_it_over() {
 #[test]
 fn an_answer_counts_for_the_attempt_it_is_about() {
     let (queue, id) = left_to_a_person();
-    queue.ground.ok(&[
-        "--as",
-        "human:bob",
-        "decide",
-        &id,
-        "--attempt",
-        "1",
-        "--answer",
-        "fail",
-        "--reason",
-        "No",
-    ]);
+    queue.decide(&id, "1", "fail", "No");
     assert_eq!(queue.run(&[]).code, 10);
     assert!(queue.records(&id, 2).exists());
     let late = ["--as", "human:ann", "decide", &id, "--attempt", "1", "--answer", "pass", "--reason", "Fine"];
@@ -334,18 +279,7 @@ fn an_answer_counts_for_the_attempt_it_is_about() {
 fn what_was_canceled_while_it_waited_does_not_land() {
     let (queue, id) = left_to_a_person();
     queue.ground.ok(&["task", "move", &id, "CANCELED"]);
-    queue.ground.ok(&[
-        "--as",
-        "human:ann",
-        "decide",
-        &id,
-        "--attempt",
-        "1",
-        "--answer",
-        "pass",
-        "--reason",
-        "Yes",
-    ]);
+    queue.decide(&id, "1", "pass", "Yes");
     let said = queue.run(&[]);
     assert_eq!(said.code, 10, "{said:?}");
     assert!(queue.landed().is_empty(), "{said:?}");

@@ -76,18 +76,7 @@ fn what_an_auditor_uses_counts() {
     queue.auditor(WASTEFUL);
     let id = queue.tasks(1).remove(0);
     assert_eq!(queue.run(&[]).code, 10);
-    queue.ground.ok(&[
-        "--as",
-        "human:ann",
-        "decide",
-        &id,
-        "--attempt",
-        "1",
-        "--answer",
-        "fail",
-        "--reason",
-        "No",
-    ]);
+    queue.decide(&id, "1", "fail", "No");
     let said = queue.run(&[]);
     said.assert_names(&["its budget is used up: 800 of 500 tokens"]);
     assert_eq!(queue.ground.status(&id), "BLOCKED");
@@ -104,18 +93,7 @@ fn work_whose_budget_is_used_up_is_left_to_a_person() {
     assert_eq!(said.code, 10, "{said:?}");
     said.assert_names(&["nobody has judged it: its budget is used up, 900 of 500 tokens"]);
     assert!(!queue.records(&id, 1).join("audit-1").exists());
-    queue.ground.ok(&[
-        "--as",
-        "human:ann",
-        "decide",
-        &id,
-        "--attempt",
-        "1",
-        "--answer",
-        "pass",
-        "--reason",
-        "I looked",
-    ]);
+    queue.decide(&id, "1", "pass", "I looked");
     assert_eq!(queue.run(&[]).code, 0);
     queue.assert_landed(&[id]);
 }

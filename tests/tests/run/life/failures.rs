@@ -156,6 +156,26 @@ fn whoever_mends_goes_on_from_their_own_work_on_the_branch_as_it_is() {
     queue.assert_nothing_left();
 }
 
+/// Earlier work that somebody has cleared away in git is begun anew.
+#[test]
+fn whoever_has_nothing_left_of_their_work_begins_anew() {
+    let script = "\
+        if grep -q 'begin anew' $AGENCY_PROMPT_FILE; then touch src/mended; fi\n\
+        mkdir -p src; echo by > src/$AGENCY_TASK_ID";
+    let mut queue = Queue::with_agent(script);
+    queue.settings("attempts = 1");
+    queue.ground.profile("strict", &["test -e src/mended"]);
+    queue.ground.commit_all();
+    let id = queue.ground.task("A task", &["--assignee", "shell", "--dod-profile", "strict"]);
+    assert_eq!(queue.run(&[]).code, 10);
+    queue.ground.git(&["update-ref", "-d", &format!("refs/agency/kodingx/{id}/1")]);
+    queue.ground.git(&["gc", "--quiet", "--prune=now"]);
+    queue.ground.ok(&["retry", &id]);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    queue.assert_landed(&[id]);
+}
+
 /// Whoever mends by taking everything back has done nothing, however green the checks are then.
 #[test]
 fn whoever_takes_their_work_back_has_done_nothing() {
