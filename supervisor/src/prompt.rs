@@ -243,6 +243,8 @@ mod tests {
             "- `src/**`",
             "A verdict.",
             "no finding",
+            "`git diff c0ffee`",
+            "- `src/a.rs`",
         ] {
             assert!(text.contains(part), "{part}");
         }

@@ -126,8 +126,8 @@ impl Board for KodingX {
         now: &Zoned,
     ) -> Result<(Option<String>, Effects), BoardError> {
         let found = self.find(tree, task)?;
-        let Some(report) = self.reports(tree, task)?.0.pop().filter(|report| report.value.is_handed_in())
-        else {
+        let reports = self.reports(tree, task)?.0;
+        let Some(report) = reports.iter().rfind(|report| is_handed_in(report, &found.value)) else {
             return Err(BoardError::refused(format!("nobody has left a report on {task}")));
         };
         let blocked = (report.value.status == ReportStatus::Blocked).then(|| {
