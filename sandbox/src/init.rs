@@ -65,6 +65,8 @@ pub(crate) fn live(birth: Birth<'_>, channel: &OwnedFd) -> ! {
 fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<(Pid, SigSet), Failure> {
     let Birth { start, staging, namespaces, pipes } = birth;
     die_with_supervisor()?;
+    // What is made here is for the agent, who may be somebody else, whatever the caller keeps to themselves.
+    rustix::process::umask(Mode::from_raw_mode(0o022));
     let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     // The host's /proc, by descriptor: it outlives the move into the new root, says what the host calls us,
     // and is writable where ours is not.

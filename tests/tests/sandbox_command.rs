@@ -390,6 +390,22 @@ fn an_actor_is_named_inside_and_nobody_outside() {
     }
 }
 
+/// Whoever keeps what they make to themselves still lets the agent in.
+#[test]
+fn the_umask_of_the_caller_keeps_nobody_out() {
+    for repository in repositories() {
+        for base in ["", "--base HEAD"] {
+            let script = format!(
+                "umask 077; exec \"$0\" sandbox {base} --write 'src/**' -- sh -c 'cat src/a.ts; echo x > /var/tmp/x && umask'"
+            );
+            let mut command = repository.command("sh");
+            let output = command.args(["-c", &script]).arg(repository.agency()).output().expect("runs");
+            assert_eq!(code(&output), 0, "{base}: {output:?}");
+            assert_eq!(said(&output).0, "one\n0022\n", "{base}: {output:?}");
+        }
+    }
+}
+
 #[test]
 fn a_commit_can_be_worked_on_instead_of_the_folder() {
     for repository in repositories() {
