@@ -134,6 +134,19 @@ impl Phase {
         }
     }
 
+    /// The work that is on its way to a branch.
+    pub const fn work(&self) -> Option<&Work> {
+        match self {
+            Self::Ended(Ended::Work(work))
+            | Self::Auditing(Auditing { work, .. })
+            | Self::Undecided { work, .. }
+            | Self::Audited { work, .. }
+            | Self::Merged(Merge { work, .. })
+            | Self::Proved { merge: Merge { work, .. }, .. } => Some(work),
+            Self::Claimed | Self::Started | Self::Ended(_) | Self::Landed { .. } | Self::Over(_) => None,
+        }
+    }
+
     pub const fn is_over(&self) -> bool {
         matches!(self, Self::Over(_))
     }

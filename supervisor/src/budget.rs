@@ -26,6 +26,11 @@ pub struct Allowance {
 }
 
 impl Allowance {
+    /// Whether there is nothing to count.
+    pub fn is_boundless(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// What is used up, in words.
     pub fn used_up(&self, spent: &Spent, attempts: u64) -> Option<String> {
         let time = Duration::from_millis(spent.time_ms);

@@ -19,6 +19,7 @@ use crate::names::{Actor, AgentName, TaskId};
 use crate::store::Effects;
 use crate::store::tree::Tree;
 use crate::text::frontmatter::{Frontmatter, Malformed};
+use crate::text::one_line;
 use crate::text::region::{self, Comment};
 use crate::text::slug::slug;
 use crate::text::yaml;
@@ -232,8 +233,7 @@ impl KodingX {
         self.moved(tree, &found, to, note.as_deref(), more, &now)
     }
 
-    /// A task in another state, with whatever else comes of that. A report that somebody left for a task that goes
-    /// back to its builder is dealt with.
+    /// A task in another state, with whatever else comes of that.
     pub(super) fn moved(
         &self,
         tree: &Tree,
@@ -245,12 +245,7 @@ impl KodingX {
     ) -> Result<(Task, Effects), BoardError> {
         let mut task = found.value.clone();
         task.status = to;
-        let mut effects = self.edit(found, &task, &["status"], note, now)?.and(more);
-        let back = matches!(found.value.status, Status::ReadyForReview | Status::Blocked)
-            && matches!(to, Status::Assigned | Status::InProgress);
-        if back {
-            effects = effects.and(self.report_returned(tree, &task.id, now)?);
-        }
+        let effects = self.edit(tree, found, &task, &["status"], note, now)?.and(more);
         acts.push(Act::changed(&task, found.value.status));
         let shown = self.show(tree, &acts, now, None)?;
         Ok((task, effects.and(shown)))
@@ -291,10 +286,6 @@ impl KodingX {
         task.assignee = agent.clone();
         let note = note(from, Status::Assigned, actor, reason);
         let effects = self.rewrite(tree, &found, &task, &["status", "assignee"], note.as_deref(), &now)?;
-        let effects = match from {
-            Status::Blocked => effects.and(self.report_returned(tree, id, &now)?),
-            _ => effects,
-        };
         Ok((task, effects))
     }
 
@@ -344,13 +335,14 @@ impl KodingX {
         now: &Zoned,
     ) -> Result<Effects, BoardError> {
         let act = Act::changed(task, found.value.status);
-        let edited = self.edit(found, task, fields, note, now)?;
+        let edited = self.edit(tree, found, task, fields, note, now)?;
         Ok(edited.and(self.show(tree, &[act], now, None)?))
     }
 
-    /// The same without the views.
-    pub(super) fn edit(
+    /// The same without the views. A report that somebody left on a task that goes back to its builder is dealt with.
+    fn edit(
         &self,
+        tree: &Tree,
         found: &Found<Task>,
         task: &Task,
         fields: &[&'static str],
@@ -380,7 +372,12 @@ impl KodingX {
             let to = layout::task_path(&task.assignee, &date, &found.place.stem);
             effects.rename(&found.place.path, &found.text, to, text);
         }
-        Ok(effects)
+        let back = matches!(found.value.status, Status::ReadyForReview | Status::Blocked)
+            && matches!(task.status, Status::Assigned | Status::InProgress);
+        match back {
+            true => Ok(effects.and(self.report_returned(tree, &task.id, now)?)),
+            false => Ok(effects),
+        }
     }
 
     /// Puts tasks into STATE.md, TASK_BOARD.md and the linked-tasks lines of RISKS.md.
@@ -499,7 +496,7 @@ fn is_same(one: &[(String, String)], other: &[(String, String)]) -> bool {
 
 /// What is written down about a move: those that carry a reason.
 pub(super) fn note(from: Status, to: Status, actor: &Actor, reason: Option<&str>) -> Option<String> {
-    let reason = reason.map(|reason| reason.split_whitespace().collect::<Vec<_>>().join(" "))?;
+    let reason = one_line(reason?);
     (!reason.is_empty()).then(|| format!("{from} → {to} by {actor}: {reason}"))
 }
 

@@ -9,6 +9,7 @@ use super::header::scalar;
 use crate::board::{Remark, Ruling, Verdict};
 use crate::names::{AgentName, TaskId};
 use crate::text::frontmatter::Frontmatter;
+use crate::text::one_line;
 
 /// More than anybody reads.
 const MOST_FINDINGS: usize = 50;
@@ -83,10 +84,6 @@ fn unfenced(text: &str) -> &str {
         Some((_, inner)) => inner.trim_start(),
         None => trimmed,
     }
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

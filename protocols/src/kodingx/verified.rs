@@ -20,6 +20,7 @@ use crate::moment::Moment;
 use crate::names::TaskId;
 use crate::store::Effects;
 use crate::store::tree::Tree;
+use crate::text::one_line;
 
 /// A person's decision that a task may be DONE although its verification says otherwise.
 #[derive(Debug, Clone)]
@@ -264,8 +265,4 @@ impl KodingX {
         effects.create(&made.place.path, text);
         Ok((made.value, effects, None))
     }
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -42,7 +42,7 @@ impl Row {
 
 fn one_line(title: &str) -> String {
     let title: String = title.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    title.split_whitespace().collect::<Vec<_>>().join(" ")
+    crate::text::one_line(&title)
 }
 
 /// §8.1 `last_verify`

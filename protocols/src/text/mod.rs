@@ -4,3 +4,8 @@ pub mod frontmatter;
 pub mod region;
 pub mod slug;
 pub mod yaml;
+
+/// A text on one line, with one space where there was any.
+pub(crate) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

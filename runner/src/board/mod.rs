@@ -270,7 +270,6 @@ pub(crate) fn person(who: &Who, what: &str) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Asks at the terminal.
 /// The person who answers for an act that is reserved to people.
 pub(crate) fn approver(given: Option<&str>, who: &Who, here: &Here, what: &str) -> Result<String, Failure> {
     let name = person(who, what)?;
@@ -280,6 +279,7 @@ pub(crate) fn approver(given: Option<&str>, who: &Who, here: &Here, what: &str) 
     })
 }
 
+/// Asks at the terminal.
 pub(crate) fn confirmed(question: &str) -> Result<bool, Failure> {
     let mut err = std::io::stderr().lock();
     let _ = write!(err, "agency: {question} [y/N] ");

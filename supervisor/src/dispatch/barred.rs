@@ -36,10 +36,9 @@ pub fn why_not(start: &Start, settings: &Settings) -> Option<String> {
 impl<S: Store> Dispatcher<S> {
     pub(super) fn barred(&self) -> Vec<(TaskKey, String)> {
         let barred = |start: &Start| {
+            let why = why_not(start, &self.shop.settings)?;
             let key = self.key(start.task.as_str());
-            why_not(start, &self.shop.settings)
-                .filter(|_| !self.running.contains_key(&key))
-                .map(|why| (key, why))
+            (!self.running.contains_key(&key)).then_some((key, why))
         };
         self.agenda.ready.iter().filter_map(barred).collect()
     }
@@ -47,6 +46,9 @@ impl<S: Store> Dispatcher<S> {
     /// What a task has used up, if it has.
     pub(super) async fn what_the_task_used_up(&self, key: &TaskKey) -> Result<Option<String>, RunError> {
         let allowed = &self.shop.settings.budget.task;
+        if allowed.is_boundless() {
+            return Ok(None);
+        }
         let used = allowed.used_up(&self.shop.store.spent(key).await?, 0);
         Ok(used.map(|used| format!("its budget is used up: {used}")))
     }

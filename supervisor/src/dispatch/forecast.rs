@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use agency_protocols::board::Start;
-use sysinfo::{MemoryRefreshKind, System};
+use sysinfo::System;
 
 use super::plan::{self, Choice, Hindrance, World};
-use super::{Wishes, barred, limits};
+use super::{Wishes, barred, free_memory, limits};
 use crate::attempt::{Attempt, TaskKey};
 use crate::charge;
 use crate::clock::{BootClock, Clock};
@@ -82,7 +82,7 @@ pub fn forecast(
     let aside: HashSet<TaskKey> = elsewhere.chain(unasked).chain(barred).collect();
     let mut busy: HashMap<TaskKey, String> =
         under_way.left.iter().map(|attempt| (attempt.task.clone(), attempt.agent.clone())).collect();
-    let (limits, free_memory) = (limits(settings), free_memory());
+    let (limits, free_memory) = (limits(settings), free_memory(System::new().ok().as_mut()));
     let mut now = Vec::new();
     loop {
         let world = World {
@@ -108,12 +108,4 @@ pub fn forecast(
         busy.insert(key(&start), start.agent.to_string());
         now.push(start);
     }
-}
-
-/// Where it can't be asked, memory keeps nobody from starting.
-fn free_memory() -> u64 {
-    System::new().map_or(u64::MAX, |mut system| {
-        system.refresh_memory_specifics(MemoryRefreshKind::nothing().with_ram());
-        system.available_memory()
-    })
 }

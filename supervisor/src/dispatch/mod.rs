@@ -140,7 +140,7 @@ struct Dispatcher<S> {
     begun: u64,
     /// People know that the disk is full.
     full: bool,
-    /// Where it can't be asked, memory keeps nobody from starting.
+    /// `None` where it can't be asked.
     system: Option<System>,
     /// What was last said of how the queue stands.
     told: Standing,
@@ -233,6 +233,14 @@ fn limits(settings: &Settings) -> Limits {
     }
 }
 
+/// Where it can't be asked, memory keeps nobody from starting.
+fn free_memory(system: Option<&mut System>) -> u64 {
+    system.map_or(u64::MAX, |system| {
+        system.refresh_memory_specifics(MemoryRefreshKind::nothing().with_ram());
+        system.available_memory()
+    })
+}
+
 /// What agents have a value of their own for.
 fn of_agents<T>(settings: &Settings, value: impl Fn(&Agent) -> Option<T>) -> BTreeMap<String, T> {
     settings.agents.iter().filter_map(|(name, agent)| Some((name.clone(), value(agent)?))).collect()
@@ -259,10 +267,7 @@ impl<S: Store> Dispatcher<S> {
                 .chain(self.unasked())
                 .chain(self.barred().into_iter().map(|(key, _)| key))
                 .collect();
-            let free_memory = self.system.as_mut().map_or(u64::MAX, |system| {
-                system.refresh_memory_specifics(MemoryRefreshKind::nothing().with_ram());
-                system.available_memory()
-            });
+            let free_memory = free_memory(self.system.as_mut());
             let choice = plan::choose(&World {
                 ready: &self.agenda.ready,
                 protocol: self.shop.desk.protocol,
@@ -339,7 +344,7 @@ impl<S: Store> Dispatcher<S> {
             }
             if let Some(resting) = self.resting.get_mut(&key) {
                 resting.attempt.cancel = true;
-                (resting.again_at, resting.for_a_person) = (Instant(0), false);
+                resting.wake();
             }
         }
         Ok(())
@@ -449,7 +454,7 @@ impl<S: Store> Dispatcher<S> {
                 && (attempt.cancel || (attempt.answer.is_some() && resting.attempt.answer.is_none()))
             {
                 (resting.attempt.cancel, resting.attempt.answer) = (attempt.cancel, attempt.answer.clone());
-                (resting.again_at, resting.for_a_person) = (Instant(0), false);
+                resting.wake();
             }
             self.latest.insert(key, attempt);
         }

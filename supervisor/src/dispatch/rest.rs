@@ -26,6 +26,13 @@ pub(super) struct Resting {
     pub(super) again_at: Instant,
 }
 
+impl Resting {
+    /// What it rested for is there.
+    pub(super) fn wake(&mut self) {
+        (self.again_at, self.for_a_person) = (Instant(0), false);
+    }
+}
+
 impl<S: Store> Dispatcher<S> {
     /// An attempt has come to rest.
     pub(super) async fn rested(
@@ -107,9 +114,10 @@ impl<S: Store> Dispatcher<S> {
             }
             Ending::Done { .. } | Ending::Kept { .. } | Ending::Blocked { .. } | Ending::Canceled => {}
         }
-        let attempts = self.shop.store.attempts(&key).await?;
-        if let Some(over) = attempts.iter().find(|one| one.epoch == attempt.epoch) {
-            self.used += over.spent;
+        if !self.shop.settings.budget.run.is_boundless() {
+            let attempts = self.shop.store.attempts(&key).await?;
+            let over = attempts.iter().filter(|one| one.epoch == attempt.epoch);
+            self.used += over.map(|one| one.spent).sum();
         }
         self.summary.tasks.insert(key, Fate::Ended(ending));
         Ok(())

@@ -4,7 +4,7 @@
 //! Whoever is to mend something goes on from what was found wanting, merged with what has landed since. Work that
 //! does not merge any more, or that the scope does not allow any more, is only shown.
 
-use super::{Life, LifeError};
+use super::{Life, LifeError, odd};
 use crate::attempt::{Attempt, Ending, Failure, Phase, Work};
 use crate::errand::order::{Paper, ScopeOrder};
 use crate::landing::commit::{self, Signature, Statement};
@@ -28,7 +28,7 @@ pub(super) struct Footing {
 
 impl<S: Store> Life<'_, S> {
     pub(super) async fn footing(
-        &mut self,
+        &self,
         base: &str,
         globs: &ScopeOrder,
         subject: &str,
@@ -63,7 +63,7 @@ impl<S: Store> Life<'_, S> {
 
     /// The branch with earlier work on it; `None` if they don't go together.
     async fn with_earlier_work(
-        &mut self,
+        &self,
         base: &str,
         work: &Work,
         globs: &ScopeOrder,
@@ -71,7 +71,8 @@ impl<S: Store> Life<'_, S> {
     ) -> Result<Option<String>, LifeError> {
         let (tip, from, earlier) = (Oid::parse(base)?, Oid::parse(&work.base)?, Oid::parse(&work.candidate)?);
         let (task, epoch, agent) = (self.task.clone(), self.attempt.epoch.0, self.attempt.agent.clone());
-        let (globs, lease, subject) = (super::land::scope_of(globs)?, self.hold().await?, subject.to_owned());
+        let lease = self.held.clone().ok_or_else(|| odd("an order before its lease"))?;
+        let (globs, subject) = (super::land::scope_of(globs)?, subject.to_owned());
         let at = self.attempt.claimed_at;
         let made = self.blocking(move |repository| {
             let start = match merge::onto(repository, &from, &earlier, &tip)? {

@@ -52,11 +52,7 @@ impl<S: Store> Life<'_, S> {
     }
 
     fn is_on_the_branch(&self) -> bool {
-        match &self.attempt.phase {
-            Phase::Ended(Ended::Work(work)) | Phase::Audited { work, .. } => work.is_on_the_branch(),
-            Phase::Merged(merge) | Phase::Proved { merge, .. } => merge.work.is_on_the_branch(),
-            _ => false,
-        }
+        self.attempt.phase.work().is_some_and(AgentWork::is_on_the_branch)
     }
 
     /// Merges the work with the branch as it is, or as it will be when what is ahead has landed.
@@ -119,11 +115,7 @@ impl<S: Store> Life<'_, S> {
 
     async fn failed(&mut self, kind: FailureKind, reason: String) -> Result<(), LifeError> {
         let mut failure = Failure::new(kind, reason);
-        failure.work = match &self.attempt.phase {
-            Phase::Ended(Ended::Work(work)) | Phase::Audited { work, .. } => Some(work.clone()),
-            Phase::Merged(merge) | Phase::Proved { merge, .. } => Some(merge.work.clone()),
-            _ => None,
-        };
+        failure.work = self.attempt.phase.work().cloned();
         self.advance(Phase::Ended(Ended::Failed { failure })).await
     }
 
