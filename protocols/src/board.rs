@@ -221,6 +221,35 @@ pub struct Seen<'a> {
     pub files: &'a [String],
     /// How it ended, in a sentence.
     pub ended: &'a str,
+    /// What it says it used.
+    pub used: Option<Used>,
+}
+
+/// What an agent says it used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Used {
+    /// All of them; those it read and those it wrote, where it tells them apart.
+    pub tokens: u64,
+    pub input_tokens: Option<u64>,
+    pub output_tokens: Option<u64>,
+    /// In millionths of the unit people count in.
+    #[serde(rename = "cost", serialize_with = "as_amount")]
+    pub cost_micros: Option<u64>,
+}
+
+fn as_amount<S: serde::Serializer>(micros: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    micros.map(|micros| micros as f64 / 1_000_000.0).serialize(serializer)
+}
+
+impl Used {
+    /// The cost, as people write it.
+    pub fn cost(&self) -> Option<String> {
+        let micros = self.cost_micros?;
+        let text = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
+        let short = text.trim_end_matches('0');
+        // Two digits at least: it is money.
+        Some(text[..short.len().max(text.len() - 4)].to_owned())
+    }
 }
 
 /// A report, as it is to be kept.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use agency_sandbox::control::Control;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::agents;
 use crate::board::{self, Who};
 use crate::configuration;
 use crate::demo;
@@ -22,6 +23,31 @@ pub(crate) struct Arguments {
     pub(crate) who: Who,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// A sandbox and nothing else.
+#[derive(Debug, Parser)]
+#[command(name = "agency")]
+struct OnlySandbox {
+    #[command(flatten)]
+    who: Who,
+    #[command(flatten)]
+    sandbox: Sandbox,
+}
+
+impl Arguments {
+    /// What was typed. Describing every command before one of them is looked for takes a tenth of a sandbox's
+    /// start, so that one is tried by itself first. Whatever is not right about it is left to the whole, which
+    /// knows what to say.
+    pub(crate) fn read(typed: &[OsString]) -> Result<Self, clap::Error> {
+        if let [program, command, rest @ ..] = typed
+            && command == "sandbox"
+            && let Ok(only) = OnlySandbox::try_parse_from([program].into_iter().chain(rest))
+        {
+            return Ok(Self { who: only.who, command: Command::Sandbox(Box::new(only.sandbox)) });
+        }
+        Self::try_parse_from(typed)
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -51,6 +77,7 @@ pub(crate) enum Command {
     Resume(run::control::Resume),
     Drain(run::control::Drain),
     Sandbox(Box<Sandbox>),
+    Agents(Box<agents::Agents>),
     Doctor(Doctor),
     #[command(subcommand)]
     Config(configuration::explain::ConfigCommand),
@@ -201,4 +228,42 @@ pub(crate) struct Doctor {
     /// As JSON, on standard output
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However a sandbox is asked for, trying it by itself changes nothing about what is understood or said.
+    #[test]
+    fn a_sandbox_by_itself_is_understood_as_it_is_among_all_commands() {
+        for line in [
+            "agency sandbox -- true",
+            "agency sandbox --write src/** --discard -- /bin/true",
+            "agency sandbox --write a --write b --deny c --net full --processes 7 --tty make -j --json",
+            "agency sandbox --as human --protocol kodingx --json true",
+            "agency --as human sandbox --json true",
+            "agency sandbox --without landlock,seccomp --layer disk --timeout 90s sandbox sandbox",
+            "agency sandbox --patch out --base main -- sh -c true",
+            "agency sandbox",
+            "agency sandbox --help",
+            "agency sandbox -h",
+            "agency sandbox --version",
+            "agency sandbox --writes src -- true",
+            "agency sandbox --apply --discard -- true",
+            "agency sandbox --protocol none -- true",
+            "agency sandbox --memory much -- true",
+            "agency sandboxes",
+            "agency doctor --json",
+            "agency",
+        ] {
+            let typed: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let (read, whole) = (Arguments::read(&typed), Arguments::try_parse_from(&typed));
+            let shown = |result: Result<Arguments, clap::Error>| match result {
+                Ok(arguments) => format!("{arguments:?}"),
+                Err(error) => format!("{:?} {}", error.kind(), error.render()),
+            };
+            assert_eq!(shown(read), shown(whole), "{line}");
+        }
+    }
 }

@@ -3,6 +3,7 @@
 //! This crate parses what people type, calls the libraries, and prints; nothing else does. `agency sandbox`
 //! must stay single-threaded until its command has started, so nothing here starts a runtime on the way in.
 
+mod agents;
 mod arguments;
 mod board;
 mod configuration;
@@ -12,6 +13,7 @@ mod http;
 mod import;
 mod manual;
 mod message;
+mod place;
 mod run;
 mod sandbox;
 mod telemetry;
@@ -21,7 +23,6 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use agency_sandbox::changed;
-use clap::Parser;
 
 use arguments::{Arguments, Command};
 use message::Failure;
@@ -31,7 +32,8 @@ fn main() -> ExitCode {
         let told = std::io::stdout().write_all(&answer);
         return if told.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
-    let result = match Arguments::try_parse() {
+    let typed: Vec<_> = std::env::args_os().collect();
+    let result = match Arguments::read(&typed) {
         Ok(Arguments { who, command }) => match command {
             Command::Init(command) => board::scaffold::init(&command, &who),
             Command::Install(command) => board::scaffold::install(&command, &who),
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
             Command::Demo(command) => demo::run(&command),
             Command::Sandbox(command) => sandbox::run(&command),
             Command::Doctor(command) => doctor::run(&command),
+            Command::Agents(command) => agents::run(&command),
             Command::Config(command) => configuration::explain::run(&command),
             Command::Completions(command) => manual::completions(&command),
             Command::Man(command) => manual::manual(&command),

@@ -91,6 +91,15 @@ impl Host {
         Self { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw(), home }
     }
 
+    /// Whether a path is seen in a sandbox although no policy names it.
+    pub fn shows(&self, path: &Path) -> bool {
+        let around = Surroundings::observe(self);
+        let is_in = |system: &System| match system {
+            System::Folder(folder) | System::Link(folder, _) => path.starts_with(folder),
+        };
+        around.system.iter().any(is_in) || around.toolchains.iter().any(|folder| path.starts_with(folder))
+    }
+
     pub fn is_root(&self) -> bool {
         self.uid == 0
     }
@@ -186,12 +195,29 @@ pub fn environment(
     environment
 }
 
+/// What a login shell reads in its HOME. The system's own profile sets PATH anew, and the toolchains that were on it
+/// would be lost to every program that starts such a shell.
+pub(crate) fn profile(environment: &[(OsString, OsString)]) -> Option<String> {
+    let path = environment.iter().find(|(name, _)| name == "PATH")?.1.to_str()?;
+    Some(format!("export PATH='{}'\n", path.replace('\'', "'\\''")))
+}
+
+/// Its name.
+pub(crate) const PROFILE: &str = ".profile";
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn host() -> Host {
         Host { uid: 1000, gid: 1000, home: "/home/me".into() }
+    }
+
+    #[test]
+    fn a_login_shell_keeps_the_path() {
+        let environment = [(OsString::from("PATH"), OsString::from("/it's/bin:/bin"))];
+        assert_eq!(profile(&environment).as_deref(), Some("export PATH='/it'\\''s/bin:/bin'\n"));
+        assert_eq!(profile(&[]), None);
     }
 
     #[test]

@@ -27,6 +27,19 @@ pub trait Attendant {
 
     /// Something came, or it is time.
     fn attend(&self, now: Instant) -> Wish;
+
+    /// A piece of what the command wrote, without the secrets that were in it, and before any of it is left out.
+    fn hear(&self, from: Source, piece: &[u8], now: Instant) {
+        let _ = (from, piece, now);
+    }
+}
+
+/// Where a piece of output comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// Standard output, or a terminal.
+    Output,
+    Errors,
 }
 
 /// What an attendant wants.

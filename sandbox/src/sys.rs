@@ -91,11 +91,18 @@ pub(crate) fn fork() -> io::Result<Fork> {
     }
 }
 
-/// Counts this process's threads by the link count of its task directory (one for each, and two).
+/// Asks the kernel to give this process signal handlers of its own, which it has unless it has threads, and then
+/// nothing happens. Where asking is forbidden, threads are counted by the links of their directory: one for each,
+/// and two.
 fn refuse_threads() -> io::Result<()> {
-    match rustix::fs::stat(c"/proc/self/task")?.st_nlink {
-        3 => Ok(()),
-        _ => Err(io::Error::other("a process with several threads can't start a sandbox")),
+    let alone = match nix::sched::unshare(nix::sched::CloneFlags::CLONE_SIGHAND) {
+        Ok(()) => true,
+        Err(nix::Error::EINVAL) => false,
+        Err(_) => rustix::fs::stat(c"/proc/self/task")?.st_nlink == 3,
+    };
+    match alone {
+        true => Ok(()),
+        false => Err(io::Error::other("a process with several threads can't start a sandbox")),
     }
 }
 
@@ -236,6 +243,8 @@ pub(crate) struct Brought {
 #[derive(Debug)]
 struct Order {
     proc: RawFd,
+    /// Every processor but the one that this process is on, where there is another.
+    elsewhere: Option<rustix::thread::CpuSet>,
     user: Fetched,
     network: Fetched,
 }
@@ -275,6 +284,8 @@ impl Errand {
         extern "C" fn run(order: *mut libc::c_void) -> libc::c_int {
             // SAFETY: the order lives in a box that is kept until this process was waited for.
             let order = unsafe { &*order.cast::<Order>() };
+            // Whichever of the two comes to it first: we here, or whoever sent us.
+            order.go_elsewhere(None);
             let open = |name: &CStr| {
                 let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
                 // SAFETY: whoever sent us keeps `proc` open until we are gone.
@@ -296,6 +307,7 @@ impl Errand {
         }
         let order = Box::new(Order {
             proc: proc.as_raw_fd(),
+            elsewhere: elsewhere(),
             user: Fetched::new(user),
             network: Fetched::new(network),
         });
@@ -314,6 +326,7 @@ impl Errand {
         if pid < 0 {
             return Err(io::Error::last_os_error());
         }
+        order.go_elsewhere(rustix::process::Pid::from_raw(pid));
         Ok(Self { pid: Pid::from_raw(pid), order, _stack: stack })
     }
 
@@ -326,6 +339,46 @@ impl Errand {
         nix::sys::wait::waitpid(self.pid, None)?;
         Ok(Brought { user: self.order.user.take()?, network: self.order.network.take()? })
     }
+}
+
+impl Order {
+    /// Puts a process, or the calling one, on another processor. A scheduler that likes to keep processors asleep
+    /// leaves what is started where it was started from, and then one of the two waits for the other.
+    fn go_elsewhere(&self, process: Option<rustix::process::Pid>) {
+        if let Some(elsewhere) = &self.elsewhere {
+            let _ = rustix::thread::sched_setaffinity(process, elsewhere);
+        }
+    }
+}
+
+/// Leaves this processor to a child that was just started, and goes on elsewhere, where there is another, until what
+/// is returned is dropped.
+///
+/// A child often waits where it was started until its parent sleeps, and whoever is woken runs where the one who woke
+/// it did, instead of it. Two who have work at the same time are better off apart.
+pub(crate) fn step_aside() -> Option<Aside> {
+    let (before, elsewhere) = (rustix::thread::sched_getaffinity(None).ok()?, elsewhere()?);
+    rustix::thread::sched_setaffinity(None, &elsewhere).ok()?;
+    Some(Aside { before })
+}
+
+/// Dropping it lets this process run wherever it could before.
+#[derive(Debug)]
+pub(crate) struct Aside {
+    before: rustix::thread::CpuSet,
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        let _ = rustix::thread::sched_setaffinity(None, &self.before);
+    }
+}
+
+/// The processors we may use, without the one we are on.
+fn elsewhere() -> Option<rustix::thread::CpuSet> {
+    let mut processors = rustix::thread::sched_getaffinity(None).ok()?;
+    processors.unset(rustix::thread::sched_getcpu());
+    (processors.count() > 0).then_some(processors)
 }
 
 impl Drop for Errand {
@@ -386,4 +439,31 @@ pub(crate) fn reset_signals() {
     }
     let none = nix::sys::signal::SigSet::empty();
     let _ = nix::sys::signal::sigprocmask(nix::sys::signal::SigmaskHow::SIG_SETMASK, Some(&none), None);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_steps_aside_may_run_where_it_could_before() {
+        let allowed = || rustix::thread::sched_getaffinity(None).expect("this thread runs somewhere");
+        let before = allowed();
+        let here = rustix::thread::sched_getcpu();
+        if let Some(aside) = step_aside() {
+            // We may have been moved in between, but not to nowhere.
+            assert!(allowed().count() == before.count() - 1, "left {here} alone");
+            drop(aside);
+        }
+        assert!(allowed() == before);
+    }
+
+    #[test]
+    fn a_process_with_threads_is_refused() {
+        let (say, hear) = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || hear.recv());
+        assert!(refuse_threads().is_err());
+        drop(say);
+        let _ = other.join();
+    }
 }

@@ -5,10 +5,11 @@
 //! is not put there is not there; hiding is only needed for paths inside something visible. The plan is pure;
 //! [`crate::mounts`] carries it out.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use crate::control::Control;
-use crate::host::{Host, Surroundings, System};
+use crate::host::{self, Host, Surroundings, System};
 use crate::policy::Policy;
 
 /// One step of the plan. Targets are absolute paths as the agent sees them.
@@ -30,6 +31,11 @@ pub(crate) enum Step {
     Private {
         at: PathBuf,
         mode: u32,
+    },
+    /// A small file of the agent's own, in a folder of its own.
+    Note {
+        at: PathBuf,
+        contents: String,
     },
     /// Something of the host, with everything mounted below it.
     Bind {
@@ -93,7 +99,7 @@ impl Plan {
     ) -> Self {
         Self {
             ground: ground(policy, host, around, inside, terminal),
-            folders: folders(policy),
+            folders: folders(policy, host, around),
             covers: covers(policy, host, around),
         }
     }
@@ -155,6 +161,8 @@ fn ground(
     }
     if policy.wants(Control::PrivateHome) {
         steps.push(Step::Private { at: host.home.clone(), mode: 0o700 });
+        let profile = host::profile(&policy.environment);
+        steps.extend(profile.map(|contents| Step::Note { at: host.home.join(host::PROFILE), contents }));
         steps.extend(around.toolchains.iter().map(|path| Step::Bind {
             source: path.clone(),
             at: path.clone(),
@@ -170,8 +178,25 @@ fn ground(
     steps
 }
 
-fn folders(policy: &Policy) -> Vec<Step> {
+/// The folders of a private HOME that lead to something the agent may read there. They are its own: a program that
+/// reads its credentials keeps its other files beside them.
+fn leading_to_read(policy: &Policy, host: &Host, around: &Surroundings) -> BTreeSet<PathBuf> {
+    let shown = || policy.read.iter().chain(&around.toolchains);
+    let leads = |folder: &&Path| {
+        folder.starts_with(&host.home)
+            && **folder != host.home
+            && !shown().any(|path| folder.starts_with(path))
+    };
+    let above = policy.read.iter().flat_map(|path| path.ancestors().skip(1).filter(leads));
+    above.map(Path::to_owned).collect()
+}
+
+fn folders(policy: &Policy, host: &Host, around: &Surroundings) -> Vec<Step> {
     let mut steps = Vec::new();
+    if policy.wants(Control::PrivateHome) {
+        let own = leading_to_read(policy, host, around);
+        steps.extend(own.into_iter().map(|at| Step::Private { at, mode: 0o700 }));
+    }
     steps.extend(policy.read.iter().map(|path| Step::Bind {
         source: path.clone(),
         at: path.clone(),

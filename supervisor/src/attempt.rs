@@ -162,6 +162,8 @@ pub enum Ended {
     Blocked { reason: String },
     /// It did not do what it should have; another attempt may.
     Failed { failure: Failure },
+    /// It could not work, and says why.
+    Parked(Parked),
     /// Somebody asked for its end.
     Canceled,
 }
@@ -188,6 +190,9 @@ pub struct Auditing {
     /// How many audits before this one came to no verdict, and why the last of them did not.
     pub unheard: u32,
     pub why: Option<String>,
+    /// How often in a row the auditor could not work.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub put_off: u32,
 }
 
 /// Who judged the work.
@@ -285,6 +290,28 @@ impl Merge {
     }
 }
 
+/// Why an agent could not work. That is nobody's fault here: the attempt does not count, and the agent waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parked {
+    pub want: Want,
+    /// A sentence a person understands.
+    pub reason: String,
+    /// When it may be tried again: seconds since 1970. `None` for a person to say.
+    pub until: Option<i64>,
+}
+
+/// What an agent lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Want {
+    /// It has used up what it may use for now.
+    Quota,
+    /// Its model can't be reached, or answers nothing that makes sense.
+    Model,
+    /// Nobody is logged in, a key is refused, or it wants to be asked something.
+    Person,
+}
+
 /// Why an attempt did not do what it should have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
@@ -373,6 +400,8 @@ pub enum Ending {
     Lost {
         reason: String,
     },
+    /// The agent could not work: it does not count either.
+    Parked(Parked),
     Canceled,
 }
 
@@ -389,6 +418,7 @@ impl Ending {
             Self::Blocked { .. } => "blocked",
             Self::Failed { .. } => "failed",
             Self::Lost { .. } => "lost",
+            Self::Parked(_) => "parked",
             Self::Canceled => "canceled",
         }
     }

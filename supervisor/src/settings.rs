@@ -7,7 +7,7 @@ use std::time::Duration;
 use agency_sandbox::policy::Level;
 
 use crate::budget::Budget;
-use crate::errand::order::{Limits, Reach, Trust};
+use crate::errand::order::{Limits, Program, Setup, SetupOrder, Trust};
 use crate::landing::commit::Signature;
 use crate::landing::names::RefName;
 
@@ -25,6 +25,8 @@ pub struct Settings {
     pub branch: RefName,
     pub land: Land,
     pub agents: BTreeMap<String, Agent>,
+    /// Those that can't be started here, with the reason.
+    pub unusable: BTreeMap<String, String>,
     /// Which of the repository's own profiles may be run.
     pub trust: Trust,
     /// Who lands.
@@ -38,9 +40,21 @@ pub struct Settings {
     pub budget: Budget,
     /// Who judges the work of others, if somebody does.
     pub auditor: Option<String>,
+    /// What prepares a workspace, if something does.
+    pub setup: Option<Setup>,
     /// How long the second attempt waits for its turn; later ones wait longer.
     pub backoff: Duration,
     pub leases: Leases,
+}
+
+impl Settings {
+    /// What prepares a workspace, for an order. Whatever is landed was judged.
+    pub(crate) fn setup_order<'a>(&self, landed: impl IntoIterator<Item = &'a str>) -> Option<SetupOrder> {
+        let setup = self.setup.clone()?;
+        let mut landed: Vec<String> = landed.into_iter().map(str::to_owned).collect();
+        landed.dedup();
+        Some(SetupOrder { setup, landed })
+    }
 }
 
 /// Where work lands.
@@ -57,11 +71,9 @@ pub enum Land {
 /// One agent.
 #[derive(Debug, Clone, Default)]
 pub struct Agent {
-    pub command: Vec<String>,
+    pub program: Program,
     /// It works by itself somewhere else: it is never started, and its reports are waited for.
     pub outside: bool,
-    pub env: Vec<String>,
-    pub network: Reach,
     pub limits: Limits,
     /// Its own level, where it has one.
     pub level: Option<Level>,
@@ -116,6 +128,7 @@ pub(crate) mod tests {
             branch: RefName::parse("refs/heads/main").expect("a name"),
             land: Land::Merge,
             agents: BTreeMap::new(),
+            unusable: BTreeMap::new(),
             trust: Trust::All,
             committer: Committer { name: "a".into(), email: "a@localhost".into() },
             parallel: 1,
@@ -123,6 +136,7 @@ pub(crate) mod tests {
             repeats: 2,
             budget: Budget::default(),
             auditor: None,
+            setup: None,
             backoff: Duration::from_millis(100),
             leases: Leases::default(),
         }

@@ -107,7 +107,8 @@ pub(crate) fn rested(rest: &Result<Rest, LifeError>) {
             set_wrong(kind.as_str().unwrap_or("failed"));
         }
         Ok(Rest::Over(Ending::Lost { .. })) => set_wrong("lost"),
-        Ok(Rest::Over(_) | Rest::Waits(_) | Rest::Interrupted) => {}
+        Ok(Rest::Over(Ending::Parked(_))) => set_wrong("parked"),
+        Ok(Rest::Over(_) | Rest::Waits(_) | Rest::Parked(_) | Rest::Interrupted) => {}
         Err(error) if error.is_fenced() => set_wrong("fenced"),
         Err(_) => set_wrong("error"),
     }
@@ -183,7 +184,7 @@ fn make(attempt: &Context, order: &Order, outcome: &Outcome) {
 fn about(order: &Order, outcome: &Outcome) -> (&'static str, Vec<KeyValue>) {
     match &order.what {
         What::Agent(agent) | What::Audit(agent) => {
-            let program = agent.command.first().map(Path::new).and_then(Path::file_name);
+            let program = agent.program.command.first().map(Path::new).and_then(Path::file_name);
             let program = program.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             let mut attributes = vec![KeyValue::new("program", program)];
             if let Done::Agent(done) = &outcome.done {
@@ -194,7 +195,9 @@ fn about(order: &Order, outcome: &Outcome) -> (&'static str, Vec<KeyValue>) {
                 attributes.push(KeyValue::new("violations", count(&done.violations)));
                 if let Some(usage) = done.usage {
                     attributes.push(KeyValue::new("tokens", i64::try_from(usage.tokens).unwrap_or(i64::MAX)));
-                    attributes.push(KeyValue::new("cost", usage.cost_micros as f64 / 1_000_000.0));
+                    if let Some(cost) = usage.cost_micros {
+                        attributes.push(KeyValue::new("cost", cost as f64 / 1_000_000.0));
+                    }
                 }
             }
             let name = if matches!(order.what, What::Audit(_)) { "audit" } else { "agent" };

@@ -216,6 +216,15 @@ impl Ground {
         fs::read_to_string(self.path().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
+    /// A file that can be run; where it is.
+    pub fn write_program(&self, name: &str, content: &str) -> PathBuf {
+        use std::os::unix::fs::PermissionsExt;
+        self.write(name, content);
+        let path = self.path().join(name);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("set");
+        path
+    }
+
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
         let path = self.path().join(name);
         fs::create_dir_all(path.parent().expect("a parent")).expect("made");

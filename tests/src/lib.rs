@@ -1,9 +1,12 @@
 //! What the end-to-end and escape tests share: a program that attacks, and the means to see what it reached.
 
 pub mod adversary;
+pub mod collector;
 pub mod ground;
 pub mod listeners;
+pub mod model;
 pub mod processes;
+pub mod programs;
 pub mod queue;
 pub mod repository;
 pub mod screen;

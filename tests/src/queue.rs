@@ -16,6 +16,7 @@ use serde_json::Value as Json;
 use crate::adversary;
 use crate::ground::{Ground, Said};
 use crate::processes::{Marker, VARIABLE, wait_until};
+use crate::repository::{Actor, actors};
 
 /// An agent that does what it should: one file of its own, in scope.
 pub const HONEST: &str = "mkdir -p src && echo \"by $AGENCY_TASK_ID\" > src/$AGENCY_TASK_ID";
@@ -42,7 +43,13 @@ impl Queue {
 
     /// The agent `shell` runs this script.
     pub fn with_agent(script: &str) -> Self {
-        let ground = Ground::without_board(&[("src/a.txt", "one\ntwo\nthree\n"), ("README.md", "Hello\n")]);
+        Self::of(actors()[0], script)
+    }
+
+    /// The same, whoever works there.
+    pub fn of(actor: Actor, script: &str) -> Self {
+        let files = [("src/a.txt", "one\ntwo\nthree\n"), ("README.md", "Hello\n")];
+        let ground = Ground::of(actor, &files);
         ground.ok(&["init", "--orchestrator", "other", "--builders", "shell"]);
         let mut queue = Self {
             ground,
@@ -187,6 +194,14 @@ impl Queue {
         let layers =
             fs::read_dir(self.ground.path().join(".git/agency/sandboxes")).expect("a folder").count();
         assert_eq!(layers, 0, "layers of sandboxes");
+    }
+
+    /// Nobody works any more, whatever is still open.
+    #[track_caller]
+    pub fn assert_nothing_at_work(&self) {
+        if let Err(alive) = self.marker.gone_within(Duration::from_secs(20)) {
+            panic!("still alive: {alive:#?}");
+        }
     }
 
     /// What `agency ps` shows.

@@ -145,6 +145,7 @@ macro_rules! documents {
 documents! {
     quick_start "quick-start.md"
     concepts "concepts.md"
+    agents "agents.md"
     configuration "configuration.md"
     exit_codes "exit-codes.md"
     troubleshooting "troubleshooting.md"

@@ -172,6 +172,21 @@ fn a_command_that_cannot_be_found_is_127_and_a_deadline_124() {
     }
 }
 
+/// However the start is spread over processors, the command has all that its caller has.
+#[test]
+fn a_command_may_use_every_processor_that_its_caller_may() {
+    for repository in repositories() {
+        let outside =
+            repository.command("grep").args(["Cpus_allowed", "/proc/self/status"]).output().expect("runs");
+        for level in ["process", "landlock"] {
+            let inside = repository
+                .script(&["--isolation", level], "grep Cpus_allowed /proc/self/status")
+                .expect("runs");
+            assert_eq!(said(&inside).0, said(&outside).0, "{level}: {inside:?}");
+        }
+    }
+}
+
 #[test]
 fn output_and_changes_put_a_stall_off() {
     let repository = Repository::new(actors()[0], FILES).expect("a repository");
@@ -431,5 +446,35 @@ fn a_commit_can_be_worked_on_instead_of_the_folder() {
         assert_eq!(said(&output).0, "src:\na.ts\nb.ts\nc.ts\nsecrets\nSecond\nFirst\n", "{output:?}");
         let output = repository.script(&["--base", "no-such-branch"], "true").expect("runs");
         assert_eq!(code(&output), 2, "{output:?}");
+    }
+}
+
+/// A program that reads its credentials keeps its other files beside them.
+#[test]
+fn folders_of_the_home_that_lead_to_something_readable_are_the_commands_own() {
+    for actor in actors() {
+        let repository = Repository::new(actor, &[("a", "a\n")]).expect("a repository");
+        let home = tempfile::tempdir().expect("a home");
+        fs::create_dir_all(home.path().join(".tool/deep")).expect("made");
+        for name in [".tool/auth", ".tool/deep/key", ".tool/other"] {
+            fs::write(home.path().join(name), name).expect("written");
+        }
+        if let Some((uid, gid)) = repository.owner() {
+            for name in ["", ".tool", ".tool/deep", ".tool/auth", ".tool/deep/key", ".tool/other"] {
+                std::os::unix::fs::chown(home.path().join(name), Some(uid), Some(gid)).expect("given");
+            }
+        }
+        let path = |name: &str| home.path().join(name).display().to_string();
+        let output = repository
+            .sandbox(&["--read", &path(".tool/auth"), "--read", &path(".tool/deep/key"), "--", "sh", "-c"])
+            .arg("cat ~/.tool/auth ~/.tool/deep/key; ls ~/.tool; echo > ~/.tool/mine; echo > ~/.tool/deep/mine; ls ~/.tool ~/.tool/deep | grep -c mine; echo > ~/.tool/auth")
+            .env("HOME", home.path())
+            .output()
+            .expect("runs");
+        let (stdout, stderr) = said(&output);
+        assert_eq!(stdout, ".tool/auth.tool/deep/keyauth\ndeep\n2\n", "{actor:?}: {stderr}");
+        assert!(stderr.contains("Read-only file system"), "{actor:?}: {stderr}");
+        assert_eq!(fs::read_to_string(home.path().join(".tool/auth")).expect("read"), ".tool/auth");
+        assert!(!home.path().join(".tool/mine").exists());
     }
 }

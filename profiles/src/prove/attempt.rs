@@ -112,7 +112,7 @@ impl<'a> Attempt<'a> {
         let unwritten = |source| ProveError::Log { path: log.to_owned(), source };
         let written = create(log).map_err(unwritten)?;
         let input = File::open("/dev/null").map_err(unwritten)?;
-        wait_for_threads();
+        launch::wait_until_alone();
         let outcome = launch::run(
             &Request {
                 policy: &self.policy,
@@ -170,16 +170,4 @@ fn create(log: &Path) -> io::Result<File> {
         _ => {}
     }
     OpenOptions::new().append(true).create_new(true).mode(0o600).open(log)
-}
-
-/// A thread that was joined is gone for us a moment before it is for the kernel, and a process with threads
-/// can't start a sandbox. Those that were not joined are noticed by the launch.
-fn wait_for_threads() {
-    for _ in 0..200 {
-        let alone = rustix::fs::stat(c"/proc/self/task").is_ok_and(|stat| stat.st_nlink <= 3);
-        if alone {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }

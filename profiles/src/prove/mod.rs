@@ -24,6 +24,7 @@ use agency_sandbox::scope::GlobError;
 use agency_sandbox::supervise::Attendant;
 use agency_sandbox::workspace::folder::Folder;
 use agency_sandbox::workspace::ground::GroundError;
+use agency_sandbox::workspace::snapshot::Prepared;
 use agency_sandbox::workspace::state::State;
 use jiff::Timestamp;
 
@@ -65,6 +66,8 @@ pub struct Order<'a> {
     /// Paths of the folder that may change meanwhile, because they are no part of the work: a protocol's own
     /// files. The logs need not be named.
     pub aside: &'a [RelPath],
+    /// What a setup left, for a commit. A folder as it is has its own.
+    pub prepared: Option<&'a Prepared>,
     pub clock: &'a dyn Fn() -> Timestamp,
     /// Who has a say while a command runs.
     pub attendant: &'a dyn Attendant,

@@ -80,7 +80,13 @@ impl Subject {
         };
         Ok(match layers {
             // By its id: a branch may move meanwhile.
-            Some(layers) => Ground::commit(order.folder, &layers.commit, run, order.state)?,
+            Some(layers) => {
+                let mut ground = Ground::commit(order.folder, &layers.commit, run, order.state)?;
+                if let Some(prepared) = order.prepared {
+                    ground.workspace = ground.workspace.prepared(prepared);
+                }
+                ground
+            }
             None => Ground::live(order.folder, false, run, order.state)?,
         })
     }

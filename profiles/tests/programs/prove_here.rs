@@ -62,6 +62,7 @@ fn run() -> Result<serde_json::Value, Box<dyn Error>> {
             handed: &[],
             trusted: arguments.iter().any(|one| one == "trusted"),
             fail_fast: arguments.iter().any(|one| one == "fail_fast"),
+            prepared: None,
             aside: &value("aside")
                 .map(|path| RelPath::parse(path.as_bytes()))
                 .transpose()?

@@ -6,6 +6,7 @@ use serde_yaml::Value;
 
 use super::header::{Header, scalar};
 use super::task::Reading;
+use crate::board::Used;
 use crate::finding::Finding;
 use crate::moment::Moment;
 use crate::names::{AgentName, TaskId};
@@ -44,11 +45,14 @@ pub struct Report {
     pub attempt: Option<u64>,
     /// Whether the work it is about went back to its builder. Ours, beside the specification.
     pub returned: bool,
+    /// What the builder says it used. Ours, beside the specification.
+    pub usage: Option<Used>,
 }
 
 const SECTION: &str = "7.2";
 const ATTEMPT: &str = "attempt";
 const RETURNED: &str = "returned";
+const USAGE: &str = "usage";
 
 impl Report {
     /// Reads a report. `agent` is whose folder it lies in, for files that do not say it.
@@ -113,6 +117,7 @@ impl Report {
         let dod_passed = read_claim(&mut header, older);
         let attempt = header.value(ATTEMPT).and_then(|value| value.as_u64());
         let returned = matter.line(RETURNED).is_some();
+        let usage = header.value(USAGE).and_then(|value| read_usage(&value));
         let findings = header.findings;
         let value = match (task_id, agent, status) {
             (Some(task_id), Some(agent), Some(status)) => Some(Self {
@@ -127,6 +132,7 @@ impl Report {
                 risks,
                 attempt,
                 returned,
+                usage,
             }),
             _ => None,
         };
@@ -160,9 +166,31 @@ impl Report {
         out.push_str(&format!("changes:\n  files_modified:{}", yaml::block_list(4, &self.files_modified)));
         out.push_str(&format!("commands_run:{}", yaml::block_list(2, &self.commands_run)));
         out.push_str(&format!("verification:\n  dod_passed: {}\n", self.dod_passed));
+        if let Some(usage) = &self.usage {
+            out.push_str(&format!("{USAGE}:\n  tokens: {}\n", usage.tokens));
+            let parts = [("input_tokens", usage.input_tokens), ("output_tokens", usage.output_tokens)];
+            for (key, count) in parts.into_iter().filter_map(|(key, count)| Some((key, count?))) {
+                out.push_str(&format!("  {key}: {count}\n"));
+            }
+            if let Some(cost) = usage.cost() {
+                out.push_str(&format!("  cost: {cost}\n"));
+            }
+        }
         out.push_str(&format!("risks:{}---\n{body}", yaml::block_list(2, &self.risks)));
         out
     }
+}
+
+fn read_usage(value: &Value) -> Option<Used> {
+    let count = |key: &str| value.get(key).and_then(Value::as_u64);
+    let cost = value.get("cost").and_then(Value::as_f64).filter(|cost| *cost >= 0.0);
+    Some(Used {
+        tokens: count("tokens")?,
+        input_tokens: count("input_tokens"),
+        output_tokens: count("output_tokens"),
+        // A number that is too large becomes the largest there is.
+        cost_micros: cost.map(|cost| (cost * 1_000_000.0).round() as u64),
+    })
 }
 
 fn either(matter: &Frontmatter<'_>, field: &'static str, older: &'static str) -> &'static str {
@@ -233,7 +261,7 @@ mod tests {
         fn any_report_we_write_reads_back_equal(
             blocked in any::<bool>(), passed in any::<bool>(), second in 0_i64..9_000_000_000,
             files in prop::collection::vec(any::<String>(), 0..3), commands in prop::collection::vec(any::<String>(), 0..3),
-            risks in prop::collection::vec(any::<String>(), 0..3), body in any::<String>(),
+            risks in prop::collection::vec(any::<String>(), 0..3), body in any::<String>(), micros in any::<u32>(),
         ) {
             let at = Moment::of(&jiff::Timestamp::from_second(second).expect("a time").to_zoned(TimeZone::UTC));
             let report = Report {
@@ -248,6 +276,12 @@ mod tests {
                 risks,
                 attempt: passed.then_some(second.unsigned_abs()),
                 returned: false,
+                usage: blocked.then_some(Used {
+                    tokens: second.unsigned_abs(),
+                    input_tokens: passed.then_some(7),
+                    output_tokens: None,
+                    cost_micros: passed.then_some(u64::from(micros)),
+                }),
             };
             let text = report.render(&body);
             let read = read(&text);

@@ -55,6 +55,7 @@ pub(super) fn corrected(claim: Option<&str>, seen: &Seen<'_>, zone: &TimeZone) -
         risks: claimed.map(|claimed| claimed.risks.clone()).unwrap_or_default(),
         attempt: Some(seen.attempt),
         returned: false,
+        usage: seen.used,
     };
     let words = claim.as_deref().map(|text| Frontmatter::parse(text).map_or(text, |matter| matter.body()));
     let mut body = words.unwrap_or_default().trim().to_owned();
@@ -124,6 +125,7 @@ fn shortened(text: &str, longest: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::board::Used;
 
     fn told(claim: Option<&str>, files: &[&str]) -> Told {
         let (task, agent) =
@@ -137,6 +139,12 @@ mod tests {
             finished: jiff::Timestamp::from_second(1_000_060).expect("a time"),
             files: &files,
             ended: "It ended by itself.",
+            used: Some(Used {
+                tokens: 2200,
+                input_tokens: Some(2000),
+                output_tokens: Some(200),
+                cost_micros: Some(15_000),
+            }),
         };
         corrected(claim, &seen, &TimeZone::UTC)
     }
@@ -155,6 +163,8 @@ mod tests {
         let report = read(&told);
         assert_eq!((report.task_id.as_str(), report.agent.as_str()), ("T0001", "codex"));
         assert_eq!(report.files_modified, ["src/a", "src/c"]);
+        assert!(told.text.contains("usage:\n  tokens: 2200\n") && told.text.contains("  cost: 0.015\n"));
+        assert_eq!(report.usage.and_then(|used| used.cost_micros), Some(15_000));
         assert_eq!(report.started_at.map(|at| at.timestamp().as_second()), Some(1_000_000));
         assert_eq!((report.commands_run, report.dod_passed), (vec!["make".to_owned()], true));
         for said in

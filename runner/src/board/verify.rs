@@ -172,6 +172,7 @@ fn tried(
         trusted: true,
         fail_fast: command.fail_fast,
         aside: &[board],
+        prepared: None,
         clock: &Timestamp::now,
         attendant: &Nobody,
     };

@@ -55,17 +55,40 @@ pub(crate) fn run(command: &ConfigCommand) -> Result<u8, Failure> {
 
 /// A key, for every name that stands for its `*`.
 fn settings(configuration: &Configuration, key: &Key) -> Vec<Setting> {
-    let Some((table, _)) = key.path.split_once(".*") else {
+    if !key.path.contains('*') {
         return vec![setting(configuration, key, key.path.to_owned(), &[])];
-    };
-    let names = configuration.names(table);
-    match names.is_empty() {
+    }
+    // Agents that nobody has mentioned are shown by `agency agents show`.
+    let mut all = named(configuration, key.path);
+    all.retain(|names| configuration.is_mentioned(names[0]));
+    match all.is_empty() {
         true => vec![setting(configuration, key, key.path.to_owned(), &[])],
-        false => names
-            .into_iter()
-            .map(|name| setting(configuration, key, key.path.replacen('*', name, 1), &[name]))
+        false => all
+            .iter()
+            .map(|names| {
+                let full = names.iter().fold(key.path.to_owned(), |path, name| path.replacen('*', name, 1));
+                setting(configuration, key, full, names)
+            })
             .collect(),
     }
+}
+
+/// Every choice of names for the stars of a path.
+fn named<'a>(configuration: &'a Configuration, path: &'static str) -> Vec<Vec<&'a str>> {
+    let mut choices: Vec<(Vec<&str>, Vec<&str>)> = vec![Default::default()];
+    for part in path.split('.') {
+        choices = choices
+            .into_iter()
+            .flat_map(|(table, names)| {
+                let known = if part == "*" { configuration.names(&table) } else { [part].into() };
+                known.into_iter().map(move |step| {
+                    let chosen = names.iter().copied().chain((part == "*").then_some(step));
+                    ([&table[..], &[step]].concat(), chosen.collect())
+                })
+            })
+            .collect();
+    }
+    choices.into_iter().map(|(_, names)| names).collect()
 }
 
 /// `names` are those that people chose: they may hold a dot.

@@ -13,6 +13,7 @@ use clap::Args;
 use clap::builder::BoolishValueParser;
 use toml::{Table, Value};
 
+use crate::agents::PRESETS;
 use crate::message::{self, Failure};
 use schema::Needs;
 
@@ -38,17 +39,18 @@ pub(crate) struct Configuration {
 #[derive(Debug)]
 struct Layer {
     values: Table,
-    /// The file it was read from, or `default`.
+    /// The file it was read from, `preset` or `default`.
     from: String,
 }
 
 pub(crate) const FILE: &str = "agency.toml";
+pub(crate) const PRESET: &str = "preset";
 const DEFAULT: &str = "default";
 
 impl Configuration {
     /// Reads what there is. What a repository may not say without trust is left out.
     pub(crate) fn load(root: &Path, operator: &Operator) -> Result<Self, Failure> {
-        let (mut layers, mut withheld) = (Vec::new(), Vec::new());
+        let (mut layers, mut withheld, mut untrusted) = (Vec::new(), Vec::new(), false);
         match &operator.config {
             Some(file) => {
                 let text =
@@ -62,6 +64,7 @@ impl Configuration {
                     let mut values = parse(&text, FILE)?;
                     if !operator.trust && !trust::Trust::of(root)?.covers(FILE, &text) {
                         withheld = narrow(&mut values);
+                        untrusted = true;
                     }
                     layers.push(Layer { values, from: FILE.to_owned() });
                 }
@@ -72,8 +75,31 @@ impl Configuration {
             let from = user.display().to_string();
             layers.push(Layer { values: parse(&text, &from)?, from });
         }
+        layers.push(Layer { values: parse(PRESETS, PRESET)?, from: PRESET.to_owned() });
         layers.push(Layer { values: parse(schema::DEFAULTS, DEFAULT)?, from: DEFAULT.to_owned() });
-        Ok(Self { layers, withheld })
+        let mut configuration = Self { layers, withheld };
+        if untrusted {
+            configuration.shorten();
+        }
+        Ok(configuration)
+    }
+
+    /// Takes out times of the first layer that are longer than what holds without it: it may only narrow.
+    fn shorten(&mut self) {
+        let Some((first, others)) = self.layers.split_first_mut() else { return };
+        let Some(agents) = first.values.get_mut("agents").and_then(Value::as_table_mut) else { return };
+        let length = |value: &Value| value.as_str().and_then(|text| crate::units::duration(text).ok());
+        for (agent, settings) in agents.iter_mut() {
+            let Some(settings) = settings.as_table_mut() else { continue };
+            for key in ["timeout", "stall", "grace"] {
+                let usual = others.iter().find_map(|layer| layer.values.get("agents")?.get(agent)?.get(key));
+                let (said, usual) = (settings.get(key).and_then(length), usual.and_then(length));
+                if said.zip(usual).is_some_and(|(said, usual)| said > usual) {
+                    settings.remove(key);
+                    self.withheld.push(format!("agents.{agent}.{key}"));
+                }
+            }
+        }
     }
 
     /// Says what the repository's configuration has no say in.
@@ -97,7 +123,7 @@ impl Configuration {
     }
 
     /// A value, and where it comes from.
-    fn found(&self, path: &[&str]) -> Option<(&Value, &str)> {
+    pub(crate) fn found(&self, path: &[&str]) -> Option<(&Value, &str)> {
         self.layers.iter().find_map(|layer| {
             let (first, rest) = path.split_first()?;
             let value = rest.iter().try_fold(layer.values.get(*first)?, |value, part| value.get(part))?;
@@ -106,14 +132,53 @@ impl Configuration {
     }
 
     /// The names that stand for a `*` below a key: every agent that is mentioned anywhere.
-    pub(crate) fn names(&self, key: &str) -> BTreeSet<&str> {
-        let tables = self.layers.iter().filter_map(|layer| layer.values.get(key)?.as_table());
-        tables.flat_map(|table| table.keys().map(String::as_str)).collect()
+    pub(crate) fn names(&self, key: &[&str]) -> BTreeSet<&str> {
+        self.tables(key).flat_map(|(table, _)| table.keys().map(String::as_str)).collect()
+    }
+
+    /// A table, wherever it stands.
+    fn tables<'a>(&'a self, key: &[&str]) -> impl Iterator<Item = (&'a Table, &'a Layer)> {
+        self.layers.iter().filter_map(move |layer| {
+            let (first, rest) = key.split_first()?;
+            let value = rest.iter().try_fold(layer.values.get(*first)?, |value, part| value.get(part))?;
+            Some((value.as_table()?, layer))
+        })
+    }
+
+    /// Whether anybody but ourselves says something of an agent.
+    fn is_mentioned(&self, agent: &str) -> bool {
+        self.tables(&["agents", agent]).any(|(_, layer)| layer.from != PRESET)
+    }
+
+    /// All that is said of agents, as one table.
+    pub(crate) fn agents(&self) -> Table {
+        let mut agents = Table::new();
+        for (table, _) in self.tables(&["agents"]) {
+            complete(&mut agents, table);
+        }
+        agents
     }
 
     /// Whether a key was said by a repository that nobody trusts.
     pub(crate) fn is_withheld(&self, path: &str) -> bool {
         self.withheld.iter().any(|key| key == path)
+    }
+}
+
+/// The texts of a list; none where there is none.
+pub(crate) fn texts(value: Option<&Value>) -> Vec<String> {
+    let items = value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    items.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// Adds what is not there yet.
+fn complete(table: &mut Table, with: &Table) {
+    for (key, value) in with {
+        match (table.get_mut(key), value) {
+            (None, value) => drop(table.insert(key.clone(), value.clone())),
+            (Some(Value::Table(known)), Value::Table(more)) => complete(known, more),
+            (Some(_), _) => {}
+        }
     }
 }
 

@@ -168,3 +168,9 @@ fn difference(name: &str, before: &Trust, text: &str) -> String {
     let from = if old.is_empty() { "/dev/null".to_owned() } else { format!("{name} (trusted)") };
     TextDiff::from_lines(old, text).unified_diff().header(&from, name).to_string()
 }
+
+/// A repository says something that counts only when somebody has looked at it.
+pub(crate) fn missing(of: &str) -> Failure {
+    Failure::usage(format!("{FILE} is not trusted, so it can't say {of}"))
+        .with_hint("`agency trust` shows it to you; --trust, or AGENCY_TRUST=1, trusts it this once")
+}

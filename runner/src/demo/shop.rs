@@ -1,7 +1,7 @@
 //! The sample: a small shop in shell, a Definition of Done, and four tasks for four agents.
 
-use super::Place;
-use crate::message::{Failure, INTERNAL};
+use crate::message::Failure;
+use crate::place::Place;
 
 /// A task of the demo.
 #[derive(Debug, Clone, Copy)]
@@ -78,7 +78,7 @@ pub(super) fn original(path: &str) -> Option<&'static str> {
 /// Makes the repository, its board and its tasks.
 pub(super) fn make(place: &Place) -> Result<(), Failure> {
     for (path, text) in FILES {
-        write(place, path, text)?;
+        place.write(path, text)?;
     }
     place.git(&["init", "--quiet", "--initial-branch=main"])?;
     for (key, value) in [("user.name", "You"), ("user.email", "you@example.org")] {
@@ -86,7 +86,7 @@ pub(super) fn make(place: &Place) -> Result<(), Failure> {
     }
     let builders: Vec<&str> = TASKS.iter().map(|task| task.agent).collect();
     place.agency(&["init", "--orchestrator", "other", "--builders", &builders.join(",")])?;
-    write(place, ".kodingx/dod/profiles/shop.yml", include_str!("sample/profile.yml"))?;
+    place.write(".kodingx/dod/profiles/shop.yml", include_str!("sample/profile.yml"))?;
     for task in &TASKS {
         let what = ["task", "new", "--title", task.title, "--assignee", task.agent];
         let how = ["--must-touch", task.scope, "--dod-profile", "shop"];
@@ -95,11 +95,4 @@ pub(super) fn make(place: &Place) -> Result<(), Failure> {
     place.git(&["add", "--all"])?;
     place.git(&["commit", "--quiet", "--message", "A shop, and four tasks"])?;
     Ok(())
-}
-
-fn write(place: &Place, path: &str, text: &str) -> Result<(), Failure> {
-    let file = place.folder.join(path);
-    let folder = file.parent().unwrap_or(&place.folder);
-    let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&file, text));
-    written.map_err(|error| Failure::new(INTERNAL, &error))
 }

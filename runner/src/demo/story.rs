@@ -5,9 +5,9 @@ use std::path::Path;
 use agency_supervisor::attempt::{Attempt, Ending, FailureKind, Phase};
 use serde::Serialize;
 
-use super::Place;
 use super::shop::{self, Should, TASKS, Task};
 use crate::message::{Failure, INTERNAL, harmless};
+use crate::place::Place;
 
 /// What became of a task.
 #[derive(Debug, Serialize)]

@@ -5,7 +5,7 @@
 use agency_protocols::board::{Board, Outcome};
 use agency_protocols::names::TaskId;
 use agency_sandbox::host::Host;
-use agency_supervisor::attempt::TaskKey;
+use agency_supervisor::attempt::{Ending, Phase, TaskKey};
 use agency_supervisor::charge;
 use agency_supervisor::store::sqlite::SqliteStore;
 use agency_supervisor::store::{Mode, Store, StoreError};
@@ -82,10 +82,15 @@ pub(crate) fn retry(command: &Retry, who: &Who) -> Result<u8, Failure> {
     let here = super::owner::here()?;
     let key = key(&here, who, &command.task)?;
     let board = here.board(who)?;
-    here.act(|tree| {
-        let outcome = Outcome::Reopened { reason: "to be tried again".to_owned() };
-        Ok(((), Board::settle(&board, tree, &command.task, &outcome, &here.now)?))
-    })?;
+    let attempts = with_store(&here, async |store| store.attempts(&key).await)?;
+    // One that was put off is as it was, and only has to wait no longer.
+    let is_put_off = attempts.last().is_some_and(|last| matches!(last.phase, Phase::Over(Ending::Parked(_))));
+    if !is_put_off {
+        here.act(|tree| {
+            let outcome = Outcome::Reopened { reason: "to be tried again".to_owned() };
+            Ok(((), Board::settle(&board, tree, &command.task, &outcome, &here.now)?))
+        })?;
+    }
     with_store(&here, async |store| store.forgive(&key).await)?;
     tell(command.json, &command.task, "reopened", "the next `agency run` takes it")
 }

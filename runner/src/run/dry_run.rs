@@ -12,6 +12,7 @@ use agency_supervisor::store::Mode;
 use serde::Serialize;
 
 use super::events::VERSION;
+use super::view::picture::elapsed;
 use crate::board::{mention, print, print_json};
 use crate::message::{self, Failure, INTERNAL};
 
@@ -169,6 +170,7 @@ fn hindered(hindrance: Hindrance, agent: &str) -> String {
         Hindrance::Parallel { most: 1 } => "one agent works at a time (--parallel)".to_owned(),
         Hindrance::Parallel { most } => format!("{most} agents work at a time (--parallel)"),
         Hindrance::Agent { most } => format!("{most} of `{agent}` at a time (agents.{agent}.parallel)"),
+        Hindrance::Parked { seconds } => format!("`{agent}` can't work for another {}", elapsed(seconds)),
         Hindrance::Memory { needed } => {
             format!("`{agent}` may need {} MiB of memory, and less is free", needed >> 20)
         }

@@ -116,11 +116,10 @@ pub(crate) fn run(command: &Run, who: &Who) -> Result<u8, Failure> {
         .ready
         .iter()
         .filter(|start| start.role == Role::Builder && !start.handed_in && wishes.cover(start));
-    let mut unusable = settings::unusable(builders.clone(), &configuration);
-    if !command.dry_run && !unusable.is_empty() {
+    let mut unusable = settings::unusable(builders.clone(), &configuration, &host);
+    if !command.dry_run && !command.keep_going && !unusable.is_empty() {
         return Err(unusable.swap_remove(0).1);
     }
-    let is_usable = |agent: &str| !unusable.iter().any(|(name, _)| name == agent);
     let settings = settings::settings(&settings::Given {
         command,
         configuration: &configuration,
@@ -128,7 +127,8 @@ pub(crate) fn run(command: &Run, who: &Who) -> Result<u8, Failure> {
         host: &host,
         state: state.path(),
         branch: &branch,
-        agents: &builders.map(|start| start.agent.as_str()).filter(|agent| is_usable(agent)).collect(),
+        agents: &builders.map(|start| start.agent.as_str()).collect(),
+        unusable: &unusable,
     })?;
     let asked = telemetry::asked(|name| std::env::var_os(name))?;
     mention_uncommitted(&repository, &branch, &board);

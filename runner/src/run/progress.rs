@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use agency_supervisor::attempt::{Attempt, Ended, Ending, Phase, TaskKey};
+use agency_supervisor::attempt::{Attempt, Ended, Ending, Parked, Phase, TaskKey};
 use agency_supervisor::dispatch::Fate;
 use agency_supervisor::notice::Notice;
+
+use crate::units;
 
 /// Listens to a run.
 #[derive(Debug, Default)]
@@ -124,9 +126,18 @@ pub(super) fn described(fate: &Fate) -> String {
             format!("failed: {}{}", failure.reason, given_up.as_deref().unwrap_or_default())
         }
         Fate::Ended(Ending::Lost { reason }) => format!("lost: {reason}"),
+        Fate::Ended(Ending::Parked(parked)) => put_off(parked),
         Fate::Ended(Ending::Canceled) => "canceled".to_owned(),
         Fate::Waits(why) => format!("waits: {why}"),
         Fate::Open => "is still open; `agency run` takes it up again".to_owned(),
+    }
+}
+
+/// An attempt that does not count, because its agent could not work.
+fn put_off(parked: &Parked) -> String {
+    match parked.until {
+        Some(until) => format!("put off until {}: {}", units::moment(until), parked.reason),
+        None => format!("put off: {}", parked.reason),
     }
 }
 

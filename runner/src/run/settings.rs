@@ -9,19 +9,22 @@ use agency_protocols::names::TaskId;
 use agency_sandbox::doctor::{Finding, findings};
 use agency_sandbox::egress::List;
 use agency_sandbox::host::Host;
+use agency_sandbox::path::RelPath;
 use agency_sandbox::policy::Level;
 use agency_supervisor::budget::{Allowance, Budget};
-use agency_supervisor::errand::order::{Limits, Reach, Trust as Trusted};
+use agency_supervisor::errand::order::{Reach, Setup, Trust as Trusted};
 use agency_supervisor::landing::names::RefName;
 use agency_supervisor::settings::{Agent, Committer, Land, Leases, Settings};
 use clap::ValueEnum;
 use toml::Value;
 
 use super::Run;
+use crate::agents::definition::Definition;
+use crate::agents::{ready, untrusted};
 use crate::arguments::Isolation;
 use crate::board::Here;
-use crate::configuration::Configuration;
-use crate::configuration::trust::Trust;
+use crate::configuration::trust::{self, Trust};
+use crate::configuration::{Configuration, texts};
 use crate::message::{Failure, UNAVAILABLE};
 use crate::sandbox::{copies, level};
 use crate::units;
@@ -46,15 +49,28 @@ pub(super) struct Given<'a> {
     pub(super) branch: &'a RefName,
     /// The agents that are needed.
     pub(super) agents: &'a BTreeSet<&'a str>,
+    /// Those of them that can't be started.
+    pub(super) unusable: &'a [(String, Failure)],
 }
 
 pub(super) fn settings(given: &Given<'_>) -> Result<Settings, Failure> {
     let Given { command, configuration, here, host, .. } = given;
     let mut agents = BTreeMap::new();
-    for name in configuration.names("agents") {
-        let needed = given.agents.contains(name);
-        if let Some(agent) = agent(name, needed, configuration)? {
-            agents.insert(name.to_owned(), agent);
+    let known = given.unusable.iter().map(|(name, failure)| (name.clone(), failure.message.clone()));
+    let mut unusable: BTreeMap<String, String> = known.collect();
+    let judge = configuration.text("roles.auditor");
+    for name in configuration.names(&["agents"]) {
+        if unusable.contains_key(name) {
+            continue;
+        }
+        let needed = given.agents.contains(name) || judge == Some(name);
+        // Builders were looked at before, and how new their programs are takes a moment to find out.
+        let judges = judge == Some(name) && !given.agents.contains(name);
+        match usable(Definition::new(name, configuration), judges, host) {
+            Ok(agent) => drop(agents.insert(name.to_owned(), agent)),
+            Err(failure) if needed => return Err(failure),
+            // Of those that nobody has asked for, it is enough to know why.
+            Err(failure) => drop(unusable.insert(name.to_owned(), failure.message)),
         }
     }
     let count = |key: &str| {
@@ -72,11 +88,14 @@ pub(super) fn settings(given: &Given<'_>) -> Result<Settings, Failure> {
         None => named_level(configuration, &["run", "isolation"])?.unwrap_or(Level::Process),
     };
     let auditor = auditor(given, &agents)?;
+    let setup = setup(configuration)?;
     let needed = |name: &str| given.agents.contains(name) || auditor.as_deref() == Some(name);
     // Asked once: it tries what this host offers.
     let offered = findings();
     for (name, agent) in agents.iter().filter(|(name, agent)| needed(name) && !agent.outside) {
-        check_level(name, agent, agent.level.unwrap_or(usual), &offered)?;
+        let level = agent.level.unwrap_or(usual);
+        check_level(name, agent, level, &offered)?;
+        check_setup(setup.as_ref(), level)?;
     }
     Ok(Settings {
         root: here.folder.root.clone(),
@@ -86,6 +105,7 @@ pub(super) fn settings(given: &Given<'_>) -> Result<Settings, Failure> {
         branch: given.branch.clone(),
         land: land(command, configuration)?,
         agents,
+        unusable,
         trust,
         committer: committer(here),
         parallel: usize::try_from(parallel).unwrap_or(usize::MAX),
@@ -93,52 +113,21 @@ pub(super) fn settings(given: &Given<'_>) -> Result<Settings, Failure> {
         repeats: count("repeats"),
         budget: Budget { task: allowance(configuration, "task")?, run: allowance(configuration, "run")? },
         auditor,
+        setup,
         backoff: time("backoff")?,
         leases: Leases::of(time("lease")?),
     })
 }
 
-/// What is configured for an agent; `None` for one that can't be started and is not needed.
-fn agent(name: &str, needed: bool, configuration: &Configuration) -> Result<Option<Agent>, Failure> {
-    let value = |key: &str| configuration.value(&["agents", name, key]);
-    let command = texts(value("command"));
-    let outside = value("outside").and_then(Value::as_bool).unwrap_or(false);
-    if outside {
-        return Ok(Some(Agent { outside, ..Agent::default() }));
+/// An agent that can be started. One that is needed has to be new enough, too: that takes a moment to find out.
+fn usable(definition: Definition<'_>, needed: bool, host: &Host) -> Result<Agent, Failure> {
+    if definition.is_withheld() && !definition.is_outside() {
+        return Err(untrusted(definition.name));
     }
-    if command.is_empty() {
-        return match needed {
-            false => Ok(None),
-            true if configuration.is_withheld(&format!("agents.{name}.command")) => Err(untrusted(name)),
-            true => Err(Failure::usage(format!("the agent `{name}` has no command")).with_hint(format!(
-                "[agents.{name}] command = [\"PROGRAM\", \"{{prompt}}\"] in agency.toml"
-            ))),
-        };
+    match needed {
+        true => ready::checked(definition, host),
+        false => ready::agent(definition, host),
     }
-    let ms = |key: &str| -> Result<Option<u64>, Failure> {
-        let found = duration(configuration, &["agents", name, key])?;
-        Ok(found.map(|found| u64::try_from(found.as_millis()).unwrap_or(u64::MAX)))
-    };
-    let number =
-        |key: &str| value(key).and_then(Value::as_integer).and_then(|count| u64::try_from(count).ok());
-    let memory = value("memory").and_then(Value::as_str).map(units::size).transpose();
-    let memory = memory.map_err(|reason| Failure::usage(format!("agents.{name}.memory: {reason}")))?;
-    Ok(Some(Agent {
-        command,
-        outside,
-        env: texts(value("env")),
-        network: network(name, value("network"))?,
-        limits: Limits {
-            memory,
-            processes: number("processes"),
-            wall_ms: ms("timeout")?,
-            stall_ms: ms("stall")?,
-            grace_ms: ms("grace")?,
-            output: None,
-        },
-        level: named_level(configuration, &["agents", name, "isolation"])?,
-        parallel: number("parallel").and_then(|count| usize::try_from(count).ok()),
-    }))
 }
 
 /// Who judges, if somebody does; never somebody who builds.
@@ -146,9 +135,7 @@ fn auditor(given: &Given<'_>, agents: &BTreeMap<String, Agent>) -> Result<Option
     let configuration = given.configuration;
     let Some(name) = configuration.text("roles.auditor") else {
         return match configuration.is_withheld("roles.auditor") {
-            true => Err(Failure::usage("agency.toml is not trusted, so it can't say who audits").with_hint(
-                "`agency trust` shows it to you; --trust, or AGENCY_TRUST=1, trusts it this once",
-            )),
+            true => Err(trust::missing("who audits")),
             false => Ok(None),
         };
     };
@@ -172,6 +159,66 @@ fn auditor(given: &Given<'_>, agents: &BTreeMap<String, Agent>) -> Result<Option
     }
 }
 
+/// What prepares a workspace, if something does. Without a file that says when it is to be done again, it would be done
+/// once and never again, or each time: nobody can mean either.
+fn setup(configuration: &Configuration) -> Result<Option<Setup>, Failure> {
+    const EXAMPLE: &str = "setup = { command = \"npm ci\", keyed_by = [\"package-lock.json\"], network = [\"registry.npmjs.org:443\"] }";
+    const KEYS: [&str; 3] = ["command", "keyed_by", "network"];
+    if KEYS.iter().any(|key| configuration.is_withheld(&format!("workspace.setup.{key}"))) {
+        return Err(trust::missing("how a workspace is prepared"));
+    }
+    let value = |key: &str| configuration.value(&["workspace", "setup", key]);
+    if KEYS.iter().all(|key| value(key).is_none()) {
+        return Ok(None);
+    }
+    let command = value("command").and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
+    let Some(command) = command else {
+        return Err(Failure::usage("workspace.setup has no command").with_hint(EXAMPLE));
+    };
+    let keyed_by = texts(value("keyed_by"));
+    if keyed_by.is_empty() {
+        let what = "workspace.setup has no keyed_by: it must name the files that say when to run it again";
+        return Err(Failure::usage(what).with_hint(EXAMPLE));
+    }
+    for path in &keyed_by {
+        let refused = |reason: &str| {
+            let shown = path.escape_debug();
+            Failure::usage(format!(
+                "workspace.setup.keyed_by: `{shown}` is no file of the repository: {reason}"
+            ))
+        };
+        match RelPath::parse(path.as_bytes()) {
+            Ok(parsed) if parsed.is_root() => return Err(refused("the path is empty")),
+            Ok(_) if path.contains('\n') => return Err(refused("the path has a line break in it")),
+            Ok(_) => {}
+            Err(error) => return Err(refused(&error.to_string())),
+        }
+    }
+    let network = match value("network") {
+        Some(Value::String(text)) if text == "full" => Reach::Full,
+        hosts @ Some(Value::Array(list)) if !list.is_empty() => {
+            let hosts = texts(hosts).join(",");
+            List::parse(&hosts)
+                .map_err(|error| Failure::usage(format!("workspace.setup.network: {error}")))?;
+            Reach::Hosts(hosts)
+        }
+        _ => Reach::None,
+    };
+    Ok(Some(Setup { command: command.to_owned(), keyed_by, network }))
+}
+
+/// A setup runs at the level of whoever needs it.
+fn check_setup(setup: Option<&Setup>, level: Level) -> Result<(), Failure> {
+    match setup {
+        Some(Setup { network: Reach::Hosts(_), .. }) if level == Level::Landlock => {
+            let what = "isolation `landlock` can't hold the list of hosts in workspace.setup.network";
+            Err(Failure::new_message(UNAVAILABLE, what.to_owned())
+                .with_hint("use \"none\" or \"full\" there, or --isolation process"))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn allowance(configuration: &Configuration, of: &str) -> Result<Allowance, Failure> {
     let value = |key: &str| configuration.value(&["budget", of, key]);
     let count =
@@ -189,7 +236,7 @@ fn allowance(configuration: &Configuration, of: &str) -> Result<Allowance, Failu
 /// What a level can't hold, on this host or anywhere, is said before anything starts.
 fn check_level(name: &str, agent: &Agent, level: Level, offered: &[Finding]) -> Result<(), Failure> {
     let unavailable = |message: String| Failure::new_message(UNAVAILABLE, message);
-    if level == Level::Landlock && matches!(agent.network, Reach::Hosts(_)) {
+    if level == Level::Landlock && matches!(agent.program.network, Reach::Hosts(_)) {
         return Err(unavailable(format!(
             "isolation `landlock` can't hold the list of hosts in agents.{name}.network"
         ))
@@ -210,24 +257,20 @@ fn check_level(name: &str, agent: &Agent, level: Level, offered: &[Finding]) -> 
     }
 }
 
-fn untrusted(name: &str) -> Failure {
-    Failure::usage(format!("agency.toml is not trusted, so it can't say how the agent `{name}` is started"))
-        .with_hint("`agency trust` shows it to you; --trust, or AGENCY_TRUST=1, trusts it this once")
-}
-
 /// Agents of tasks that can't be started as they are configured, each with the reason.
 pub(super) fn unusable<'a>(
     starts: impl Iterator<Item = &'a Start>,
     configuration: &Configuration,
+    host: &Host,
 ) -> Vec<(String, Failure)> {
-    let known = configuration.names("agents");
+    let known = configuration.names(&["agents"]);
     let mut first: BTreeMap<&str, &Start> = BTreeMap::new();
     for start in starts {
         first.entry(start.agent.as_str()).or_insert(start);
     }
     let failure = |name: &str, start: &Start| match known.contains(name) {
         false => Some(unknown_agent(&start.task, name, configuration)),
-        true => agent(name, true, configuration).err(),
+        true => usable(Definition::new(name, configuration), true, host).err(),
     };
     let found = first.into_iter().filter_map(|(name, start)| Some((name.to_owned(), failure(name, start)?)));
     found.collect()
@@ -238,7 +281,7 @@ fn unknown_agent(task: &TaskId, name: &str, configuration: &Configuration) -> Fa
     if configuration.is_withheld(&format!("agents.{name}.command")) {
         return untrusted(name);
     }
-    let known: Vec<&str> = configuration.names("agents").into_iter().collect();
+    let known: Vec<&str> = configuration.names(&["agents"]).into_iter().collect();
     let nearest =
         known.iter().max_by(|a, b| strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name)));
     let hint = match nearest {
@@ -247,18 +290,6 @@ fn unknown_agent(task: &TaskId, name: &str, configuration: &Configuration) -> Fa
     };
     Failure::usage(format!("{task} is for the agent `{name}`, and no such agent is configured"))
         .with_hint(hint)
-}
-
-fn network(name: &str, value: Option<&Value>) -> Result<Reach, Failure> {
-    match value {
-        Some(Value::Array(_)) => {
-            let list = texts(value).join(",");
-            List::parse(&list).map_err(|error| Failure::usage(format!("agents.{name}.network: {error}")))?;
-            Ok(Reach::Hosts(list))
-        }
-        Some(Value::String(text)) if text == "full" => Ok(Reach::Full),
-        _ => Ok(Reach::None),
-    }
 }
 
 fn land(command: &Run, configuration: &Configuration) -> Result<Land, Failure> {
@@ -286,11 +317,6 @@ fn duration(configuration: &Configuration, path: &[&str]) -> Result<Option<Durat
     let text = configuration.value(path).and_then(Value::as_str);
     let found = text.map(units::duration).transpose();
     found.map_err(|reason| Failure::usage(format!("{}: {reason}", path.join("."))))
-}
-
-fn texts(value: Option<&Value>) -> Vec<String> {
-    let items = value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    items.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// Commits are made in the name of whoever runs this, as git knows them.

@@ -91,6 +91,13 @@ impl Replica {
         Ok(replica)
     }
 
+    /// Puts a small file into the agent's home.
+    pub(crate) fn note(&self, name: &str, contents: &str) -> io::Result<()> {
+        let path = self.home.join(name);
+        fs::write(&path, contents)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o644))
+    }
+
     /// The workspace as the agent sees it.
     pub(crate) fn seen(&self, workspace: &Workspace) -> Workspace {
         let mut seen = workspace.clone();
@@ -190,6 +197,18 @@ fn copy_live(root: &Path, path: &RelPath, tree: &Path, agent: Option<(u32, u32)>
     let real = tree::open_directory(open(root)?.as_fd(), path)?;
     let (base, target) = (Base::new(vec![real]), open(&tree.join(path.as_path()))?);
     Copy { base: &base, target: target.as_fd(), left_out: HashSet::new(), agent }.everything()
+}
+
+/// Copies a folder's contents into one that is there: files, links and folders, and nothing else; their owner is
+/// `agent`, where that is not the caller. Bits that lend somebody's rights are not among what is copied.
+pub(crate) fn copy_folder(
+    from: OwnedFd,
+    into: &Path,
+    left_out: HashSet<RelPath>,
+    agent: Option<(u32, u32)>,
+) -> io::Result<()> {
+    let (base, target) = (Base::new(vec![from]), open(into)?);
+    Copy { base: &base, target: target.as_fd(), left_out, agent }.everything()
 }
 
 /// Whether somebody without any rights can read a folder: every one above it must let them pass.

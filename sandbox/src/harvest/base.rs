@@ -83,6 +83,27 @@ impl Base {
             .collect()
     }
 
+    /// Every path the stack shows below a directory, relative to it, and whether it is a directory itself.
+    pub(crate) fn everything_in(&self, path: &RelPath) -> Result<Vec<(RelPath, bool)>, Errno> {
+        let mut found = Vec::new();
+        let Lower::Directory(layers) = self.show(path)? else { return Ok(found) };
+        let mut waiting = vec![(RelPath::root(), path.clone(), layers)];
+        while let Some((inside, path, layers)) = waiting.pop() {
+            let here = self.at(&path, &layers)?;
+            for name in here.names()? {
+                match here.child(&name)? {
+                    Lower::Nothing => {}
+                    Lower::Leaf { .. } => found.push((inside.join(&name), false)),
+                    Lower::Directory(layers) => {
+                        found.push((inside.join(&name), true));
+                        waiting.push((inside.join(&name), path.join(&name), layers));
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
     /// The permission bits of a directory the stack shows.
     pub(crate) fn directory_mode(&self, path: &RelPath) -> Option<u32> {
         let layer = match self.show(path) {

@@ -11,6 +11,7 @@ use crate::access;
 use crate::bare::replica::Replica;
 use crate::bare::{Bare, clear_shared_memory, everyone};
 use crate::control::Control;
+use crate::host;
 use crate::identity::Identity;
 use crate::janitor::Janitor;
 use crate::opening::Opening;
@@ -39,6 +40,9 @@ pub(super) fn bare(
         .map_err(internal("can't keep what the agent leaves behind"))?;
     let replica = Replica::make(workspace, opening, &hidden, request.run, agent)
         .map_err(internal("can't copy the workspace"))?;
+    if let Some(profile) = host::profile(&policy.environment) {
+        replica.note(host::PROFILE, &profile).map_err(internal("can't write into its home"))?;
+    }
     Ok(Bare::new(policy, host, workspace, opening, replica))
 }
 

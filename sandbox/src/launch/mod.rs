@@ -168,6 +168,8 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
             }
         }
     };
+    // Until the agent is let go, the sandbox has this processor and we another.
+    let aside = sys::step_aside();
     drop((theirs, pipes.theirs));
     // A first process of a namespace takes everyone along; a keeper has to be asked.
     let killer = if bare.is_some() { rustix::process::Signal::HUP } else { rustix::process::Signal::KILL };
@@ -187,12 +189,16 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
     channel::say_go(&sandbox.channel, &Handed { idmap: user, network })
         .map_err(internal("can't talk to the sandbox"))?;
 
+    // Whatever can be known before the agent stands at the gate is looked up before: it waits there for us.
+    let hidden = hidden(request, &identity);
     let Prepared { early, upper, master, listeners } = sandbox.wait_for_birth()?;
     let upper = match &bare {
         Some(bare) => open_folder(&bare.replica.upper).map_err(internal("can't open the agent's layer"))?,
         None => upper.ok_or_else(|| too_early("the sandbox has no layer"))?,
     };
-    let hidden = hidden(request, &identity);
+    let raw = RawTerminal::enter(request.streams[0], master.as_ref());
+    let conversation =
+        converse(request, pipes.ours, master).map_err(internal("can't connect the streams"))?;
     let ready = sandbox.wait_until_ready()?;
     let asked = Asked {
         policy,
@@ -212,10 +218,8 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
         return Err(LaunchError::NotHeld { missing });
     }
 
-    let raw = RawTerminal::enter(request.streams[0], master.as_ref());
-    let conversation =
-        converse(request, pipes.ours, master).map_err(internal("can't connect the streams"))?;
     channel::say_go(&sandbox.channel, &Handed::default()).map_err(internal("can't talk to the sandbox"))?;
+    drop(aside);
     let watched =
         attestation.statement(Control::Memory).is_some_and(|one| one.enforced == attest::Enforced::Watched);
     let memory = policy
@@ -274,6 +278,18 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
     };
     let remains = Remains { _sandbox: sandbox, _cgroup: cgroup, _janitor: janitor };
     Ok(Outcome { end, output, attestation, elapsed: started.elapsed(), network, upper, remains })
+}
+
+/// For whoever starts one sandbox after another. A thread that was joined is gone for us a moment before it is for the
+/// kernel, and a process with threads can't start a sandbox. Those that were not joined are noticed by the launch.
+pub fn wait_until_alone() {
+    for _ in 0..200 {
+        let alone = rustix::fs::stat(c"/proc/self/task").is_ok_and(|stat| stat.st_nlink <= 3);
+        if alone {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// What the kernel refused, with what a person can do about it.

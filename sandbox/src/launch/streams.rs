@@ -14,9 +14,9 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use super::Request;
 use crate::flow::Flow;
 use crate::identity::Identity;
-use crate::output::Stream;
 use crate::output::redact::Needles;
-use crate::supervise::Conversation;
+use crate::output::{Listener, Stream};
+use crate::supervise::{Conversation, Source};
 use crate::workspace::{Layer, Workspace};
 
 pub(super) fn watch_signals() -> io::Result<SignalFd> {
@@ -68,16 +68,20 @@ pub(super) fn converse<'a>(
     let [input, output, error] = request.streams;
     let needles = Rc::new(Needles::new(&request.policy.secrets));
     let limit = request.policy.limits.output;
-    let stream = |from, to, raw| Stream::new(from, to, &needles, limit, raw);
+    let listener = |from| Listener { attendant: request.attendant, from };
+    let stream = |from, to, source, raw| Stream::new(from, to, listener(source), &needles, limit, raw);
     match (pipes, master) {
         (Some([to_agent, from_agent, errors]), _) => Ok(Conversation {
             input: Some(Flow::new(input, to_agent)),
-            output: vec![stream(from_agent, output, false), stream(errors, error, false)],
+            output: vec![
+                stream(from_agent, output, Source::Output, false),
+                stream(errors, error, Source::Errors, false),
+            ],
             terminal: None,
         }),
         (None, Some(master)) => Ok(Conversation {
             input: Some(Flow::new(input, master.try_clone()?)),
-            output: vec![stream(master.try_clone()?, output, true)],
+            output: vec![stream(master.try_clone()?, output, Source::Output, true)],
             terminal: Some(master),
         }),
         (None, None) => Err(io::Error::other("the sandbox handed over no terminal")),

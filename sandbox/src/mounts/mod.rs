@@ -113,6 +113,7 @@ impl<'a> NewRoot<'a> {
                 Step::Link { at: path, to } => self.link(path, to)?,
                 Step::File { at: path, contents } => self.file(path, contents)?,
                 Step::Private { at: path, mode } => self.private(path, *mode)?,
+                Step::Note { at: path, contents } => self.note(path, contents)?,
                 Step::Bind { source, at: path, access } => self.bind(source, path, *access)?,
                 Step::Device { name } => self.device(name)?,
                 Step::Proc => self.proc()?,
@@ -191,6 +192,16 @@ impl<'a> NewRoot<'a> {
             .map_err(failed())?;
         let tree = self.clone_own(&Path::new(DRAWER).join(&name), path)?;
         self.attach_inside(tree.as_fd(), path)
+    }
+
+    fn note(&self, path: &Path, contents: &str) -> Result<()> {
+        self.within_own(path, |parent, name| {
+            let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::EXCL | OFlags::CLOEXEC;
+            let file = rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o644))?;
+            rustix::io::write(&file, contents.as_bytes())?;
+            self.give(parent, name, 0o644)
+        })
+        .map_err(at("can't write", path))
     }
 
     fn bind(&self, source: &Path, path: &Path, access: Access) -> Result<()> {

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! agent ──▶ read ──▶ redact ──▶ cap ──▶ shown ──▶ write ──▶ our stream
-//!                    secrets    too much  only at a terminal
+//!                    secrets │  too much  only at a terminal
+//!                            ╰─▶ whoever attends to it hears it
 //! ```
 //!
 //! An agent may write anything: gigabytes without a newline, escapes that steer a terminal, the keys it was
@@ -29,6 +30,7 @@ use shown::Shown;
 use sink::Sink;
 
 use crate::secret::Secret;
+use crate::supervise::{Attendant, Source};
 
 /// How much is read at once. A terminal shows less than that in the time it takes to read it.
 const CHUNK: usize = 256 * 1024;
@@ -86,12 +88,26 @@ pub fn redacted(secrets: &[Secret], text: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Who hears a stream, and as what.
+#[derive(Clone, Copy)]
+pub(crate) struct Listener<'a> {
+    pub(crate) attendant: &'a dyn Attendant,
+    pub(crate) from: Source,
+}
+
+impl std::fmt::Debug for Listener<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listener").field("from", &self.from).finish_non_exhaustive()
+    }
+}
+
 /// One stream of an agent, and where it goes.
 #[derive(Debug)]
 pub(crate) struct Stream<'a> {
     /// Closed as soon as it is of no more use, so that the agent notices.
     from: Option<OwnedFd>,
     sink: Sink<'a>,
+    listener: Listener<'a>,
     buffer: Box<[u8]>,
     redactor: Redactor,
     cap: Cap,
@@ -112,6 +128,7 @@ impl<'a> Stream<'a> {
     pub(crate) fn new(
         from: OwnedFd,
         to: BorrowedFd<'a>,
+        listener: Listener<'a>,
         needles: &Rc<Needles>,
         limit: u64,
         raw: bool,
@@ -120,6 +137,7 @@ impl<'a> Stream<'a> {
         Self {
             from: Some(from),
             sink: Sink::new(to),
+            listener,
             buffer: Box::default(),
             redactor: Redactor::new(Rc::clone(needles)),
             cap: Cap::new(limit),
@@ -217,7 +235,9 @@ impl<'a> Stream<'a> {
     /// Takes what the first step lets go through the others.
     fn pass(&mut self, step: impl FnOnce(&mut Redactor, &[u8], &mut dyn FnMut(&[u8]))) {
         let (cap, shown, waiting) = (&mut self.cap, &mut self.shown, &mut self.waiting);
+        let Listener { attendant, from } = self.listener;
         step(&mut self.redactor, &self.buffer, &mut |clean| {
+            attendant.hear(from, clean, Instant::now());
             cap.push(clean, &mut |kept| match shown {
                 Some(shown) => shown.push(kept, &mut |seen| waiting.extend_from_slice(seen)),
                 None => waiting.extend_from_slice(kept),

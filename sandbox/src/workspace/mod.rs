@@ -20,6 +20,7 @@ use crate::opening::Opening;
 use crate::path::RelPath;
 use crate::policy::{Level, Policy};
 use crate::scope::{Judgement, Scope};
+use crate::workspace::snapshot::Prepared;
 use crate::workspace::state::Run;
 
 /// One overlay: layers, and where the agent sees them.
@@ -110,6 +111,14 @@ pub struct Workspace {
 const OUTBOX: &str = "/run/agency";
 
 impl Workspace {
+    /// Puts what a setup left over the tree, and under everything else. It must be held for as long as this is used.
+    pub fn prepared(mut self, setup: &Prepared) -> Self {
+        if let Some(overlay) = self.overlays.first_mut() {
+            overlay.lowers.insert(0, setup.layer().to_owned());
+        }
+        self
+    }
+
     /// Shows a folder of the real work tree as it is at any moment.
     pub fn with_live(mut self, folder: RelPath) -> Self {
         // It is mounted over this, which a commit need not have.

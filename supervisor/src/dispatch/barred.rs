@@ -29,14 +29,19 @@ pub fn why_not(start: &Start, settings: &Settings) -> Option<String> {
     match settings.agents.get(name) {
         Some(agent) if agent.outside => Some(format!("{name} works outside; its report is waited for")),
         Some(_) => None,
-        None => Some(format!("no agent `{name}` is configured")),
+        None => Some(match settings.unusable.get(name) {
+            Some(why) => why.clone(),
+            None => format!("no agent `{name}` is configured"),
+        }),
     }
 }
 
 impl<S: Store> Dispatcher<S> {
     pub(super) fn barred(&self) -> Vec<(TaskKey, String)> {
         let barred = |start: &Start| {
-            let why = why_not(start, &self.shop.settings)?;
+            let agent = start.agent.as_str();
+            let away = || self.parking.why_not(agent).filter(|_| !is_review(start, &self.shop.settings));
+            let why = why_not(start, &self.shop.settings).or_else(away)?;
             let key = self.key(start.task.as_str());
             (!self.running.contains_key(&key)).then_some((key, why))
         };
@@ -57,7 +62,7 @@ impl<S: Store> Dispatcher<S> {
     pub(super) fn what_the_run_used_up(&self, now: Instant) -> Option<String> {
         let gone = now.since(self.shop.began).as_millis();
         let used = Spent { time_ms: u64::try_from(gone).unwrap_or(u64::MAX), ..self.used };
-        self.shop.settings.budget.run.used_up(&used, self.begun)
+        self.shop.settings.budget.run.used_up(&used, self.begun.len() as u64)
     }
 
     /// Nothing new is started from here on.

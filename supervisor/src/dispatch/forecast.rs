@@ -6,11 +6,12 @@ use std::path::Path;
 use agency_protocols::board::Start;
 use sysinfo::System;
 
+use super::parking::Parking;
 use super::plan::{self, Choice, Hindrance, World};
 use super::{Wishes, barred, free_memory, limits};
 use crate::attempt::{Attempt, TaskKey};
 use crate::charge;
-use crate::clock::{BootClock, Clock};
+use crate::clock::{self, BootClock, Clock, Instant};
 use crate::owner;
 use crate::settings::Settings;
 use crate::store::{Mode, Store, StoreError};
@@ -22,6 +23,8 @@ pub struct UnderWay {
     pub left: Vec<Attempt>,
     /// Others are at these.
     pub elsewhere: Vec<Attempt>,
+    /// Agents that can't work before a moment.
+    pub parked: HashMap<String, Instant>,
     pub mode: Mode,
 }
 
@@ -47,7 +50,9 @@ pub async fn under_way(state: &Path) -> Result<UnderWay, StoreError> {
         None => false,
     };
     let (left, elsewhere) = store.open().await?.into_iter().partition(is_left);
-    Ok(UnderWay { left, elsewhere, mode: store.mode().await? })
+    let latest = store.latest().await?;
+    let parked = Parking::recorded(&store, latest.iter()).await?.until(clock::wall(), BootClock.now());
+    Ok(UnderWay { left, elsewhere, parked, mode: store.mode().await? })
 }
 
 /// What would become of what may start.
@@ -92,6 +97,7 @@ pub fn forecast(
             aside: &aside,
             // Who has just failed waits within a run, and not before one.
             not_before: &HashMap::new(),
+            parked: &under_way.parked,
             now: BootClock.now(),
             limits: &limits,
             free_memory,

@@ -8,6 +8,7 @@ mod backoff;
 pub mod barred;
 pub mod forecast;
 mod leases;
+mod parking;
 pub mod plan;
 mod rest;
 mod standing;
@@ -30,6 +31,8 @@ use crate::notice::Notice;
 use crate::room;
 use crate::settings::{Agent, Settings};
 use crate::store::{Claim, Claimed, Mode, Store, StoreError};
+pub use parking::ParkedAgent;
+use parking::Parking;
 use plan::{Choice, Limits, World};
 use rest::Resting;
 pub use standing::{ForYou, Standing};
@@ -127,6 +130,7 @@ struct Dispatcher<S> {
     given_up: HashSet<TaskKey>,
     not_before: HashMap<TaskKey, Instant>,
     troubles: HashMap<TaskKey, u32>,
+    parking: Parking,
     /// How long what waits for a person is left alone.
     patience: HashMap<TaskKey, Duration>,
     version: u64,
@@ -135,9 +139,9 @@ struct Dispatcher<S> {
     stopping: bool,
     looked_for_orphans: Option<Instant>,
     first_agenda: Option<BTreeSet<String>>,
-    /// What this run has used, and how many attempts it has begun.
+    /// What this run has used, and which attempts it has begun, but those that do not count.
     used: Spent,
-    begun: u64,
+    begun: HashSet<(TaskKey, Epoch)>,
     /// People know that the disk is full.
     full: bool,
     /// `None` where it can't be asked.
@@ -172,6 +176,7 @@ pub async fn run<S: Store>(
         given_up: HashSet::new(),
         not_before: HashMap::new(),
         troubles: HashMap::new(),
+        parking: Parking::default(),
         patience: HashMap::new(),
         version: 0,
         mode: Mode::Running,
@@ -180,7 +185,7 @@ pub async fn run<S: Store>(
         looked_for_orphans: None,
         first_agenda: None,
         used: Spent::default(),
-        begun: 0,
+        begun: HashSet::new(),
         full: false,
         system: System::new().ok(),
         told: Standing::default(),
@@ -268,12 +273,14 @@ impl<S: Store> Dispatcher<S> {
                 .chain(self.barred().into_iter().map(|(key, _)| key))
                 .collect();
             let free_memory = free_memory(self.system.as_mut());
+            let parked = self.parked_until();
             let choice = plan::choose(&World {
                 ready: &self.agenda.ready,
                 protocol: self.shop.desk.protocol,
                 busy: &busy,
                 aside: &aside,
                 not_before: &self.not_before,
+                parked: &parked,
                 now,
                 limits: &self.limits,
                 free_memory,
@@ -287,7 +294,14 @@ impl<S: Store> Dispatcher<S> {
                         None => self.start(start).await?,
                     }
                 }
-                Choice::Wait { .. } if !self.draining => return Ok(false),
+                Choice::Wait { .. } if !self.draining => {
+                    // Its time goes by although nobody works.
+                    let used = self.running.is_empty().then(|| self.what_the_run_used_up(now)).flatten();
+                    match used {
+                        Some(used) => self.end_for_want(&used),
+                        None => return Ok(false),
+                    }
+                }
                 Choice::Wait { .. } | Choice::Nothing => {
                     let goes_on =
                         self.wishes.watch && !self.draining && self.what_the_run_used_up(now).is_none();
@@ -375,7 +389,7 @@ impl<S: Store> Dispatcher<S> {
                 self.taken.insert(key);
             }
             Claimed::Held(lease) => {
-                self.begun += 1;
+                self.begun.insert((key.clone(), lease.epoch));
                 let now = clock::wall();
                 let attempt = Attempt {
                     task: key,
@@ -458,7 +472,7 @@ impl<S: Store> Dispatcher<S> {
             }
             self.latest.insert(key, attempt);
         }
-        Ok(())
+        self.look_at_parked().await
     }
 
     fn interrupted(&mut self) {

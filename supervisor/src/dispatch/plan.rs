@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use agency_protocols::board::Start;
+use agency_protocols::board::{Role, Start};
 
 use crate::attempt::TaskKey;
 use crate::clock::Instant;
@@ -19,6 +19,8 @@ pub struct World<'a> {
     pub aside: &'a HashSet<TaskKey>,
     /// What has to wait for its next attempt.
     pub not_before: &'a HashMap<TaskKey, Instant>,
+    /// Agents that have to wait, and their tasks with them.
+    pub parked: &'a HashMap<String, Instant>,
     pub now: Instant,
     pub limits: &'a Limits,
     /// Bytes of memory nobody uses.
@@ -66,7 +68,10 @@ pub fn choose<'a>(world: &World<'a>) -> Choice<'a> {
             return Choice::Wait { until: None };
         }
         waits = true;
-        if let Some(at) = world.not_before.get(&key).filter(|at| **at > world.now) {
+        // Work that was done elsewhere needs nobody to start.
+        let parked = world.parked.get(start.agent.as_str()).filter(|_| start.role == Role::Builder);
+        let waits = [world.not_before.get(&key), parked];
+        if let Some(at) = waits.into_iter().flatten().max().filter(|at| **at > world.now) {
             until = Some(until.map_or(*at, |soonest| soonest.min(*at)));
             continue;
         }
@@ -89,6 +94,8 @@ pub enum Hindrance {
     Agent { most: usize },
     /// There is less memory than it may need.
     Memory { needed: u64 },
+    /// It can't work before so many seconds are over.
+    Parked { seconds: u64 },
 }
 
 pub fn hindrance(world: &World<'_>, agent: &str) -> Option<Hindrance> {
@@ -98,7 +105,10 @@ pub fn hindrance(world: &World<'_>, agent: &str) -> Option<Hindrance> {
     let needed = limits.memory.get(agent).copied().unwrap_or(USUAL_MEMORY);
     // One may always run: nothing else would ever free what is missing.
     let fits = world.busy.is_empty() || world.free_memory >= needed;
-    if world.busy.len() >= limits.total {
+    let parked = world.parked.get(agent).filter(|until| **until > world.now);
+    if let Some(until) = parked {
+        Some(Hindrance::Parked { seconds: until.since(world.now).as_secs() })
+    } else if world.busy.len() >= limits.total {
         Some(Hindrance::Parallel { most: limits.total })
     } else if of_agent >= most {
         Some(Hindrance::Agent { most })
@@ -112,7 +122,7 @@ pub fn hindrance(world: &World<'_>, agent: &str) -> Option<Hindrance> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agency_protocols::board::{Role, Scope};
+    use agency_protocols::board::Scope;
     use agency_protocols::names::{AgentName, TaskId};
     use proptest::prelude::*;
 
@@ -144,14 +154,15 @@ mod tests {
         busy: HashMap<TaskKey, String>,
         aside: HashSet<TaskKey>,
         not_before: HashMap<TaskKey, Instant>,
+        parked: HashMap<String, Instant>,
         limits: Limits,
         closed: bool,
     }
 
     impl Case {
         fn new(ready: Vec<Start>) -> Self {
-            let (busy, aside, not_before) = Default::default();
-            Self { ready, busy, aside, not_before, limits: limits(2), closed: false }
+            let (busy, aside, not_before, parked) = Default::default();
+            Self { ready, busy, aside, not_before, parked, limits: limits(2), closed: false }
         }
 
         fn world(&self) -> World<'_> {
@@ -161,6 +172,7 @@ mod tests {
                 busy: &self.busy,
                 aside: &self.aside,
                 not_before: &self.not_before,
+                parked: &self.parked,
                 now: Instant(100),
                 limits: &self.limits,
                 free_memory: 4 << 30,
@@ -218,6 +230,17 @@ mod tests {
         assert_eq!(case.choose(), Choice::Wait { until: Some(Instant(500)) });
         case.aside.insert(key(1));
         assert_eq!(case.choose(), Choice::Nothing);
+    }
+
+    #[test]
+    fn tasks_of_an_agent_that_waits_wait_with_it() {
+        let mut case = Case::new(vec![start(1, "codex"), start(2, "codex"), start(3, "shell")]);
+        case.parked.insert("codex".into(), Instant(500));
+        assert_eq!(case.chosen(), Some("T0003"));
+        case.aside.insert(key(3));
+        assert_eq!(case.choose(), Choice::Wait { until: Some(Instant(500)) });
+        case.parked.insert("codex".into(), Instant(99));
+        assert_eq!(case.chosen(), Some("T0001"), "it is time");
     }
 
     proptest! {

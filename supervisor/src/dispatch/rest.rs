@@ -6,7 +6,8 @@ use super::summary::Fate;
 use super::{Dispatcher, RunError, Running, TRY_EVERY, backoff};
 use crate::attempt::{Attempt, Ending, FailureKind, TaskKey};
 use crate::causes;
-use crate::clock::{BootClock, Clock, Instant};
+use crate::clock::{self, BootClock, Clock, Instant};
+use crate::life::parking::LONGEST;
 use crate::life::{LifeError, Rest};
 use crate::notice::Notice;
 use crate::store::Store;
@@ -23,6 +24,8 @@ pub(super) struct Resting {
     pub(super) why: String,
     /// Something of theirs is in the way.
     pub(super) for_a_person: bool,
+    /// Its auditor can't work before that.
+    pub(super) put_off: bool,
     pub(super) again_at: Instant,
 }
 
@@ -58,7 +61,19 @@ impl<S: Store> Dispatcher<S> {
                 self.patience.insert(key.clone(), pause);
                 let again_at = BootClock.now() + pause;
                 if let Some(attempt) = self.reread(&key).await? {
-                    self.resting.insert(key, Resting { attempt, why, for_a_person: true, again_at });
+                    self.resting
+                        .insert(key, Resting { attempt, why, for_a_person: true, put_off: false, again_at });
+                }
+            }
+            Ok(Rest::Parked(parked)) => {
+                let why = format!("its auditor can't work: {}", parked.reason);
+                self.waits(&attempt, &why).await?;
+                self.summary.tasks.insert(key.clone(), Fate::Waits(why.clone()));
+                let left = parked.until.map_or(0, |until| until - clock::wall()).clamp(1, LONGEST);
+                let again_at = BootClock.now() + Duration::from_secs(left.unsigned_abs());
+                if let Some(attempt) = self.reread(&key).await? {
+                    let resting = Resting { attempt, why, for_a_person: false, put_off: true, again_at };
+                    self.resting.insert(key, resting);
                 }
             }
             Ok(Rest::Interrupted) => {
@@ -87,6 +102,15 @@ impl<S: Store> Dispatcher<S> {
             self.troubles.remove(&key);
         }
         match &ending {
+            Ending::Lost { .. } | Ending::Canceled | Ending::Parked(_) => {}
+            _ => self.parking.worked(&attempt.agent),
+        }
+        match &ending {
+            Ending::Parked(parked) => {
+                // It does not count, for the run neither.
+                self.begun.remove(&(key.clone(), attempt.epoch));
+                self.parking.park(attempt.clone(), parked);
+            }
             Ending::Failed { failure, given_up } => {
                 let failures = self.shop.store.failures(&key).await?;
                 let pause = backoff::pause(self.shop.settings.backoff, failures, &key, attempt.epoch);
@@ -137,7 +161,8 @@ impl<S: Store> Dispatcher<S> {
             self.draining = true;
         } else if let Some(attempt) = self.reread(&key).await? {
             let again_at = BootClock.now() + pause;
-            self.resting.insert(key, Resting { attempt, why: what, for_a_person: false, again_at });
+            self.resting
+                .insert(key, Resting { attempt, why: what, for_a_person: false, put_off: false, again_at });
         }
         Ok(())
     }
@@ -151,7 +176,9 @@ impl<S: Store> Dispatcher<S> {
 
     /// Whether something rests that is tried again without anybody's doing.
     pub(super) fn has_troubles_to_try(&self) -> bool {
-        !self.stopping && self.resting.values().any(|one| !one.for_a_person)
+        // Whoever ends does not wait for hours.
+        let left = |one: &Resting| one.for_a_person || (one.put_off && self.draining);
+        !self.stopping && !self.resting.values().all(left)
     }
 
     /// Takes up what rests, when it is time.

@@ -5,9 +5,11 @@ use std::collections::HashSet;
 use serde::Serialize;
 
 use super::Dispatcher;
+use super::parking::ParkedAgent;
 use super::rest::Resting;
 use super::summary::Fate;
 use crate::attempt::{Attempt, Ending, TaskKey};
+use crate::clock;
 use crate::notice::Notice;
 use crate::store::Store;
 
@@ -24,6 +26,8 @@ pub struct Standing {
     pub held_back: usize,
     /// How many another supervisor has.
     pub elsewhere: usize,
+    /// Agents that can't work now, and their tasks with them.
+    pub parked: Vec<ParkedAgent>,
     /// How many came to a good end in this run.
     pub done: usize,
     /// How many came to another one.
@@ -84,6 +88,7 @@ impl<S: Store> Dispatcher<S> {
             held_back: self.agenda.waiting.iter().filter(|one| untouched(one.task.as_str())).count()
                 + barred.difference(&unasked).filter(|key| untouched(&key.id)).count(),
             elsewhere: self.latest.values().filter(others).count(),
+            parked: self.parking.told(clock::wall()),
             done: self.summary.tasks.values().filter(|fate| good(fate)).count(),
             failed: self.summary.tasks.iter().filter(failed).count(),
         }

@@ -24,11 +24,14 @@
 
 mod agent;
 mod control;
+mod given;
 pub mod order;
 pub mod outcome;
 mod proof;
 pub mod send;
+mod setup;
 pub mod shim;
+mod words;
 
 use std::fs::{File, OpenOptions};
 use std::io;

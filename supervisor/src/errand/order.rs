@@ -7,6 +7,7 @@ use agency_sandbox::policy::Level;
 use serde::{Deserialize, Serialize};
 
 use crate::attempt::{Epoch, TaskKey};
+use crate::hearing::reading::Reading;
 
 /// The format of an order.
 pub const VERSION: u32 = 1;
@@ -42,7 +43,7 @@ pub enum What {
     Agent(Box<AgentOrder>),
     /// An agent that judges what another one did.
     Audit(Box<AgentOrder>),
-    Proof(ProofOrder),
+    Proof(Box<ProofOrder>),
 }
 
 /// An agent is to work on a commit.
@@ -55,8 +56,8 @@ pub struct AgentOrder {
     pub start: Option<String>,
     /// Its name, and the name under which its commit is made.
     pub agent: String,
-    /// With placeholders: `{prompt}`, `{prompt_file}`, `{task_id}`, `{task_file}`, `{report_file}`, `{workspace}`.
-    pub command: Vec<String>,
+    #[serde(flatten)]
+    pub program: Program,
     pub prompt: String,
     /// The Definition of Done it is held to.
     pub profile: String,
@@ -65,9 +66,6 @@ pub struct AgentOrder {
     pub scope: ScopeOrder,
     /// Folders of the real work tree that it sees as they are.
     pub live: Vec<String>,
-    pub network: Reach,
-    /// Variables that are passed on.
-    pub env: Vec<String>,
     pub limits: Limits,
     /// Whose budget has less time left than it may take, if one has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -75,6 +73,9 @@ pub struct AgentOrder {
     /// Files it finds beside its prompt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub papers: Vec<Paper>,
+    /// What is done before it begins, unless it was done before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setup: Option<SetupOrder>,
     pub subject: String,
 }
 
@@ -83,6 +84,28 @@ impl AgentOrder {
     pub fn start(&self) -> &str {
         self.start.as_deref().unwrap_or(&self.base)
     }
+}
+
+/// How an agent's program is started, what it is given, and how it is understood.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// With placeholders: `{prompt}`, `{prompt_file}`, `{task_id}`, `{task_file}`, `{report_file}`, `{usage_file}`,
+    /// `{workspace}`.
+    pub command: Vec<String>,
+    /// Variables that are passed on. Their values are secrets.
+    pub env: Vec<String>,
+    /// Variables that are no secret: `NAME`, passed on, or `NAME=value`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variables: Vec<String>,
+    /// Files of the host that it reads in its private HOME. What they say is secret.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub credentials: Vec<PathBuf>,
+    /// Other paths of the host that it reads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub read: Vec<PathBuf>,
+    pub network: Reach,
+    #[serde(default)]
+    pub reading: Reading,
 }
 
 /// Who pays.
@@ -118,6 +141,25 @@ pub enum Reach {
     Hosts(String),
 }
 
+/// How a workspace is prepared before anybody works on it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setup {
+    /// For a shell.
+    pub command: String,
+    /// The files whose contents say whether it has to be run again, relative to the work tree.
+    pub keyed_by: Vec<String>,
+    pub network: Reach,
+}
+
+/// A workspace is to be prepared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetupOrder {
+    #[serde(flatten)]
+    pub setup: Setup,
+    /// Commits of the branch: what is prepared on one of them may be used for others.
+    pub landed: Vec<String>,
+}
+
 /// How much an agent may use, and for how long.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
@@ -139,6 +181,9 @@ pub struct ProofOrder {
     /// The folder of the repository's own profiles, relative to the work tree.
     pub profiles: Option<String>,
     pub trust: Trust,
+    /// What is done before the first command, unless it was done before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setup: Option<SetupOrder>,
 }
 
 /// Which of the repository's own profiles may be run.
@@ -148,4 +193,22 @@ pub enum Trust {
     All,
     /// Files whose text has one of these names (`sha256:…`).
     These(Vec<String>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Orders that were written before there were setups are read, and those without one are written as before.
+    #[test]
+    fn an_order_without_a_setup_is_as_it_was() {
+        let before = r#"{"commit":"c","judged_by":"b","profile":"p","profiles":null,"trust":"all"}"#;
+        let order: ProofOrder = serde_json::from_str(before).expect("read");
+        assert_eq!(order.setup, None);
+        assert_eq!(serde_json::to_string(&order).expect("written"), before);
+        let setup = Setup { command: "make".into(), keyed_by: vec!["lock".into()], network: Reach::Full };
+        let order = ProofOrder { setup: Some(SetupOrder { setup, landed: vec!["b".into()] }), ..order };
+        let text = serde_json::to_string(&order).expect("written");
+        assert_eq!(serde_json::from_str::<ProofOrder>(&text).expect("read").setup, order.setup);
+    }
 }

@@ -4,6 +4,8 @@ use agency_protocols::board::Evidence;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::hearing::Heard;
+
 /// The format of an outcome.
 pub const VERSION: u32 = 1;
 
@@ -80,6 +82,9 @@ pub struct AgentDone {
     /// What it says it used.
     #[serde(default)]
     pub usage: Option<Usage>,
+    /// What it said of itself that decides how its end is understood.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heard: Option<Heard>,
     pub warnings: Vec<String>,
     pub attestation: Value,
     pub network: Value,
@@ -90,8 +95,14 @@ pub struct AgentDone {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     pub tokens: u64,
-    /// In millionths of the unit people count in.
-    pub cost_micros: u64,
+    /// Those it read and those it wrote, where it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<u64>,
+    /// In millionths of the unit people count in; `None` where it says nothing of it.
+    #[serde(default)]
+    pub cost_micros: Option<u64>,
 }
 
 /// How its program ended.

@@ -18,6 +18,7 @@ use super::agent::not_run;
 use super::control::Reception;
 use super::order::{Order, ProofOrder, Trust};
 use super::outcome::{Done, ProofDone, Times};
+use super::setup::{self, Shop};
 use crate::clock::wall_exactly;
 use crate::evidence;
 use crate::trace;
@@ -27,6 +28,7 @@ pub(super) fn run(place: &Place, order: &Order, proof: &ProofOrder, reception: &
         Ok(done) => Done::Proof(done),
         Err(error) => match error.downcast_ref() {
             Some(ProveError::Stopped | ProveError::Interrupted { .. }) => Done::Stopped,
+            _ if setup::is_stopped(error.as_ref()) => Done::Stopped,
             _ => not_run(place, error.as_ref()),
         },
     }
@@ -45,6 +47,8 @@ fn carry_out(
     let layers =
         Snapshots::open(&state, repository, std::path::Path::new("git"))?.layers(&proof.judged_by)?;
     let profile = resolve(order, proof, &Sight::of_layers(&layers.lowers)?)?;
+    let shop = Shop { place, order, host: &host, folder: &folder, state: &state, reception };
+    let prepared = proof.setup.as_ref().map(|setup| shop.prepare(setup, &proof.commit)).transpose()?;
     let variables: Vec<_> = std::env::vars_os().collect();
     let mut handed = Vec::new();
     trace::hand_on(order, &mut handed);
@@ -63,6 +67,7 @@ fn carry_out(
             trusted: true,
             fail_fast: false,
             aside: &[],
+            prepared: prepared.as_ref(),
             clock: &Timestamp::now,
             attendant: reception,
         },

@@ -7,8 +7,8 @@ use agency_protocols::board::{Remark, Ruling, Verdict};
 use agency_protocols::names::AgentName;
 
 use super::collect::is_out_of_the_runs_time;
-use super::{Life, LifeError, Rest, Step, odd};
-use crate::attempt::{Audit, Auditing, Ended, Failure, FailureKind, Merge, Phase, Work};
+use super::{Life, LifeError, Rest, Step, odd, parking};
+use crate::attempt::{Audit, Auditing, Ended, Failure, FailureKind, Merge, Parked, Phase, Work};
 use crate::clock::{BootClock, Clock};
 use crate::errand::order::{AgentOrder, Order, Paper, ScopeOrder, What};
 use crate::errand::outcome::{Done, End, Outcome};
@@ -39,7 +39,8 @@ impl<S: Store> Life<'_, S> {
                 };
                 self.shop.train.leave(&self.attempt.task, false);
                 let audit = Audit { auditor, number: 1, answer: None };
-                self.advance(Phase::Auditing(Auditing { work, audit, unheard: 0, why: None })).await
+                self.advance(Phase::Auditing(Auditing { work, audit, unheard: 0, why: None, put_off: 0 }))
+                    .await
             }
             Phase::Auditing(auditing) => match self.audit_place(&auditing.audit).standing()? {
                 // We stopped it ourselves.
@@ -143,24 +144,23 @@ impl<S: Store> Life<'_, S> {
                 base: work.candidate.clone(),
                 start: None,
                 agent: audit.auditor.clone(),
-                command: agent.command.clone(),
+                program: agent.program.clone(),
                 prompt: prompt.text(),
                 profile: built.profile,
                 task_file: built.task_file,
                 scope: ScopeOrder::default(),
                 live: vec![self.shop.desk.folder.to_owned()],
-                network: agent.network.clone(),
-                env: agent.env.clone(),
                 limits,
                 short_of_time,
                 papers,
+                setup: settings.setup_order([work.base.as_str()]),
                 subject: built.subject,
             })),
         ))
     }
 
-    /// Takes in what the auditor said.
-    pub(super) async fn heed(&mut self) -> Result<(), LifeError> {
+    /// Takes in what the auditor said, if it could say anything.
+    pub(super) async fn heed(&mut self) -> Result<Option<Rest>, LifeError> {
         let Phase::Auditing(auditing) = self.attempt.phase.clone() else {
             return Err(odd("nobody was asked"));
         };
@@ -171,7 +171,11 @@ impl<S: Store> Life<'_, S> {
         if let What::Audit(order) = &order.what
             && is_out_of_the_runs_time(&outcome, order)
         {
-            return self.again(auditing).await;
+            self.again(auditing).await?;
+            return Ok(None);
+        }
+        if let Some(parked) = parked(&outcome) {
+            return self.put_off(auditing, parked).await;
         }
         let verdict = match claim(&outcome) {
             Ok(claim) => {
@@ -182,7 +186,10 @@ impl<S: Store> Life<'_, S> {
         };
         let verdict = match verdict {
             Ok(verdict) => verdict,
-            Err(why) => return self.unheard(auditing, why).await,
+            Err(why) => {
+                self.unheard(auditing, why).await?;
+                return Ok(None);
+            }
         };
         let Auditing { work, audit, .. } = auditing;
         let said = remarks(&verdict);
@@ -196,7 +203,20 @@ impl<S: Store> Life<'_, S> {
         };
         self.step(Step::Heed, self.record(&phase)).await?;
         self.reach(phase);
-        Ok(())
+        Ok(None)
+    }
+
+    /// An auditor could not work. It is asked again when it can, if that is known; a few times, and then a person is.
+    async fn put_off(&mut self, auditing: Auditing, parked: Parked) -> Result<Option<Rest>, LifeError> {
+        let put_off = auditing.put_off + 1;
+        if parked.until.is_some() && put_off < parking::MOST {
+            self.again(Auditing { put_off, ..auditing }).await?;
+            return Ok(Some(Rest::Parked(parked)));
+        }
+        let Auditing { work, audit, .. } = auditing;
+        let why = format!("nobody has judged it: {} can't work: {}", audit.auditor, parked.reason);
+        self.advance(Phase::Undecided { work, audit, why }).await?;
+        Ok(None)
     }
 
     /// An audit was cut short by us, and is to be made again.
@@ -214,7 +234,7 @@ impl<S: Store> Life<'_, S> {
             return self.advance(Phase::Undecided { work, audit, why }).await;
         }
         audit.number += 1;
-        self.advance(Phase::Auditing(Auditing { work, audit, unheard, why: Some(why) })).await
+        self.advance(Phase::Auditing(Auditing { work, audit, unheard, why: Some(why), put_off: 0 })).await
     }
 
     /// Goes on as a person said.
@@ -252,6 +272,14 @@ impl<S: Store> Life<'_, S> {
 
 fn failed(work: &Work, reason: String) -> Phase {
     Phase::Ended(Ended::Failed { failure: Failure::new(FailureKind::Audit, reason).of(work) })
+}
+
+/// Why an auditor that wrote nothing could not work, if it says so.
+fn parked(outcome: &Outcome) -> Option<Parked> {
+    let Done::Agent(done) = &outcome.done else { return None };
+    let wrote = matches!(claim(outcome), Ok(Some(_)));
+    let excuse = done.heard.as_ref().filter(|_| !wrote && done.violations.is_empty());
+    parking::parked(excuse?, outcome.ended_at)
 }
 
 /// What the auditor wrote, if it came to its end; or why that does not count.

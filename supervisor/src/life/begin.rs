@@ -186,17 +186,16 @@ impl<S: Store> Life<'_, S> {
         let order = self.ordered(
             agent.level.unwrap_or(settings.level),
             What::Agent(Box::new(AgentOrder {
+                setup: settings.setup_order([base.as_str()]),
                 base,
                 start: footing.start.clone(),
                 agent: start.agent.to_string(),
-                command: agent.command,
+                program: agent.program,
                 prompt: prompt.text(),
                 task_file: start.file.clone(),
                 scope,
                 profile: start.profile.clone(),
                 live: vec![self.shop.desk.folder.to_owned()],
-                network: agent.network,
-                env: agent.env,
                 limits,
                 short_of_time,
                 papers: footing.papers.clone(),
@@ -229,7 +228,7 @@ impl<S: Store> Life<'_, S> {
     }
 
     /// The commit an agent starts from.
-    async fn base(&self) -> Result<String, LifeError> {
+    pub(super) async fn base(&self) -> Result<String, LifeError> {
         let branch = self.shop.settings.branch.clone();
         let found = self
             .blocking(move |repository| {

@@ -45,6 +45,7 @@ impl<S: Store> Life<'_, S> {
                 Ok((Ending::Blocked { reason: reason.clone() }, Some(outcome)))
             }
             Phase::Ended(Ended::Failed { failure }) => self.failure(failure.clone()).await,
+            Phase::Ended(Ended::Parked(parked)) => Ok((Ending::Parked(parked.clone()), None)),
             Phase::Proved { merge, passed: false } => {
                 let reason = self.why_not_done(merge)?;
                 self.failure(Failure::new(FailureKind::Verify, reason).of(&merge.work)).await
@@ -103,7 +104,7 @@ impl<S: Store> Life<'_, S> {
         let attempts = self.shop.store.attempts(&self.attempt.task).await?;
         let before = attempts.iter().rev().filter(|one| one.epoch < self.attempt.epoch);
         let alike: Vec<Work> = before
-            .filter(|one| !matches!(one.phase, Phase::Over(Ending::Lost { .. })))
+            .filter(|one| !matches!(one.phase, Phase::Over(Ending::Lost { .. } | Ending::Parked(_))))
             .map_while(|one| match &one.phase {
                 Phase::Over(Ending::Failed { failure: earlier, .. }) if earlier.kind == failure.kind => {
                     earlier.work.clone()

@@ -1,18 +1,17 @@
 //! What an agent did, from its end to the board.
 
-use std::io::{Read, Seek, SeekFrom};
-
-use agency_protocols::board::{Outcome as BoardOutcome, Seen, Told};
+use agency_protocols::board::{Outcome as BoardOutcome, Seen, Told, Used};
 use agency_sandbox::scope::{Judgement, Scope};
 use jiff::{Timestamp, Zoned};
 
-use super::{Life, LifeError, Step, odd};
+use super::{Life, LifeError, Step, odd, parking};
 use crate::attempt::{Ended, Ending, Failure, FailureKind, Phase, Spent, Work};
 use crate::errand::order::{AgentOrder, Purse, What};
 use crate::errand::outcome::{AgentDone, Done, End, Outcome, StopReason};
 use crate::errand::{Place, Standing};
 use crate::landing::names::Oid;
 use crate::landing::{candidate, difference};
+use crate::said;
 use crate::store::Store;
 
 impl<S: Store> Life<'_, S> {
@@ -91,7 +90,11 @@ impl<S: Store> Life<'_, S> {
         });
         used.map(|done| {
             let usage = done.usage.unwrap_or_default();
-            Spent { time_ms: done.elapsed_ms, tokens: usage.tokens, cost_micros: usage.cost_micros }
+            Spent {
+                time_ms: done.elapsed_ms,
+                tokens: usage.tokens,
+                cost_micros: usage.cost_micros.unwrap_or(0),
+            }
         })
         .sum()
     }
@@ -99,16 +102,30 @@ impl<S: Store> Life<'_, S> {
     /// The agent's report, corrected by what was seen.
     pub(super) async fn told(&self, outcome: &Outcome) -> Result<Told, LifeError> {
         let (task, agent) = self.names()?;
-        let (claim, files) = match &outcome.done {
-            Done::Agent(done) => (done.report.clone(), done.changed.clone()),
-            _ => (None, Vec::new()),
+        let (claim, files, usage) = match &outcome.done {
+            Done::Agent(done) => (done.report.clone(), done.changed.clone(), done.usage),
+            _ => (None, Vec::new(), None),
         };
+        let used = usage.map(|usage| Used {
+            tokens: usage.tokens,
+            input_tokens: usage.input,
+            output_tokens: usage.output,
+            cost_micros: usage.cost_micros,
+        });
         let (ended, attempt) = (sentence(outcome), self.attempt.epoch.0);
         let at = |seconds| Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH);
         let (started, finished) = (at(outcome.started_at), at(outcome.ended_at));
         let told = self.shop.desk.look(move |board, _| {
-            let seen =
-                Seen { task: &task, agent: &agent, attempt, started, finished, files: &files, ended: &ended };
+            let seen = Seen {
+                task: &task,
+                agent: &agent,
+                attempt,
+                started,
+                finished,
+                files: &files,
+                ended: &ended,
+                used,
+            };
             Ok(board.report(claim.as_deref(), &seen))
         });
         Ok(told.await?)
@@ -133,10 +150,17 @@ impl<S: Store> Life<'_, S> {
             Done::Stopped => return Ok(Ended::Canceled),
             Done::Proof(_) => return Err(odd("the agent's outcome is that of a proof")),
         };
+        let excuse = parking::excuse(done);
+        if let Some(heard) = excuse
+            && let Some(ended) = self.excused(heard, outcome.ended_at).await?
+        {
+            return Ok(ended);
+        }
         if let Some(failure) = failure(done, order) {
             let last = self.last_words();
-            let reason = match failure.kind {
-                FailureKind::Exit if !last.is_empty() => {
+            let reason = match (failure.kind, excuse) {
+                (FailureKind::Exit, Some(heard)) => format!("{}: {}", failure.reason, heard.says),
+                (FailureKind::Exit, None) if !last.is_empty() => {
                     format!("{}; its last words: {last}", failure.reason)
                 }
                 _ => failure.reason,
@@ -179,17 +203,8 @@ impl<S: Store> Life<'_, S> {
     /// The end of its output, on one line.
     fn last_words(&self) -> String {
         const MOST: u64 = 400;
-        let read = || -> std::io::Result<Vec<u8>> {
-            let mut file = std::fs::File::open(self.agent_place().output())?;
-            let size = file.metadata()?.len();
-            file.seek(SeekFrom::Start(size.saturating_sub(MOST)))?;
-            let mut text = Vec::new();
-            file.take(MOST).read_to_end(&mut text)?;
-            Ok(text)
-        };
-        let text = String::from_utf8_lossy(&read().unwrap_or_default()).into_owned();
-        let printable: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        printable.split_whitespace().collect::<Vec<_>>().join(" ")
+        let log = std::fs::File::open(self.agent_place().output());
+        log.and_then(|mut log| said::last_words(&mut log, 0, MOST)).unwrap_or_default()
     }
 }
 

@@ -211,14 +211,21 @@ impl<S: Store> Life<'_, S> {
         let settings = &self.shop.settings;
         let order = self.agent_order()?;
         let level = self.agent_place().read_order()?.level;
+        // Others may have landed meanwhile: what is prepared for them is good enough for what stands on them.
+        let now = match &settings.setup {
+            Some(_) => Some(self.base().await?),
+            None => None,
+        };
+        let landed = [Some(merge.work.base.as_str()), now.as_deref()].into_iter().flatten();
         let proof = ProofOrder {
             commit: merge.subject().to_owned(),
             judged_by: merge.work.base.clone(),
             profile: order.profile,
             profiles: self.shop.desk.profiles.map(str::to_owned),
             trust: settings.trust.clone(),
+            setup: settings.setup_order(landed),
         };
-        place.order(&self.ordered(level, What::Proof(proof)))?;
+        place.order(&self.ordered(level, What::Proof(Box::new(proof))))?;
         let until = self.lease_end();
         self.step(Step::Prove, async {
             match self.send(&place).await? {

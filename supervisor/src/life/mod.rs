@@ -32,6 +32,7 @@ mod collect;
 mod footing;
 mod land;
 pub mod next;
+pub(crate) mod parking;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -43,7 +44,9 @@ use agency_sandbox::policy::Level;
 use tokio::sync::watch;
 use tracing::Instrument;
 
-use crate::attempt::{Attempt, Audit, Ended, Ending, Epoch, Lease, Merge, Phase, Spent, TaskKey, Term};
+use crate::attempt::{
+    Attempt, Audit, Ended, Ending, Epoch, Lease, Merge, Parked, Phase, Spent, TaskKey, Term,
+};
 use crate::clock::Instant;
 use crate::desk::Desk;
 use crate::errand::order::{self, Order, What};
@@ -190,6 +193,8 @@ pub enum Rest {
     Over(Ending),
     /// Something of a person's is in the way; what, in a sentence.
     Waits(String),
+    /// Whoever is to judge it can't work now.
+    Parked(Parked),
     /// It was asked to stop, and can be taken on again.
     Interrupted,
 }
@@ -245,6 +250,7 @@ impl<S: Store> Workshop<S> {
             let outcome = match &rest {
                 Ok(Rest::Over(ending)) => ending.name(),
                 Ok(Rest::Waits(_)) => "waits",
+                Ok(Rest::Parked(_)) => "parked",
                 Ok(Rest::Interrupted) => "interrupted",
                 Err(error) if error.is_fenced() => "fenced",
                 Err(_) => "error",
@@ -369,8 +375,11 @@ impl<S: Store> Life<'_, S> {
                     }
                 }
                 Next::Heed => {
-                    self.heed().await?;
+                    let rest = self.heed().await?;
                     trace::over(&errand, &seen);
+                    if let Some(rest) = rest {
+                        return Ok(rest);
+                    }
                 }
                 Next::Decide => self.decide().await?,
                 Next::Leave { why } => {

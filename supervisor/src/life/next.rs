@@ -92,7 +92,9 @@ pub fn next(phase: &Phase, seen: &Seen) -> Next {
         Phase::Proved { merge, .. } if is_unjudged(merge, seen) => Next::Audit,
         Phase::Merged(merge) if is_unjudged(merge, seen) && !is_running(seen) => Next::Audit,
         Phase::Ended(Ended::Work(_)) | Phase::Audited { .. } => Next::Merge,
-        Phase::Ended(Ended::Blocked { .. } | Ended::Failed { .. } | Ended::Canceled) => Next::Settle,
+        Phase::Ended(Ended::Blocked { .. } | Ended::Failed { .. } | Ended::Parked(_) | Ended::Canceled) => {
+            Next::Settle
+        }
         Phase::Auditing(_) => match &seen.errand {
             Some(Standing::Over(outcome)) if outcome.stopped.is_none() => match no_room(outcome) {
                 Some(reason) => Next::TakeBack { reason },
@@ -168,7 +170,13 @@ mod tests {
             Just(Phase::Claimed),
             Just(Phase::Started),
             Just(Phase::Ended(Ended::Work(work()))),
-            Just(Phase::Auditing(Auditing { work: work(), audit: audit(), unheard: 0, why: None })),
+            Just(Phase::Auditing(Auditing {
+                work: work(),
+                audit: audit(),
+                unheard: 0,
+                why: None,
+                put_off: 0
+            })),
             Just(Phase::Undecided { work: work(), audit: audit(), why: "?".into() }),
             Just(Phase::Audited { work: work(), audit: audit() }),
             Just(Phase::Ended(Ended::Failed { failure: failure() })),

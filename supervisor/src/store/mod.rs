@@ -110,6 +110,9 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Forgets that a task failed: its attempts so far, the open one with them, do not count any more.
     fn forgive(&self, task: &TaskKey) -> impl Future<Output = Result<(), StoreError>> + Send;
 
+    /// Attempts at a task up to this one do not count any more.
+    fn forgiven(&self, task: &TaskKey) -> impl Future<Output = Result<Epoch, StoreError>> + Send;
+
     /// How many of a task's attempts failed by the agent's fault since it was last forgiven, pruned ones with them.
     fn failures(&self, task: &TaskKey) -> impl Future<Output = Result<u32, StoreError>> + Send;
 

@@ -25,7 +25,7 @@ use agency_supervisor::budget::Budget;
 use agency_supervisor::charge::{self, Charge};
 use agency_supervisor::desk::Desk;
 use agency_supervisor::dispatch::Wishes;
-use agency_supervisor::errand::order::{Reach, Trust};
+use agency_supervisor::errand::order::{Program, Reach, Trust};
 use agency_supervisor::errand::{self, send::Shim};
 use agency_supervisor::life::{Side, Step, Witness};
 use agency_supervisor::notice::Silent;
@@ -71,16 +71,23 @@ fn supervise(arguments: &Arguments) -> Result<()> {
     let repository = charge::open_repository(&folder, &state, &host.home)?;
     let branch = charge::branch(&repository, &folder)?;
     let agent = Agent {
-        command: ["sh", "-c", arguments.value("script").unwrap_or("true")].map(str::to_owned).to_vec(),
-        network: arguments.value("network").map_or(Reach::None, |hosts| Reach::Hosts(hosts.to_owned())),
+        program: Program {
+            command: ["sh", "-c", arguments.value("script").unwrap_or("true")].map(str::to_owned).to_vec(),
+            network: arguments.value("network").map_or(Reach::None, |hosts| Reach::Hosts(hosts.to_owned())),
+            ..Program::default()
+        },
         ..Agent::default()
     };
     let mut agents = BTreeMap::from([("shell".to_owned(), agent)]);
     if let Some(script) = arguments.value("auditor") {
         let command = ["sh", "-c", script].map(str::to_owned).to_vec();
-        agents.insert("judge".to_owned(), Agent { command, ..Agent::default() });
+        agents.insert(
+            "judge".to_owned(),
+            Agent { program: Program { command, ..Program::default() }, ..Agent::default() },
+        );
     }
     let settings = Settings {
+        unusable: BTreeMap::new(),
         root: folder.root.clone(),
         state: state.clone(),
         copies: PathBuf::from("/var/tmp"),
@@ -88,6 +95,7 @@ fn supervise(arguments: &Arguments) -> Result<()> {
         branch,
         land: Land::Merge,
         auditor: arguments.value("auditor").map(|_| "judge".to_owned()),
+        setup: None,
         agents,
         trust: Trust::All,
         committer: Committer { name: "agency".to_owned(), email: "agency@localhost".to_owned() },

@@ -1,6 +1,6 @@
 //! What counts against a task: failures by the agent's fault, since it was last forgiven.
 
-use agency_supervisor::attempt::{Ending, Failure, FailureKind};
+use agency_supervisor::attempt::{Ending, Epoch, Failure, FailureKind};
 use agency_supervisor::store::Store;
 
 use crate::place::{Place, blocked, end, enter, failed, hold, task, wall, whole};
@@ -67,7 +67,10 @@ pub(crate) async fn failures_are_counted_for_each_task<P: Place>(place: &P) {
     for id in ["T1", "T2", "T2"] {
         whole(&store, term, id, failed()).await;
     }
+    let forgiven = async |id: &str| store.forgiven(&task(id)).await.expect("read");
+    assert_eq!(forgiven("T1").await, Epoch(0));
     store.forgive(&task("T1")).await.expect("forgiven");
+    assert_eq!((forgiven("T1").await, forgiven("T2").await), (Epoch(1), Epoch(0)));
     assert_eq!((failures(&store, "T1").await, failures(&store, "T2").await), (0, 2));
     let mut namesake = task("T2");
     namesake.protocol = "other".into();

@@ -304,6 +304,10 @@ impl<S: Store> Store for Unfenced<S> {
         self.0.forgive(task).await
     }
 
+    async fn forgiven(&self, task: &TaskKey) -> Result<Epoch, StoreError> {
+        self.0.forgiven(task).await
+    }
+
     async fn failures(&self, task: &TaskKey) -> Result<u32, StoreError> {
         self.0.failures(task).await
     }

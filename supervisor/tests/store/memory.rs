@@ -279,6 +279,10 @@ impl Store for Memory {
         Ok(())
     }
 
+    async fn forgiven(&self, task: &TaskKey) -> Result<Epoch, StoreError> {
+        Ok(self.read().forgiven.get(task).copied().unwrap_or(Epoch(0)))
+    }
+
     async fn failures(&self, task: &TaskKey) -> Result<u32, StoreError> {
         let state = self.read();
         let forgiven = state.forgiven.get(task).copied().unwrap_or(Epoch(0));

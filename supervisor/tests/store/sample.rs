@@ -38,8 +38,13 @@ pub(crate) fn phases() -> Vec<Phase> {
     ];
     let failure = |kind| Failure::new(kind, format!("because of {kind:?}"));
     let found = Failure::new(FailureKind::Audit, "it is wrong").of(&work);
-    let auditing =
-        Auditing { work: work.clone(), audit: asked.clone(), unheard: 1, why: Some("prose".into()) };
+    let auditing = Auditing {
+        work: work.clone(),
+        audit: asked.clone(),
+        unheard: 1,
+        why: Some("prose".into()),
+        put_off: 0,
+    };
     let mut phases = vec![
         Phase::Started,
         Phase::Ended(Ended::Work(work.clone())),

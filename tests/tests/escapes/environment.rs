@@ -38,10 +38,10 @@ fn the_home_holds_nothing_but_the_workspace(actor: Actor) {
     let shown = ground.sandbox().without(&open).attack("home-empty", [""; 0]).assert_succeeded();
     assert!(actor.is_bare() || names(shown.detail) == ".ssh outside repo");
     let held = ground.sandbox().attack("home-empty", [""; 0]).report();
-    match actor.is_bare() {
-        true => assert!(held.detail.ends_with("home is empty"), "{held:?}"),
-        false => assert_eq!(names(held.detail), "repo"),
-    }
+    // And what a login shell reads, which has the PATH and nothing else.
+    assert_eq!(names(held.detail), if actor.is_bare() { ".profile" } else { ".profile repo" });
+    let only = "test $(wc -l < ~/.profile) = 1 && grep -q \"^export PATH='[^']*'$\" ~/.profile";
+    assert_eq!(ground.sandbox().shell(only).code(), Some(0));
     // What it leaves there goes with it.
     let before = ground.fingerprint();
     assert_eq!(ground.sandbox().shell("echo x >~/.bashrc && mkdir ~/outside").code(), Some(0));

@@ -17,6 +17,7 @@ mod outside;
 mod owner;
 mod people;
 mod refusals;
+mod setup;
 mod two;
 mod view;
 mod watch;

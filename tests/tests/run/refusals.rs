@@ -33,10 +33,9 @@ fn queue_with_task() -> Queue {
 fn an_agent_that_nobody_configured() {
     let mut queue = Queue::new();
     queue.agent("other", HONEST, "");
-    queue.ground.edit("agency.toml", "[agents.shell]", "[agents.shelf]");
-    queue.ground.ok(&["trust", "--yes"]);
-    let id = queue.task("shell", &[]);
-    refused(&queue, 2, &[], &[&id, "`shell`", "no such agent is configured", "did you mean `shelf`?"]);
+    queue.agent("shelf", HONEST, "");
+    let id = queue.task("shelfs", &[]);
+    refused(&queue, 2, &[], &[&id, "`shelfs`", "no such agent is configured", "did you mean `shelf`?"]);
     // Tasks of others don't wait for it.
     let other = queue.task("other", &[]);
     let said = queue.run(&["--agent", "other"]);
@@ -46,10 +45,11 @@ fn an_agent_that_nobody_configured() {
 
 #[test]
 fn an_agent_without_a_command() {
-    let queue = queue_with_task();
-    queue.ground.write("agency.toml", "[agents.shell]\ntimeout = \"5m\"\n");
+    let queue = Queue::new();
+    queue.task("mute", &[]);
+    queue.ground.write("agency.toml", "[agents.mute]\ntimeout = \"5m\"\n");
     queue.ground.ok(&["trust", "--yes"]);
-    refused(&queue, 2, &[], &["the agent `shell` has no command", "[agents.shell] command = "]);
+    refused(&queue, 2, &[], &["the agent `mute` has no command", "[agents.mute] command = "]);
 }
 
 #[test]

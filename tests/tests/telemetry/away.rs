@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use agency_tests::ground::Said;
 use agency_tests::queue::Queue;
 
-use crate::collector::{Collector, Manner, nobody};
+use agency_tests::collector::{Collector, Manner, nobody};
 
 /// How long the end of a run may wait.
 const FAREWELL: Duration = Duration::from_secs(2);

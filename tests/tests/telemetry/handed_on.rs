@@ -5,7 +5,7 @@ use std::fs;
 
 use agency_tests::queue::Queue;
 
-use crate::collector::{Collector, Manner};
+use agency_tests::collector::{Collector, Manner};
 
 const ABOVE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 

@@ -5,8 +5,8 @@ use std::fs;
 use agency_tests::processes::wait_until;
 use agency_tests::queue::{LONG, Queue};
 
-use crate::collector::{Collector, Manner};
 use crate::tree::{Tree, about, named, traceparent, wrong};
+use agency_tests::collector::{Collector, Manner};
 
 /// Does what it should only after it was told that it had not.
 const LEARNS: &str = "mkdir -p src && echo x > src/$AGENCY_TASK_ID && echo \"told $TRACEPARENT\"

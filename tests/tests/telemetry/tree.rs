@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 
-use crate::collector::attributes;
+use agency_tests::collector::attributes;
 
 /// All spans of one trace.
 #[derive(Debug)]

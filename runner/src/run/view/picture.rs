@@ -1,9 +1,10 @@
 //! What the live part of a run looks like: a line for each agent at work, what waits for you, and the totals.
 
 use agency_supervisor::attempt::Phase;
-use agency_supervisor::dispatch::{ForYou, Standing};
+use agency_supervisor::dispatch::{ForYou, ParkedAgent, Standing};
 
 use super::columns::{columns, cut};
+use crate::units;
 
 /// How many lines there are at most for what waits.
 const WAITING: usize = 3;
@@ -60,13 +61,22 @@ pub(super) fn lines(working: &[Working], standing: &Standing, width: usize, heig
         lines.push(format!("… and {} more", working.len() - shown));
     }
     lines.extend(waiting.iter().map(|one| format!("{:task$}  waits for you: {}", one.task, one.why)));
+    lines.extend(standing.parked.iter().map(waits));
     lines.push(totals(standing));
     lines.iter().map(|line| cut(line.trim_end(), width)).collect()
 }
 
+/// An agent that can't work now.
+fn waits(parked: &ParkedAgent) -> String {
+    match parked.until {
+        Some(until) => format!("{} waits until {}: {}", parked.agent, units::moment(until), parked.why),
+        None => format!("{} can't be used: {}", parked.agent, parked.why),
+    }
+}
+
 /// What there is how much of; of nothing, nothing is said.
 fn totals(standing: &Standing) -> String {
-    let Standing { running, ready, waits_for_you, held_back, elsewhere, done, failed } = standing;
+    let Standing { running, ready, waits_for_you, held_back, elsewhere, done, failed, .. } = standing;
     let waits = if waits_for_you.len() == 1 { "waits for you" } else { "wait for you" };
     let parts = [
         (running.len(), "running"),

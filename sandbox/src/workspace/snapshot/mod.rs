@@ -7,6 +7,7 @@
 //! ```text
 //! upper       what the agent writes                          one run
 //! head        HEAD, branches, configuration                  one run       [head]
+//! setup       what a setup left in scratch, where there is one   many bases  [setup]
 //! delta       what turns the snapshot into another tree      one base      [delta]
 //! snapshot    files, index, an empty repository              many bases    [checkout]
 //! ```
@@ -23,15 +24,20 @@ mod known;
 mod layer;
 mod manifest;
 mod objects;
+mod setup;
 mod store;
 
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
 
 use self::error::{Result, at};
 use self::manifest::Source;
 use self::objects::Objects;
 use self::store::{Held, Owner, Store};
+use crate::harvest::Base;
 use crate::path::RelPath;
 use crate::workspace::folder::Repository;
 use crate::workspace::ignored::Ignored;
@@ -40,6 +46,7 @@ use crate::workspace::{Layer, LongIndex, Overlay, Workspace};
 
 pub use self::error::SnapshotError;
 pub use self::index::IndexError;
+pub use self::setup::{Key, Prepared, Recipe, Setups, Turn};
 
 /// When a moved base becomes a new snapshot, and how many layers are kept for later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -256,6 +263,13 @@ impl Snapshots {
 }
 
 impl Layers {
+    /// The layers as the one tree they show.
+    fn open(&self) -> io::Result<Base> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let open = |lower: &PathBuf| rustix::fs::open(lower, flags, Mode::empty());
+        Ok(Base::new(self.lowers.iter().map(open).collect::<std::result::Result<_, _>>()?))
+    }
+
     /// Whether a path of the tree is a submodule's.
     pub fn is_submodule(&self, path: &RelPath) -> bool {
         self.submodules.binary_search(path).is_ok()

@@ -11,13 +11,14 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use super::error::{Result, SnapshotError, at};
 use super::head;
 use super::index::{Index, ObjectFormat};
 use super::store::{Owner, Site};
 use crate::git::{GitError, OwnGit, Running};
+use crate::path::RelPath;
 use crate::workspace::folder::Repository;
 
 /// The real repository, to be read.
@@ -52,6 +53,9 @@ const PROTECT: [&str; 4] = ["-c", "core.protectHFS=true", "-c", "core.protectNTF
 /// Commits and their trees, each on a line.
 const KNOWN: &str = "known-commits";
 const MUCH: u64 = 1 << 20;
+
+/// So many questions of the longest paths and their answers wait in two pipes of the usual size.
+const PIECE: usize = 8;
 
 const SHA256_CONFIG: &str =
     "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectformat = sha256\n";
@@ -171,6 +175,47 @@ impl Objects {
         }
         let file = fs::OpenOptions::new().append(true).create(true).open(&path);
         let _ = file.and_then(|mut file| file.write_all(format!("{commit} {tree}\n").as_bytes()));
+    }
+
+    /// What a tree has at some paths, by object; `None` where it has nothing.
+    pub(super) fn objects_at(&self, tree: &str, paths: &[&RelPath]) -> Result<Vec<Option<String>>> {
+        if let Some(path) = paths.iter().find(|path| path.as_bytes().contains(&b'\n')) {
+            let path = path.as_bytes().to_vec();
+            return Err(SnapshotError::Hostile { path, reason: "is no path that git can be asked about" });
+        }
+        // All of it fits into a pipe but for a list that nobody writes; then it is asked in pieces.
+        let mut found = Vec::new();
+        for piece in paths.chunks(PIECE) {
+            let mut command = self.command(["cat-file", "--batch-check=%(objectname)"]);
+            command.stdin(Stdio::piped());
+            let mut out = Vec::new();
+            let (running, fed) =
+                Running::start(command, "cat-file").map_err(|error| self.git_error(error))?.feed(|input| {
+                    piece.iter().try_for_each(|path| {
+                        input.write_all(format!("{tree}:").as_bytes())?;
+                        input.write_all(path.as_bytes())?;
+                        input.write_all(b"\n")
+                    })
+                });
+            let ended = running.read_into(&mut out).and_then(Running::finish);
+            ended.map_err(|error| self.git_error(error))?;
+            fed.map_err(|source: io::Error| {
+                self.git_error(GitError::Pipe { command: "cat-file".into(), source })
+            })?;
+            let lines = out.split(|byte| *byte == b'\n').take(piece.len());
+            found.extend(
+                lines.map(|line| {
+                    self.format.is_name(line).then(|| String::from_utf8_lossy(line).into_owned())
+                }),
+            );
+        }
+        match found.len() == paths.len() {
+            true => Ok(found),
+            false => {
+                let source = io::Error::from(io::ErrorKind::UnexpectedEof);
+                Err(self.git_error(GitError::Pipe { command: "cat-file".into(), source }))
+            }
+        }
     }
 
     /// The index git makes of a tree. A tree with names that are none (`..`, `.git`) is refused by it.
@@ -374,7 +419,7 @@ struct Spawned {
 impl Spawned {
     fn start(mut command: Command) -> std::result::Result<Self, GitError> {
         let program = PathBuf::from(command.get_program());
-        command.stdin(std::process::Stdio::piped());
+        command.stdin(Stdio::piped());
         let started = command.spawn().and_then(|mut child| {
             let out = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
             Ok(Self { child, out: BufReader::with_capacity(256 * 1024, out), done: false })

@@ -197,6 +197,10 @@ impl Store {
         Ok(Self { path, owner })
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(super) fn git(&self) -> PathBuf {
         self.path.join("git")
     }
@@ -218,6 +222,11 @@ impl Store {
     /// Waits until nobody else builds or removes a snapshot, and sweeps what they left.
     pub(super) fn building(&self) -> Result<Site<'_>> {
         Site::enter(self.path.clone(), self.owner, true)
+    }
+
+    /// The same where layers have no deltas.
+    pub(super) fn building_plain(&self) -> Result<Site<'_>> {
+        Site::enter(self.path.clone(), self.owner, false)
     }
 
     /// The same for the deltas of one snapshot.
@@ -356,7 +365,7 @@ impl Site<'_> {
     }
 }
 
-fn open_lock(path: &Path, owner: Owner) -> io::Result<File> {
+pub(super) fn open_lock(path: &Path, owner: Owner) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let file = options.create(true).truncate(false).write(true).mode(0o600).open(path)?;
     owner.give(&file)?;

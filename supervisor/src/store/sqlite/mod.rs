@@ -73,6 +73,19 @@ impl SqliteStore {
         self.clock.now() + ttl
     }
 
+    /// A number that is kept for a task; zero where nothing is.
+    async fn number(&self, statement: &'static str, task: &TaskKey) -> Result<i64, StoreError> {
+        let mut turn = self.line.reading().await?;
+        let number: Option<i64> = query_scalar(statement)
+            .bind(&task.protocol)
+            .bind(&task.id)
+            .fetch_optional(turn.connection())
+            .await
+            .at(self.path())?;
+        turn.end();
+        Ok(number.unwrap_or(0))
+    }
+
     async fn all<T>(
         &self,
         statement: &'static str,
@@ -251,16 +264,12 @@ impl Store for SqliteStore {
         turn.commit().await
     }
 
+    async fn forgiven(&self, task: &TaskKey) -> Result<Epoch, StoreError> {
+        Ok(Epoch(self.number(rows::FORGIVEN, task).await?.unsigned_abs()))
+    }
+
     async fn failures(&self, task: &TaskKey) -> Result<u32, StoreError> {
-        let mut turn = self.line.reading().await?;
-        let counted: Option<i64> = query_scalar(rows::FAILURES)
-            .bind(&task.protocol)
-            .bind(&task.id)
-            .fetch_optional(turn.connection())
-            .await
-            .at(self.path())?;
-        turn.end();
-        rows::counted(counted.unwrap_or(0), "the number of failures")
+        rows::counted(self.number(rows::FAILURES, task).await?, "the number of failures")
     }
 
     async fn mode(&self) -> Result<Mode, StoreError> {

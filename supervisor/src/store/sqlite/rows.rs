@@ -38,6 +38,8 @@ pub(super) const HOLDER: &str = "SELECT term FROM leases WHERE protocol = $1 AND
 
 pub(super) const FAILURES: &str = "SELECT counted FROM failures WHERE protocol = $1 AND task = $2";
 
+pub(super) const FORGIVEN: &str = "SELECT forgiven FROM failures WHERE protocol = $1 AND task = $2";
+
 pub(super) const SPENT: &str = "SELECT time_ms, tokens, cost_micros FROM attempts a \
      WHERE protocol = $1 AND task = $2 AND epoch > COALESCE((SELECT forgiven FROM failures f \
      WHERE f.protocol = a.protocol AND f.task = a.task), 0)";

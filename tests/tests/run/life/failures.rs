@@ -338,8 +338,10 @@ fn a_change_out_of_scope_lands_nothing_and_is_not_tried_again() {
 #[test]
 fn a_program_that_is_missing_ends_the_run_unless_it_is_to_go_on() {
     let mut queue = Queue::new();
+    // It is there, and what it is run by is not.
+    let program = queue.ground.write_program("program", "#!/no/such/interpreter\n");
     queue.agent("absent", HONEST, "");
-    queue.ground.edit("agency.toml", "command = [\"sh\"", "command = [\"/no/such/program\"");
+    queue.ground.edit("agency.toml", "command = [\"sh\"", &format!("command = [\"{}\"", program.display()));
     queue.ground.ok(&["trust", "--yes"]);
     let absent = queue.task("absent", &["--priority", "P0"]);
     let other = queue.task("shell", &[]);

@@ -13,7 +13,7 @@ use prost::Message;
 
 /// How it behaves.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Manner {
+pub enum Manner {
     Takes,
     /// Listens to everything, and says nothing.
     Silent,
@@ -23,20 +23,20 @@ pub(crate) enum Manner {
 
 /// One request that came.
 #[derive(Debug, Clone)]
-pub(crate) struct Request {
-    pub(crate) path: String,
-    pub(crate) headers: BTreeMap<String, String>,
-    pub(crate) body: Vec<u8>,
+pub struct Request {
+    pub path: String,
+    pub headers: BTreeMap<String, String>,
+    pub body: Vec<u8>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Collector {
+pub struct Collector {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<Request>>>,
 }
 
 impl Collector {
-    pub(crate) fn new(manner: Manner) -> Self {
+    pub fn new(manner: Manner) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let requests = Arc::new(Mutex::new(Vec::new()));
@@ -50,43 +50,43 @@ impl Collector {
         Self { address, requests }
     }
 
-    pub(crate) fn endpoint(&self) -> String {
+    pub fn endpoint(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    pub(crate) fn requests(&self) -> Vec<Request> {
+    pub fn requests(&self) -> Vec<Request> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn forget(&self) {
+    pub fn forget(&self) {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// Everything that came, decoded.
-    pub(crate) fn exported(&self) -> Vec<ExportTraceServiceRequest> {
+    pub fn exported(&self) -> Vec<ExportTraceServiceRequest> {
         let decoded = |request: Request| ExportTraceServiceRequest::decode(&request.body[..]);
         self.requests().into_iter().map(|request| decoded(request).expect("protobuf")).collect()
     }
 
-    pub(crate) fn spans(&self) -> Vec<Span> {
+    pub fn spans(&self) -> Vec<Span> {
         let resources = self.exported().into_iter().flat_map(|request| request.resource_spans);
         resources.flat_map(|resource| resource.scope_spans).flat_map(|scope| scope.spans).collect()
     }
 
     /// What the spans are said to be of.
-    pub(crate) fn resource(&self) -> BTreeMap<String, String> {
+    pub fn resource(&self) -> BTreeMap<String, String> {
         let first = self.exported().into_iter().flat_map(|request| request.resource_spans).next();
         attributes(&first.and_then(|first| first.resource).expect("a resource").attributes)
     }
 }
 
 /// Where nobody listens.
-pub(crate) fn nobody() -> String {
+pub fn nobody() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     format!("http://{}", listener.local_addr().expect("an address"))
 }
 
-pub(crate) fn attributes(list: &[KeyValue]) -> BTreeMap<String, String> {
+pub fn attributes(list: &[KeyValue]) -> BTreeMap<String, String> {
     list.iter().map(|one| (one.key.clone(), shown(one.value.as_ref()))).collect()
 }
 

@@ -1,0 +1,251 @@
+//! From configuration to an agent that can be started.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use agency_sandbox::egress::List;
+use agency_sandbox::host::Host;
+use agency_sandbox::policy::Level;
+use agency_supervisor::errand::order::{Limits, Program, Reach};
+use agency_supervisor::hearing::Ear;
+use agency_supervisor::hearing::reading::{Means, Price, Reading, Signal, Stream, UsageReading};
+use agency_supervisor::settings::Agent;
+use clap::ValueEnum;
+use toml::Value;
+
+use crate::arguments::Isolation;
+use crate::configuration::{Configuration, PRESET, texts};
+use crate::http::origin::Origin;
+use crate::message::Failure;
+use crate::sandbox::level;
+use crate::units;
+
+/// An agent may be like another one that is like another one, so many times.
+const LIKE: usize = 8;
+
+/// What is configured under the name of an agent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Definition<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) configuration: &'a Configuration,
+}
+
+impl<'a> Definition<'a> {
+    pub(crate) fn new(name: &'a str, configuration: &'a Configuration) -> Self {
+        Self { name, configuration }
+    }
+
+    /// The agent itself, and those it is like.
+    fn names(self) -> Vec<&'a str> {
+        let mut names = vec![self.name];
+        while let Some(other) = self.configuration.value(&["agents", names[names.len() - 1], "like"]) {
+            match other.as_str() {
+                Some(other) if names.len() < LIKE && !names.contains(&other) => names.push(other),
+                _ => break,
+            }
+        }
+        names
+    }
+
+    /// A value, of its own or of what it is like.
+    pub(crate) fn value(self, key: &[&str]) -> Option<&'a Value> {
+        let path =
+            |name: &'a str| ["agents", name].into_iter().chain(key.iter().copied()).collect::<Vec<_>>();
+        self.names().into_iter().find_map(|name| self.configuration.value(&path(name)))
+    }
+
+    pub(crate) fn text(self, key: &[&str]) -> Option<&'a str> {
+        self.value(key).and_then(Value::as_str)
+    }
+
+    pub(crate) fn texts(self, key: &[&str]) -> Vec<String> {
+        texts(self.value(key))
+    }
+
+    fn flag(self, key: &[&str]) -> bool {
+        self.value(key).and_then(Value::as_bool).unwrap_or(false)
+    }
+
+    pub(crate) fn is_outside(self) -> bool {
+        self.flag(&["outside"])
+    }
+
+    pub(crate) fn command(self) -> Vec<String> {
+        self.texts(&["command"])
+    }
+
+    /// Whether a repository that nobody trusts says how it is started.
+    pub(crate) fn is_withheld(self) -> bool {
+        let keys = ["command", "like"].map(|key| format!("agents.{}.{key}", self.name));
+        keys.iter().any(|key| self.configuration.is_withheld(key))
+    }
+
+    /// Whether a value is anybody's but our own.
+    fn is_said_by_somebody(self, key: &[&str]) -> bool {
+        let path =
+            |name: &'a str| ["agents", name].into_iter().chain(key.iter().copied()).collect::<Vec<_>>();
+        let first = self.names().into_iter().find_map(|name| self.configuration.found(&path(name)));
+        first.is_some_and(|(_, from)| from != PRESET)
+    }
+
+    fn refused(self, key: &str, reason: impl std::fmt::Display) -> Failure {
+        Failure::usage(format!("agents.{}.{key}: {reason}", self.name))
+    }
+
+    fn ms(self, key: &[&str]) -> Result<Option<u64>, Failure> {
+        let found = self.text(key).map(units::duration).transpose();
+        let found = found.map_err(|reason| self.refused(&key.join("."), reason))?;
+        Ok(found.map(|found| u64::try_from(found.as_millis()).unwrap_or(u64::MAX)))
+    }
+
+    fn count(self, key: &str) -> Option<u64> {
+        self.value(&[key]).and_then(Value::as_integer).and_then(|count| u64::try_from(count).ok())
+    }
+
+    /// Everything a supervisor needs to know.
+    pub(crate) fn agent(self, host: &Host) -> Result<Agent, Failure> {
+        if self.is_outside() {
+            return Ok(Agent { outside: true, ..Agent::default() });
+        }
+        let memory = self.text(&["memory"]).map(units::size).transpose();
+        let memory = memory.map_err(|reason| self.refused("memory", reason))?;
+        let in_home = |path: String| match path.strip_prefix("~/") {
+            Some(rest) => host.home.join(rest),
+            None => PathBuf::from(path),
+        };
+        let paths = |key: &str| self.texts(&[key]).into_iter().map(in_home).collect();
+        Ok(Agent {
+            program: Program {
+                command: self.command(),
+                env: self.texts(&["env"]),
+                variables: self.texts(&["variables"]),
+                credentials: paths("credentials"),
+                read: paths("read"),
+                network: self.network()?,
+                reading: self.reading()?,
+            },
+            outside: false,
+            limits: Limits {
+                memory,
+                processes: self.count("processes"),
+                wall_ms: self.ms(&["timeout"])?,
+                stall_ms: self.ms(&["stall"])?,
+                grace_ms: self.ms(&["grace"])?,
+                output: None,
+            },
+            level: self.level()?,
+            parallel: self.count("parallel").and_then(|count| usize::try_from(count).ok()),
+        })
+    }
+
+    fn level(self) -> Result<Option<Level>, Failure> {
+        let Some(name) = self.text(&["isolation"]) else { return Ok(None) };
+        let isolation = Isolation::from_str(name, true)
+            .map_err(|_| self.refused("isolation", format!("there is no isolation `{name}`")))?;
+        level(isolation).map(Some)
+    }
+
+    /// The hosts of its list, those that come with a key, and the one that a variable of its own names.
+    fn network(self) -> Result<Reach, Failure> {
+        let mut hosts = match self.value(&["network"]) {
+            Some(Value::Array(_)) => self.texts(&["network"]),
+            Some(Value::String(text)) if text == "full" => return Ok(Reach::Full),
+            _ => Vec::new(),
+        };
+        // Whoever says it themselves has said all of it.
+        if self.is_said_by_somebody(&["network"]) {
+            return self.reach(hosts);
+        }
+        for name in self.names_below("hosts") {
+            if std::env::var_os(name).is_some_and(|value| !value.is_empty()) {
+                hosts.extend(self.texts(&["hosts", name]));
+            }
+        }
+        let named = self.text(&["endpoint"]).and_then(|name| Some((name, std::env::var(name).ok()?)));
+        if let Some((name, url)) = named.filter(|(_, url)| !url.is_empty()) {
+            let origin = url.parse().ok().as_ref().and_then(Origin::of);
+            // It may have a password in it.
+            let origin = origin.ok_or_else(|| {
+                Failure::usage(format!("{name}: it is not the address of a server, like https://HOST:PORT"))
+            })?;
+            // By its name it is not forwarded.
+            let host = if origin.host == "localhost" { "127.0.0.1" } else { &origin.host };
+            hosts.push(format!("{host}:{}", origin.port));
+        }
+        self.reach(hosts)
+    }
+
+    fn reach(self, hosts: Vec<String>) -> Result<Reach, Failure> {
+        if hosts.is_empty() {
+            return Ok(Reach::None);
+        }
+        let list = hosts.join(",");
+        List::parse(&list).map_err(|error| self.refused("network", error))?;
+        Ok(Reach::Hosts(list))
+    }
+
+    fn reading(self) -> Result<Reading, Failure> {
+        let mut signals = Vec::new();
+        for name in self.names_below("signals") {
+            let key = |key: &'static str| ["signals", name, key];
+            let Some(pattern) = self.text(&key("pattern")) else { continue };
+            let means = self.text(&key("means")).unwrap_or_default();
+            let means = Means::parse(means).ok_or_else(|| {
+                let known: Vec<&str> = Means::ALL.iter().map(|means| means.name()).collect();
+                let key = format!("signals.{name}.means");
+                self.refused(&key, format!("`{means}` is none of {}", known.join(", ")))
+            })?;
+            let from = match self.text(&key("from")) {
+                None => None,
+                Some("output") => Some(Stream::Output),
+                Some("errors") => Some(Stream::Errors),
+                Some(other) => {
+                    let key = format!("signals.{name}.from");
+                    return Err(self.refused(&key, format!("`{other}` is none of output, errors")));
+                }
+            };
+            signals.push(Signal {
+                name: name.to_owned(),
+                pattern: pattern.to_owned(),
+                means,
+                from,
+                says: self.text(&key("says")).map(str::to_owned),
+                wait_ms: self.ms(&key("wait"))?,
+                early: self.flag(&key("early")),
+            });
+        }
+        let usage = UsageReading {
+            line: self.text(&["usage", "line"]).map(str::to_owned),
+            input: self.texts(&["usage", "input"]),
+            output: self.texts(&["usage", "output"]),
+            cost: self.text(&["usage", "cost"]).map(str::to_owned),
+            adds_up: self.flag(&["usage", "adds_up"]),
+            price: self.price(),
+        };
+        let answered = self.text(&["answered"]).map(str::to_owned);
+        let usage = Some(usage).filter(|usage| *usage != UsageReading::default());
+        let reading = Reading { signals, answered, usage };
+        // What is no pattern is said now, and not by an agent that can't be started.
+        Ear::new(&reading).map_err(|reason| Failure::usage(format!("agents.{}.{reason}", self.name)))?;
+        Ok(reading)
+    }
+
+    /// The names that people chose below a key.
+    fn names_below(self, key: &str) -> BTreeSet<&'a str> {
+        let of = |name: &'a str| self.configuration.names(&["agents", name, key]);
+        self.names().into_iter().flat_map(of).collect()
+    }
+
+    /// What a million tokens cost.
+    fn price(self) -> Option<Price> {
+        let micros = |key: &str| {
+            let price = self.value(&["price", key])?;
+            let price = price.as_float().or(price.as_integer().map(|price| price as f64))?;
+            // A number that is too large becomes the largest there is.
+            Some((price * 1_000_000.0).round() as u64)
+        };
+        let (input, output) = (micros("input"), micros("output"));
+        (input.is_some() || output.is_some())
+            .then(|| Price { input: input.unwrap_or(0), output: output.unwrap_or(0) })
+    }
+}
