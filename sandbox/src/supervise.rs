@@ -182,6 +182,25 @@ impl Guard {
     }
 }
 
+/// Whoever takes what the agent wrote. Nobody is hurried, unless somebody asked for the end: then one who takes
+/// nothing for a while is waited for no longer.
+#[derive(Debug)]
+struct Reader {
+    took: Instant,
+    hurried: bool,
+}
+
+impl Reader {
+    fn new(now: Instant) -> Self {
+        Self { took: now, hurried: false }
+    }
+
+    /// Until when to wait for them when everybody inside is dead; `None` is for ever.
+    fn awaited_until(&self) -> Option<Instant> {
+        self.hurried.then(|| self.took + PATIENCE)
+    }
+}
+
 /// The supervisor's side of the agent's standard streams.
 #[derive(Debug)]
 pub(crate) struct Conversation<'a> {
@@ -224,6 +243,7 @@ pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<(End, Tallies)> {
     let mut not_started: Option<End> = None;
     let mut alive = true;
     let mut channel_open = true;
+    let mut reader = Reader::new(Instant::now());
     loop {
         let now = Instant::now();
         // The first process speaks its last words when everyone else is dead. What the agent wrote until then may
@@ -245,6 +265,9 @@ pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<(End, Tallies)> {
                 continue;
             }
         }
+        if over && reader.awaited_until().is_some_and(|until| now >= until) {
+            watch.conversation.output.iter_mut().for_each(Stream::abandon);
+        }
         if over && watch.conversation.output.iter().all(Stream::is_over) {
             let stopped = guard.stopping.map(|stopping| End::Stopped(stopping.why));
             let end = stopped.or(not_started).or(ended).unwrap_or(End::Signaled(libc::SIGKILL));
@@ -252,6 +275,7 @@ pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<(End, Tallies)> {
         }
 
         let wake = [guard.next(), next_look, watch.attendant.due()].into_iter().flatten().filter(|_| !over);
+        let wake = wake.chain(reader.awaited_until().filter(|_| over));
         let wake = wake.chain(watch.conversation.output.iter().filter_map(Stream::due)).min();
         let seen = wait(&watch, Stage { alive, over, channel_open }, wake)?;
         let due = watch.attendant.due().is_some_and(|due| Instant::now() >= due);
@@ -264,6 +288,7 @@ pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<(End, Tallies)> {
                 match Signal::try_from(info.ssi_signo as i32) {
                     Ok(Signal::SIGWINCH) => resize(&watch.conversation),
                     Ok(signal) => {
+                        reader.hurried = true;
                         // Nobody is left to stop: what is waited for is a reader of the output.
                         if over {
                             watch.conversation.output.iter_mut().for_each(Stream::abandon);
@@ -287,6 +312,7 @@ pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<(End, Tallies)> {
             stream.relent(Instant::now());
         }
         for index in seen.output {
+            reader.took = Instant::now();
             if watch.conversation.output[index].advance() > 0 {
                 guard.sign_of_life(Instant::now());
             }
@@ -446,6 +472,21 @@ mod tests {
         assert_eq!(guard.at(after(15)), Order::Kill);
         assert_eq!(guard.at(after(16)), Order::Wait);
         assert_eq!(guard.next(), None);
+    }
+
+    #[test]
+    fn a_reader_is_hurried_only_by_who_asks_for_the_end() {
+        let start = Instant::now();
+        let mut reader = Reader::new(start);
+        assert_eq!(reader.awaited_until(), None);
+        reader.hurried = true;
+        assert_eq!(reader.awaited_until(), Some(start + PATIENCE));
+        reader.took = start + PATIENCE;
+        assert_eq!(
+            reader.awaited_until(),
+            Some(start + PATIENCE * 2),
+            "whoever takes something is waited for"
+        );
     }
 
     #[test]

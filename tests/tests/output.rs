@@ -250,6 +250,22 @@ fn deadlines_and_signals_work_while_nobody_reads() {
 }
 
 #[test]
+fn who_asks_for_the_end_waits_for_no_reader() {
+    for repository in repositories() {
+        let marker = Marker::new();
+        let mut command = repository.sandbox(&["--env", VARIABLE, "--", "yes"]);
+        command.env(VARIABLE, marker.as_str()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("starts");
+        // It writes, and goes on to: its pipe is full before it has ended, and stays so.
+        child.stdout.as_mut().expect("a pipe").read_exact(&mut [0]).expect("reads");
+        let pid = rustix::process::Pid::from_raw(child.id() as i32).expect("a process");
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("signals");
+        assert!(wait_until(DEADLINE, || child.try_wait().expect("waits").is_some()), "{:?}", marker.alive());
+        assert_eq!(marker.gone_within(DEADLINE), Ok(()));
+    }
+}
+
+#[test]
 fn deadlines_and_signals_work_while_a_terminal_takes_nothing() {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     use std::os::unix::fs::MetadataExt;
