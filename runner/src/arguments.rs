@@ -121,6 +121,9 @@ pub(crate) struct Sandbox {
     /// How the scope is held
     #[arg(long, value_enum, default_value_t = Isolation::Process, help_heading = "Isolation")]
     pub(crate) isolation: Isolation,
+    /// The image of a container, for --isolation container. It is fetched if it is not there
+    #[arg(long, value_name = "IMAGE", help_heading = "Isolation")]
+    pub(crate) image: Option<String>,
     /// Pass this variable of the environment on. Its value is taken out of the output
     #[arg(long, value_name = "NAME", help_heading = "Isolation")]
     pub(crate) env: Vec<OsString>,
@@ -198,6 +201,8 @@ Examples:
     agency sandbox --json -- true
   Where namespaces are forbidden:
     agency sandbox --isolation landlock --write 'src/**' --apply -- make
+  In a container of an image, by Docker or Podman:
+    agency sandbox --isolation container --image localhost/toolbox:1 -- make
 
 Exit codes: the command's own; 2 for a mistake in the arguments, 3 if something asked for can't be held
 here, 20 if a change was out of scope, 124 after a deadline, 125 for a failure of agency itself,
@@ -209,7 +214,7 @@ pub(crate) enum Isolation {
     Process,
     /// A private copy, Landlock and seccomp, where namespaces are forbidden
     Landlock,
-    /// A container
+    /// A container of an image, with Landlock and seccomp in it
     Container,
 }
 

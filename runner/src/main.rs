@@ -23,6 +23,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use agency_sandbox::changed;
+use agency_sandbox::container::guest;
 
 use arguments::{Arguments, Command};
 use message::Failure;
@@ -33,6 +34,9 @@ fn main() -> ExitCode {
         return if told.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let typed: Vec<_> = std::env::args_os().collect();
+    if typed.get(1).is_some_and(|word| word == guest::WORD) {
+        guest::live()
+    }
     let result = match Arguments::read(&typed) {
         Ok(Arguments { who, command }) => match command {
             Command::Init(command) => board::scaffold::init(&command, &who),

@@ -13,6 +13,8 @@ use landlock::{
     RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::sys;
 
 /// The newest ABI we know how to ask for. Older kernels get what they have, newer ones this.
@@ -35,7 +37,7 @@ pub(crate) enum AccessError {
 }
 
 /// What may be done where. Everything else may not.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Rules {
     /// Read and run, below these.
     pub(crate) read: Vec<PathBuf>,

@@ -33,15 +33,39 @@ use crate::workspace::Workspace;
 #[derive(Debug)]
 pub(crate) struct Start<'a> {
     pub(crate) policy: &'a Policy,
-    pub(crate) host: &'a Host,
     pub(crate) identity: &'a Identity,
-    pub(crate) opening: &'a Opening,
-    pub(crate) workspace: &'a Workspace,
-    /// Where in it to start.
+    /// Where to start.
     pub(crate) folder: PathBuf,
     pub(crate) command: &'a [OsString],
-    /// Where there are no namespaces.
-    pub(crate) bare: Option<&'a Bare>,
+    pub(crate) around: Around<'a>,
+}
+
+/// What lies around the agent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Around<'a> {
+    /// A view that the first process made.
+    View(View<'a>),
+    /// The host, without any namespaces.
+    Bare(&'a Bare),
+    /// A view that an engine made, with what may be done in it.
+    Container(&'a Rules),
+}
+
+/// What a view is made for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) workspace: &'a Workspace,
+    pub(crate) opening: &'a Opening,
+}
+
+impl Start<'_> {
+    fn bare(&self) -> Option<&Bare> {
+        match self.around {
+            Around::Bare(bare) => Some(bare),
+            Around::View(_) | Around::Container(_) => None,
+        }
+    }
 }
 
 /// What a start could not do.
@@ -144,11 +168,17 @@ fn prepare(
     let policy = start.policy;
     rustix::process::setsid().map_err(failed("can't start a session"))?;
     connect(streams).map_err(failed("can't connect standard input and output"))?;
-    if let (Identity::Nobody { .. }, None) = (start.identity, start.bare) {
+    if let (Identity::Nobody { .. }, Around::View(_)) = (start.identity, start.around) {
         enter_user_namespace(start.identity, host_proc)?;
     }
     limit(start).map_err(failed("can't set a limit"))?;
-    let pid = own_pid(host_proc).map_err(failed("can't read the own process id"))?;
+    let pid = match start.around {
+        // There is no /proc of the host's to ask. Whoever hears us is told by the kernel.
+        Around::Container(_) => None,
+        Around::View(_) | Around::Bare(_) => {
+            Some(own_pid(host_proc).map_err(failed("can't read the own process id"))?)
+        }
+    };
     channel::send(channel, &FromSandbox::Born { pid }, None)
         .map_err(failed("can't report to the supervisor"))?;
     // The mask and the ignored signals of whoever started us are no concern of the agent's.
@@ -157,7 +187,8 @@ fn prepare(
     rustix::process::chdir(&start.folder).map_err(failed("can't change to the folder to start in"))?;
 
     if policy.wants(Control::Capabilities) {
-        drop_capabilities(start.bare.is_some()).map_err(failed("can't drop capabilities"))?;
+        let may_lack_the_right = !matches!(start.around, Around::View(_));
+        drop_capabilities(may_lack_the_right).map_err(failed("can't drop capabilities"))?;
     }
     if policy.wants(Control::NoNewPrivileges) {
         nix::sys::prctl::set_no_new_privs().map_err(failed("can't forbid new privileges"))?;
@@ -165,16 +196,16 @@ fn prepare(
     let mut landlock = Err(0);
     if policy.wants(Control::Landlock) {
         restrict_access(start)?;
-        landlock = access::holds(start.bare.map_or(Path::new("/tmp"), |bare| &bare.replica.tmp));
+        landlock = access::holds(start.bare().map_or(Path::new("/tmp"), |bare| &bare.replica.tmp));
     }
     if policy.wants(Control::Descriptors) {
         sys::close_all_but(channel).map_err(failed("can't close descriptors"))?;
     }
     if policy.wants(Control::Seccomp) {
-        let surface = start.bare.map_or(Surface::Kernel, |bare| bare.surface);
+        let surface = start.bare().map_or(Surface::Kernel, |bare| bare.surface);
         syscalls::restrict(surface).map_err(failed("can't filter system calls"))?;
     }
-    Ok(Ready { landlock, tried: start.bare.map(Tried::now) })
+    Ok(Ready { landlock, tried: start.bare().map(Tried::now) })
 }
 
 /// What the host calls this process: a link in its /proc that leads every reader to itself.
@@ -223,11 +254,13 @@ fn limit(start: &Start<'_>) -> nix::Result<()> {
     let policy = start.policy;
     // No core ever lands anywhere.
     setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
+    // A container has a controller for it; the user's number would be counted on the whole host.
     if policy.wants(Control::Processes)
         && let Some(processes) = policy.limits.processes
+        && !matches!(start.around, Around::Container(_))
     {
         // Without a user namespace it counts everything its user has.
-        let others = start.bare.map_or(0, |bare| bare.others);
+        let others = start.bare().map_or(0, |bare| bare.others);
         let (_, most) = getrlimit(Resource::RLIMIT_NPROC)?;
         let limit = processes.saturating_add(others).min(most);
         setrlimit(Resource::RLIMIT_NPROC, limit, limit)?;
@@ -241,11 +274,11 @@ fn limit(start: &Start<'_>) -> nix::Result<()> {
 }
 
 /// Empties every set. What can ever be gained is emptied too where that takes no right we lack: an ordinary
-/// user without a namespace has none to gain anything by.
-fn drop_capabilities(bare: bool) -> rustix::io::Result<()> {
+/// user without a namespace has none to gain anything by, and in a container the engine has done it.
+fn drop_capabilities(may_lack_the_right: bool) -> rustix::io::Result<()> {
     rustix::thread::clear_ambient_capability_set()?;
     match forget_capabilities() {
-        Err(rustix::io::Errno::PERM) if bare => {}
+        Err(rustix::io::Errno::PERM) if may_lack_the_right => {}
         other => other?,
     }
     let none = CapabilitySet::empty();
@@ -268,28 +301,31 @@ pub(crate) fn forget_capabilities() -> rustix::io::Result<()> {
 }
 
 fn restrict_access(start: &Start<'_>) -> Result<(), Failure> {
-    let over_a_view = || {
-        let mut write: Vec<PathBuf> = ["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from).into();
-        write.push(start.host.home.clone());
-        write.extend(start.workspace.writable(start.opening, &start.policy.scope));
-        write.extend(start.policy.folders.iter().map(|folder| folder.target.clone()));
-        if !start.policy.wants(Control::ReadOnlyHost) {
-            write.push("/".into());
-        }
-        Rules { read: vec!["/".into()], write, devices: vec!["/dev".into()], ..Rules::default() }
-    };
-    let restricted = match start.bare {
-        Some(bare) => access::restrict(&bare.rules),
-        None => access::restrict(&over_a_view()),
+    let restricted = match start.around {
+        Around::View(view) => access::restrict(&over_a_view(start.policy, view)),
+        Around::Bare(bare) => access::restrict(&bare.rules),
+        Around::Container(rules) => access::restrict(rules),
     };
     restricted.map_err(failed("can't restrict file access"))
+}
+
+/// What may be done in a view: the mounts say the same.
+pub(crate) fn over_a_view(policy: &Policy, view: View<'_>) -> Rules {
+    let mut write: Vec<PathBuf> = ["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from).into();
+    write.push(view.host.home.clone());
+    write.extend(view.workspace.writable(view.opening, &policy.scope));
+    write.extend(policy.folders.iter().map(|folder| folder.target.clone()));
+    if !policy.wants(Control::ReadOnlyHost) {
+        write.push("/".into());
+    }
+    Rules { read: vec!["/".into()], write, devices: vec!["/dev".into()], ..Rules::default() }
 }
 
 /// Looks the command up in the agent's own PATH, in the agent's own view, and starts it.
 fn execute(start: &Start<'_>) -> nix::Error {
     let c_string = |text: &OsStr| CString::new(text.as_bytes()).unwrap_or_default();
     let arguments: Vec<CString> = start.command.iter().map(|argument| c_string(argument)).collect();
-    let variables = start.bare.map_or(&start.policy.environment, |bare| &bare.environment);
+    let variables = start.bare().map_or(&start.policy.environment, |bare| &bare.environment);
     let environment: Vec<CString> = variables
         .iter()
         .map(|(name, value)| {

@@ -17,6 +17,8 @@ const MOUNT: &str = "/sys/fs/cgroup";
 #[derive(Debug)]
 pub(crate) struct Cgroup {
     kind: Kind,
+    /// Somebody else made it, and removes it.
+    foreign: bool,
 }
 
 #[derive(Debug)]
@@ -41,13 +43,7 @@ impl Cgroup {
             return unified(&own, name, memory, processes);
         }
         let group = |controller: &str| -> Option<PathBuf> {
-            let path = own.lines().find_map(|line| {
-                let mut parts = line.splitn(3, ':').skip(1);
-                let (controllers, path) = (parts.next()?, parts.next()?);
-                controllers.split(',').any(|known| known == controller).then_some(path)
-            })?;
-            let parent = Path::new(MOUNT).join(controller).join(path.trim_start_matches('/'));
-            let group = parent.join(name);
+            let group = separate(&own, controller)?.join(name);
             fs::create_dir(&group).ok().map(|()| group)
         };
         let memory_group = memory.and_then(|_| group("memory"));
@@ -55,9 +51,23 @@ impl Cgroup {
         if memory_group.is_none() && processes_group.is_none() {
             return Ok(None);
         }
-        let made = Self { kind: Kind::Separate { memory: memory_group, processes: processes_group } };
+        let kind = Kind::Separate { memory: memory_group, processes: processes_group };
+        let made = Self { kind, foreign: false };
         made.set_separate(memory, processes)?;
         Ok(Some(made))
+    }
+
+    /// The groups a process is in already, whoever made them.
+    pub(crate) fn of(pid: i32) -> io::Result<Self> {
+        let theirs = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
+        let unified = Path::new(MOUNT).join("cgroup.controllers").exists();
+        let kind = match theirs.lines().find_map(|line| line.strip_prefix("0::")).filter(|_| unified) {
+            Some(path) => Kind::Unified(Path::new(MOUNT).join(path.trim_start_matches('/'))),
+            None => {
+                Kind::Separate { memory: separate(&theirs, "memory"), processes: separate(&theirs, "pids") }
+            }
+        };
+        Ok(Self { kind, foreign: true })
     }
 
     fn set_separate(&self, memory: Option<u64>, processes: Option<u64>) -> io::Result<()> {
@@ -144,10 +154,20 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        for path in self.paths() {
+        for path in self.paths().filter(|_| !self.foreign) {
             remove(path);
         }
     }
+}
+
+/// The group that one controller of version 1 has a process in, from what /proc says of it.
+fn separate(groups: &str, controller: &str) -> Option<PathBuf> {
+    let path = groups.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next()?, parts.next()?);
+        controllers.split(',').any(|known| known == controller).then_some(path)
+    })?;
+    Some(Path::new(MOUNT).join(controller).join(path.trim_start_matches('/')))
 }
 
 /// Removes a group whose processes are dead, or about to be: the last of them leaves it a moment after it is
@@ -179,7 +199,7 @@ fn unified(own: &str, name: &str, memory: Option<u64>, processes: Option<u64>) -
         if fs::create_dir(&group).is_err() {
             continue;
         }
-        let made = Cgroup { kind: Kind::Unified(group.clone()) };
+        let made = Cgroup { kind: Kind::Unified(group.clone()), foreign: false };
         let set = || -> io::Result<()> {
             if let Some(limit) = memory {
                 fs::write(group.join("memory.max"), limit.to_string())?;

@@ -20,9 +20,9 @@ use crate::sys;
 /// From the sandbox to its supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromSandbox {
-    /// The process that will be the agent, as the host numbers it. Its view, its user and its limits are
-    /// final; it goes on to give up everything else.
-    Born { pid: i32 },
+    /// The process that will be the agent, as the host numbers it, where it can know that. Its view, its user
+    /// and its limits are final; it goes on to give up everything else.
+    Born { pid: Option<i32> },
     /// The upper layer of the workspace comes with this message.
     Layer,
     /// The supervisor's end of the terminal comes with this message.
@@ -64,10 +64,15 @@ pub(crate) struct Handed {
 
 /// From the supervisor to the sandbox: go on. Which descriptors come with it follows, a byte for each.
 const GO: &[u8] = b"go";
+const HANDED: usize = 2;
+
+/// From the supervisor to a first process that it could not clone: what it is to do comes with this, and the
+/// agent's streams.
+const ORDER: &[u8] = b"order";
 
 const LARGEST: usize = 16 * 1024;
-/// Descriptors that come with one message.
-const MOST: usize = 2;
+/// Descriptors that come with one message: an order, and three streams.
+const MOST: usize = 4;
 
 /// Both ends.
 pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -96,15 +101,32 @@ fn send_bytes(channel: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) 
 /// Hears one message; `None` when every other end is closed.
 pub(crate) fn receive(channel: impl AsFd) -> io::Result<Option<(FromSandbox, Option<OwnedFd>)>> {
     let mut bytes = vec![0; LARGEST];
-    let (length, descriptors) = receive_bytes(channel, &mut bytes)?;
+    let Received { length, descriptors, sender } = receive_bytes(channel, &mut bytes)?;
     if length == 0 {
         return Ok(None);
     }
-    Ok(Some((serde_json::from_slice(&bytes[..length])?, descriptors.into_iter().next())))
+    let message = match serde_json::from_slice(&bytes[..length])? {
+        FromSandbox::Born { pid } => FromSandbox::Born { pid: pid.or(sender) },
+        message => message,
+    };
+    Ok(Some((message, descriptors.into_iter().next())))
 }
 
-fn receive_bytes(channel: impl AsFd, bytes: &mut [u8]) -> rustix::io::Result<(usize, Vec<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+/// What came with a message.
+struct Received {
+    length: usize,
+    descriptors: Vec<OwnedFd>,
+    /// Who sent it, as we number processes, where [`name_senders`] asked for that.
+    sender: Option<i32>,
+}
+
+/// Lets the kernel say with each message who sent it: a process elsewhere does not know what we call it.
+pub(crate) fn name_senders(channel: impl AsFd) -> io::Result<()> {
+    Ok(rustix::net::sockopt::set_socket_passcred(channel, true)?)
+}
+
+fn receive_bytes(channel: impl AsFd, bytes: &mut [u8]) -> rustix::io::Result<Received> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST), ScmCredentials(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC;
     let message = loop {
@@ -113,13 +135,45 @@ fn receive_bytes(channel: impl AsFd, bytes: &mut [u8]) -> rustix::io::Result<(us
             other => break other?,
         }
     };
-    let mut received = Vec::new();
+    let mut received = Received { length: message.bytes, descriptors: Vec::new(), sender: None };
     for message in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
-            received.extend(descriptors);
+        match message {
+            RecvAncillaryMessage::ScmRights(descriptors) => received.descriptors.extend(descriptors),
+            RecvAncillaryMessage::ScmCredentials(sender) => {
+                received.sender = Some(sender.pid.as_raw_nonzero().get());
+            }
+            _ => {}
         }
     }
-    Ok((message.bytes, received))
+    Ok(received)
+}
+
+/// Hands an order over, and the agent's streams unless it is to have a terminal.
+pub(crate) fn hand_order(
+    channel: impl AsFd,
+    order: &OwnedFd,
+    streams: Option<&[OwnedFd; 3]>,
+) -> io::Result<()> {
+    let mut descriptors = vec![order.as_fd()];
+    descriptors.extend(streams.into_iter().flatten().map(AsFd::as_fd));
+    Ok(send_bytes(channel, ORDER, &descriptors)?)
+}
+
+/// Waits for an order. Does not return when nobody has one.
+pub(crate) fn wait_for_order(channel: impl AsFd) -> (OwnedFd, Option<[OwnedFd; 3]>) {
+    let mut bytes = [0; ORDER.len()];
+    match receive_bytes(channel, &mut bytes) {
+        Ok(Received { length, mut descriptors, .. }) if bytes[..length] == *ORDER => {
+            match (descriptors.pop(), descriptors.pop(), descriptors.pop(), descriptors.pop()) {
+                (Some(order), None, None, None) => (order, None),
+                (Some(errors), Some(output), Some(input), Some(order)) => {
+                    (order, Some([input, output, errors]))
+                }
+                _ => sys::exit_now(1),
+            }
+        }
+        _ => sys::exit_now(1),
+    }
 }
 
 /// The supervisor's word, with what it hands over.
@@ -133,9 +187,9 @@ pub(crate) fn say_go(channel: impl AsFd, handed: &Handed) -> io::Result<()> {
 
 /// Waits for the supervisor's word. Does not return when the supervisor is gone.
 pub(crate) fn wait_for_go(channel: impl AsFd) -> Handed {
-    let mut bytes = [0; GO.len() + MOST];
+    let mut bytes = [0; GO.len() + HANDED];
     match receive_bytes(channel, &mut bytes) {
-        Ok((length, descriptors)) if length == bytes.len() && bytes.starts_with(GO) => {
+        Ok(Received { length, descriptors, .. }) if length == bytes.len() && bytes.starts_with(GO) => {
             let mut descriptors = descriptors.into_iter();
             let mut next = |there: u8| if there == 1 { descriptors.next() } else { None };
             Handed { idmap: next(bytes[GO.len()]), network: next(bytes[GO.len() + 1]) }

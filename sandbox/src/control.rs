@@ -94,7 +94,7 @@ impl FromStr for Control {
 }
 
 /// A set of controls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct ControlSet(u32);
 
 impl ControlSet {

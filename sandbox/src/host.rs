@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::policy::Level;
+
 /// The folders of an operating system that programs need in order to run. Anything else at the top of the
 /// file system (data, mounts, other people's homes) stays out of sight until a policy names it.
 const SYSTEM: &[&str] =
@@ -54,8 +56,10 @@ const SYSTEM_SECRETS: &[&str] = &[
 ];
 
 /// Variables that are passed without being named: they say how to talk and where tools are, never a secret.
-const PASSED: &[&str] =
-    &["PATH", "USER", "LOGNAME", "LANG", "LANGUAGE", "TERM", "COLORTERM", "NO_COLOR", "TZ"];
+const PASSED: &[&str] = &["USER", "LOGNAME", "LANG", "LANGUAGE", "TERM", "COLORTERM", "NO_COLOR", "TZ"];
+
+/// Where programs are.
+const PATH: &str = "PATH";
 
 /// Whose sandbox it is.
 #[derive(Debug, Clone)]
@@ -168,11 +172,14 @@ fn readable(path: &Path, uid: u32) -> bool {
 /// and what the caller names.
 pub fn environment(
     host: &Host,
+    level: Level,
     caller: impl IntoIterator<Item = (OsString, OsString)>,
     named: &[OsString],
 ) -> Vec<(OsString, OsString)> {
+    // An image has its own toolchains, and says itself where they are.
+    let places = || std::iter::once(&PATH).chain(TOOLCHAIN_VARIABLES).filter(|_| level != Level::Container);
     let passes = |name: &OsStr| {
-        PASSED.iter().chain(TOOLCHAIN_VARIABLES).any(|passed| name == *passed)
+        PASSED.iter().chain(places()).any(|passed| name == *passed)
             || name.to_str().is_some_and(|name| name.starts_with("LC_"))
             || named.iter().any(|wanted| wanted == name)
     };
@@ -188,8 +195,8 @@ pub fn environment(
     let mut environment: Vec<(OsString, OsString)> =
         caller.into_iter().filter(|(name, _)| passes(name) && !named_own(name)).collect();
     environment.extend(own.into_iter().map(|(name, value)| (name.into(), value.to_owned())));
-    if !environment.iter().any(|(name, _)| name == "PATH") {
-        environment.push(("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()));
+    if level != Level::Container && !environment.iter().any(|(name, _)| name == PATH) {
+        environment.push((PATH.into(), "/usr/local/bin:/usr/bin:/bin".into()));
     }
     environment.sort();
     environment
@@ -230,9 +237,13 @@ mod tests {
             ("LC_ALL", "C"),
         ]
         .map(|(name, value)| (OsString::from(name), OsString::from(value)));
-        let passed = environment(&host(), caller, &["KEY".into()]);
-        let names: Vec<_> = passed.iter().map(|(name, _)| name.to_string_lossy().into_owned()).collect();
-        assert_eq!(names, ["HOME", "KEY", "LC_ALL", "PATH", "SHELL", "TMPDIR"]);
-        assert!(passed.contains(&("HOME".into(), "/home/me".into())));
+        let passed = |level| environment(&host(), level, caller.clone(), &["KEY".into()]);
+        let names = |level| {
+            let names = passed(level).into_iter().map(|(name, _)| name.to_string_lossy().into_owned());
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(names(Level::Process), ["HOME", "KEY", "LC_ALL", "PATH", "SHELL", "TMPDIR"]);
+        assert!(passed(Level::Process).contains(&("HOME".into(), "/home/me".into())));
+        assert_eq!(names(Level::Container), ["HOME", "KEY", "LC_ALL", "SHELL", "TMPDIR"]);
     }
 }

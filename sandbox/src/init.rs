@@ -12,7 +12,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::fs::{Mode, OFlags};
 
-use crate::agent::{self, Failure, Start, Streams, failed};
+use crate::agent::{self, Failure, Start, Streams, View, failed};
 use crate::channel::{self, Ended, FromSandbox, Handed};
 use crate::control::Control;
 use crate::egress::{self, List};
@@ -26,6 +26,7 @@ use crate::view::Plan;
 /// What the first process is born with.
 pub(crate) struct Birth<'a> {
     pub(crate) start: Start<'a>,
+    pub(crate) view: View<'a>,
     /// An empty folder to build the new root on.
     pub(crate) staging: &'a Path,
     /// The namespaces it makes itself; others it is given.
@@ -63,7 +64,7 @@ pub(crate) fn live(birth: Birth<'_>, channel: &OwnedFd) -> ! {
 
 /// Makes the namespaces and the view, and starts the agent.
 fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<(Pid, SigSet), Failure> {
-    let Birth { start, staging, namespaces, pipes } = birth;
+    let Birth { start, view, staging, namespaces, pipes } = birth;
     die_with_supervisor()?;
     // What is made here is for the agent, who may be somebody else, whatever the caller keeps to themselves.
     rustix::process::umask(Mode::from_raw_mode(0o022));
@@ -86,16 +87,16 @@ fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<(Pid, SigSet), Failure> 
     if namespaces.contains(CloneFlags::CLONE_NEWUTS) {
         nix::unistd::sethostname("agency").map_err(failed("can't set the host name"))?;
     }
-    let surroundings = Surroundings::observe(start.host);
-    let plan = Plan::new(start.policy, start.host, &surroundings, start.identity.inside(), pipes.is_none());
+    let surroundings = Surroundings::observe(view.host);
+    let plan = Plan::new(start.policy, view.host, &surroundings, start.identity.inside(), pipes.is_none());
     let mut root = NewRoot::create(staging, start.policy, start.identity.outside()).map_err(failed(""))?;
     root.perform(&plan.ground).map_err(failed(""))?;
     // From here on the layers must be there, and we in our cgroup.
     let Handed { idmap, network } = channel::wait_for_go(channel);
     root.map_owner(idmap);
     root.perform(&plan.folders).map_err(failed(""))?;
-    let upper = root.add_workspace(start.workspace, start.opening).map_err(failed(""))?;
-    root.add_answers(start.workspace, upper.as_ref(), &plan.covers).map_err(failed(""))?;
+    let upper = root.add_workspace(view.workspace, view.opening).map_err(failed(""))?;
+    root.add_answers(view.workspace, upper.as_ref(), &plan.covers).map_err(failed(""))?;
     root.perform(&plan.covers).map_err(failed(""))?;
     root.enter().map_err(failed(""))?;
     channel::send(channel, &FromSandbox::Layer, upper.as_ref())
@@ -131,7 +132,7 @@ fn die_with_supervisor() -> Result<(), Failure> {
 }
 
 /// Listens where a list leads out of the network namespace. The supervisor accepts what comes.
-fn open_ways_out(list: &List, channel: &OwnedFd) -> Result<(), Failure> {
+pub(crate) fn open_ways_out(list: &List, channel: &OwnedFd) -> Result<(), Failure> {
     let listeners = egress::listen(list)
         .map_err(|(address, error)| failed(&format!("can't listen at {address} inside"))(error))?;
     for egress::Listener { address, socket } in listeners {

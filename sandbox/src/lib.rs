@@ -11,7 +11,7 @@
 //! decides.
 //!
 //! Read in this order: [`policy`], [`scope`], `opening`, `view`, `mounts`, `init`, `agent`, [`attest`],
-//! [`launch`]. Hosts that forbid namespaces have a level of their own, `bare`.
+//! [`launch`]. Hosts that forbid namespaces have a level of their own, `bare`; so have images, [`container`].
 
 mod access;
 mod agent;
@@ -21,6 +21,7 @@ mod bare;
 mod cgroup;
 pub mod changed;
 mod channel;
+pub mod container;
 pub mod control;
 pub mod doctor;
 pub mod egress;

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::container::Container;
 use crate::control::{Control, ControlSet};
 use crate::egress::List;
 use crate::scope::Scope;
@@ -33,6 +34,8 @@ pub struct Policy {
     pub secrets: Vec<Secret>,
     /// Controls that are switched off on purpose. The attestation says so.
     pub without: ControlSet,
+    /// What a container is made of, where the level is that.
+    pub container: Option<Container>,
 }
 
 /// A host folder bound into the sandbox writable: what is written there is on the host at once.
@@ -58,7 +61,7 @@ pub enum Network {
 }
 
 /// How much the agent may use. `None` is "not limited".
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Limits {
     /// Bytes of memory, all processes together.
     pub memory: Option<u64>,
@@ -116,6 +119,7 @@ impl Policy {
             environment: Vec::new(),
             secrets: Vec::new(),
             without: ControlSet::empty(),
+            container: None,
         }
     }
 
@@ -157,7 +161,9 @@ impl Level {
     /// attestation says what does.
     pub const fn claims(self, control: Control) -> bool {
         match self {
-            Level::Process | Level::Container => true,
+            Level::Process => true,
+            // An engine makes none, unless it is told to for every container.
+            Level::Container => !matches!(control, Control::UserNamespace),
             Level::Landlock => !matches!(
                 control,
                 Control::UserNamespace

@@ -28,6 +28,11 @@ pub trait Attendant {
     /// Something came, or it is time.
     fn attend(&self, now: Instant) -> Wish;
 
+    /// Something takes a while before the command can start.
+    fn told(&self, what: &str) {
+        let _ = what;
+    }
+
     /// A piece of what the command wrote, without the secrets that were in it, and before any of it is left out.
     fn hear(&self, from: Source, piece: &[u8], now: Instant) {
         let _ = (from, piece, now);
@@ -235,8 +240,9 @@ pub(crate) struct Watch<'a> {
     pub(crate) attendant: &'a dyn Attendant,
 }
 
-/// Stands by until every process of the sandbox is dead and all output has gone on.
-pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<(End, Tallies)> {
+/// Stands by until every process of the sandbox is dead and all output has gone on. How it ended, unless its first
+/// process went without a word.
+pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<(Option<End>, Tallies)> {
     let mut guard = Guard::new(watch.deadlines.clone(), Instant::now());
     let mut next_look = watch.memory.as_ref().map(|_| Instant::now());
     let mut ended: Option<End> = None;
@@ -270,8 +276,7 @@ pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<(End, Tallies)> {
         }
         if over && watch.conversation.output.iter().all(Stream::is_over) {
             let stopped = guard.stopping.map(|stopping| End::Stopped(stopping.why));
-            let end = stopped.or(not_started).or(ended).unwrap_or(End::Signaled(libc::SIGKILL));
-            return Ok((end, watch.conversation.tallies()));
+            return Ok((stopped.or(not_started).or(ended), watch.conversation.tallies()));
         }
 
         let wake = [guard.next(), next_look, watch.attendant.due()].into_iter().flatten().filter(|_| !over);

@@ -180,8 +180,8 @@ fn ground(
 
 /// The folders of a private HOME that lead to something the agent may read there. They are its own: a program that
 /// reads its credentials keeps its other files beside them.
-fn leading_to_read(policy: &Policy, host: &Host, around: &Surroundings) -> BTreeSet<PathBuf> {
-    let shown = || policy.read.iter().chain(&around.toolchains);
+pub(crate) fn leading_to_read(policy: &Policy, host: &Host, toolchains: &[PathBuf]) -> BTreeSet<PathBuf> {
+    let shown = || policy.read.iter().chain(toolchains);
     let leads = |folder: &&Path| {
         folder.starts_with(&host.home)
             && **folder != host.home
@@ -194,7 +194,7 @@ fn leading_to_read(policy: &Policy, host: &Host, around: &Surroundings) -> BTree
 fn folders(policy: &Policy, host: &Host, around: &Surroundings) -> Vec<Step> {
     let mut steps = Vec::new();
     if policy.wants(Control::PrivateHome) {
-        let own = leading_to_read(policy, host, around);
+        let own = leading_to_read(policy, host, &around.toolchains);
         steps.extend(own.into_iter().map(|at| Step::Private { at, mode: 0o700 }));
     }
     steps.extend(policy.read.iter().map(|path| Step::Bind {

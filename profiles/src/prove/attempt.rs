@@ -41,7 +41,7 @@ fn policy(order: &Order<'_>, step: &Step) -> Result<(Policy, Vec<String>), Prove
         .env
         .iter()
         .filter_map(|name| Some(Secret { name: name.clone(), value: value(name)?.as_bytes().to_vec() }));
-    let mut environment = host::environment(order.host, order.variables.iter().cloned(), &named);
+    let mut environment = host::environment(order.host, order.level, order.variables.iter().cloned(), &named);
     environment.retain(|(name, _)| !order.handed.iter().any(|(handed, _)| handed == name));
     environment.extend(order.handed.iter().cloned());
     environment.sort();

@@ -277,6 +277,7 @@ mod tests {
             version: 1,
             level: Level::Process,
             kernel: "6.12".into(),
+            container: None,
             controls: vec![
                 statement(Control::Network, Enforced::Enforced),
                 statement(Control::Memory, memory),

@@ -142,7 +142,7 @@ impl<'a> Definition<'a> {
         let Some(name) = self.text(&["isolation"]) else { return Ok(None) };
         let isolation = Isolation::from_str(name, true)
             .map_err(|_| self.refused("isolation", format!("there is no isolation `{name}`")))?;
-        level(isolation).map(Some)
+        Ok(Some(level(isolation)))
     }
 
     /// The hosts of its list, those that come with a key, and the one that a variable of its own names.

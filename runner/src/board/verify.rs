@@ -162,7 +162,7 @@ fn tried(
     let order = Order {
         folder: &here.folder,
         candidate: Candidate::Live,
-        level: level(isolation)?,
+        level: level(isolation),
         host: &host,
         state: &state,
         copies: &copies(&host),

@@ -84,7 +84,7 @@ pub(super) fn settings(given: &Given<'_>) -> Result<Settings, Failure> {
         false => Trusted::These(Trust::of(&here.folder.root)?.texts()),
     };
     let usual = match command.isolation {
-        Some(isolation) => level(isolation)?,
+        Some(isolation) => level(isolation),
         None => named_level(configuration, &["run", "isolation"])?.unwrap_or(Level::Process),
     };
     let auditor = auditor(given, &agents)?;
@@ -310,7 +310,7 @@ fn named_level(configuration: &Configuration, path: &[&str]) -> Result<Option<Le
     let Some(name) = configuration.value(path).and_then(Value::as_str) else { return Ok(None) };
     let isolation = Isolation::from_str(name, true)
         .map_err(|_| Failure::usage(format!("{}: there is no isolation `{name}`", path.join("."))))?;
-    level(isolation).map(Some)
+    Ok(Some(level(isolation)))
 }
 
 fn duration(configuration: &Configuration, path: &[&str]) -> Result<Option<Duration>, Failure> {

@@ -3,6 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use agency_sandbox::container::{Container, image_name};
 use agency_sandbox::control::Control;
 use agency_sandbox::doctor;
 use agency_sandbox::egress::List;
@@ -15,14 +16,11 @@ use agency_sandbox::workspace::folder::Folder;
 use crate::arguments::{Isolation, Layer, Sandbox};
 use crate::message::{Failure, UNAVAILABLE, USAGE};
 
-pub(crate) fn level(isolation: Isolation) -> Result<Level, Failure> {
+pub(crate) fn level(isolation: Isolation) -> Level {
     match isolation {
-        Isolation::Process => Ok(Level::Process),
-        Isolation::Landlock => Ok(Level::Landlock),
-        Isolation::Container => {
-            Err(Failure::new_message(UNAVAILABLE, "isolation `container` is not available yet")
-                .with_hint("use --isolation process or --isolation landlock"))
-        }
+        Isolation::Process => Level::Process,
+        Isolation::Landlock => Level::Landlock,
+        Isolation::Container => Level::Container,
     }
 }
 
@@ -43,16 +41,19 @@ pub(super) fn policy(
             return Err(Failure::usage(format!("--env {shown}: the variable {shown} is not set")));
         }
     }
-    if level == Level::Landlock {
-        landlock(command, &network)?;
+    match level {
+        Level::Process => {}
+        Level::Landlock => landlock(command, &network)?,
+        Level::Container => contained(command)?,
     }
+    let container = container(command, level)?;
     if command.without.contains(&Control::MountNamespace) {
         return Err(Failure::usage("--without mount-namespace: the workspace itself is made of mounts"));
     }
     let mut environment = if command.without.contains(&Control::Environment) {
         std::env::vars_os().collect()
     } else {
-        host::environment(host, std::env::vars_os(), &command.env)
+        host::environment(host, level, std::env::vars_os(), &command.env)
     };
     if let Network::Hosts(list) = &network {
         environment = list.environment(environment);
@@ -75,6 +76,7 @@ pub(super) fn policy(
         environment,
         secrets: secrets(command),
         without: command.without.iter().copied().collect(),
+        container,
     })
 }
 
@@ -93,9 +95,39 @@ fn landlock(command: &Sandbox, network: &Network) -> Result<(), Failure> {
     if command.layer == Some(Layer::Memory) {
         return unavailable("changes in memory", "leave --layer out");
     }
-    match command.without.iter().find(|control| !Level::Landlock.claims(**control)) {
+    claimed(command, Level::Landlock, "landlock", &[])
+}
+
+/// Controls that an engine has no switch for.
+const FIXED: &[Control] = &[Control::PrivateProc, Control::MinimalDev, Control::Attributes];
+
+/// The same for containers.
+fn contained(command: &Sandbox) -> Result<(), Failure> {
+    if command.layer == Some(Layer::Memory) {
+        let what = "isolation `container` can't hold changes in memory";
+        return Err(Failure::new_message(UNAVAILABLE, what).with_hint("leave --layer out"));
+    }
+    claimed(command, Level::Container, "container", FIXED)
+}
+
+fn container(command: &Sandbox, level: Level) -> Result<Option<Container>, Failure> {
+    match (level, &command.image) {
+        (Level::Container, Some(image)) => {
+            image_name(image).map_err(|reason| Failure::usage(format!("--image {image}: {reason}")))?;
+            Ok(Some(Container { image: image.clone(), ..Container::default() }))
+        }
+        (Level::Container, None) => Err(Failure::usage("--isolation container: name an image with --image")),
+        (_, Some(_)) => Err(Failure::usage("--image is for --isolation container")),
+        (_, None) => Ok(None),
+    }
+}
+
+/// What can be switched off at a level.
+fn claimed(command: &Sandbox, level: Level, name: &str, fixed: &[Control]) -> Result<(), Failure> {
+    let has = |control: &Control| level.claims(*control) && !fixed.contains(control);
+    match command.without.iter().find(|control| !has(control)) {
         Some(control) => {
-            Err(Failure::usage(format!("--without {control}: isolation `landlock` has no such control")))
+            Err(Failure::usage(format!("--without {control}: isolation `{name}` has no such control")))
         }
         None => Ok(()),
     }
@@ -174,7 +206,7 @@ pub(super) fn result(command: &Sandbox, current: &Path) -> Result<(), Failure> {
 /// Whether changes are caught in memory. An overlay of an ordinary user keeps its marks in `user.*`
 /// attributes, which files in memory have since Linux 6.6.
 pub(super) fn in_memory(level: Level, layer: Option<Layer>) -> Result<bool, Failure> {
-    if level == Level::Landlock {
+    if level != Level::Process {
         return Ok(false);
     }
     let able = doctor::memory_layers();

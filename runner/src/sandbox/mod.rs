@@ -7,26 +7,27 @@ mod asked;
 mod report;
 mod result;
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
 
 use agency_sandbox::ahead::Ahead;
 use agency_sandbox::harvest::apply::Mark;
 use agency_sandbox::host::Host;
 use agency_sandbox::launch::{self, LaunchError, Request};
 use agency_sandbox::policy::Level;
-use agency_sandbox::supervise::Nobody;
+use agency_sandbox::supervise::{Attendant, Wish};
 use agency_sandbox::workspace::folder::Folder;
 use agency_sandbox::workspace::ground::{Ground, GroundError};
 use agency_sandbox::workspace::state::State;
 
 use crate::arguments::Sandbox;
-use crate::message::{Failure, OWN_FAILURE, UNAVAILABLE, USAGE};
+use crate::message::{self, Failure, OWN_FAILURE, UNAVAILABLE, USAGE};
 use result::Work;
 
 pub(crate) use asked::{copies, level, user_state};
 
 pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
-    let level = level(command.isolation)?;
+    let level = level(command.isolation);
     let network = asked::network(command)?;
     let host = Host::observe();
     // This takes longest, so it begins before anything else is looked at.
@@ -67,7 +68,7 @@ pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
             start: &folder.start,
             terminal: command.tty,
             streams: [input.as_fd(), shown, error.as_fd()],
-            attendant: &Nobody,
+            attendant: &Person,
         },
         Some(ahead),
     )
@@ -82,6 +83,27 @@ pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
     drop(run);
     drop(outcome);
     code
+}
+
+/// Whoever waits for the command to start.
+struct Person;
+
+impl Attendant for Person {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn due(&self) -> Option<Instant> {
+        None
+    }
+
+    fn attend(&self, _: Instant) -> Wish {
+        Wish::GoOn
+    }
+
+    fn told(&self, what: &str) {
+        message::notice(what);
+    }
 }
 
 fn own_failure<E: std::error::Error + 'static>(error: E) -> Failure {
@@ -100,10 +122,10 @@ fn groundless(error: GroundError) -> Failure {
 }
 
 fn refused(error: LaunchError) -> Failure {
-    match &error {
-        LaunchError::Unavailable { hint, .. } => Failure::new(UNAVAILABLE, &error).with_hint(hint.clone()),
-        LaunchError::NotHeld { .. } => Failure::new(UNAVAILABLE, &error)
-            .with_hint("nothing was started; `agency doctor` tells what this host offers"),
-        LaunchError::Internal { .. } | LaunchError::Uncollected { .. } => own_failure(error),
+    let code = if error.is_unavailable() { UNAVAILABLE } else { OWN_FAILURE };
+    let failure = Failure::new(code, &error);
+    match error.hint() {
+        Some(hint) => failure.with_hint(hint),
+        None => failure,
     }
 }

@@ -15,6 +15,7 @@ use rustix::fs::{AtFlags, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 
 use super::distil::Manifest;
+use crate::container::recipe;
 use crate::harvest::tree::{self, Kind};
 use crate::harvest::{Base, Lower};
 use crate::opening::Opening;
@@ -50,6 +51,7 @@ impl Replica {
         hidden: &HashSet<RelPath>,
         run: &Run,
         agent: Option<(u32, u32)>,
+        seen: Seen,
     ) -> io::Result<Self> {
         run.make()?;
         let place = |name: &str| run.path().join(name);
@@ -66,7 +68,8 @@ impl Replica {
         for (overlay, folder) in workspace.overlays.iter().zip(folders.into_iter().flatten()) {
             let sources = workspace.objects.iter().map(|objects| objects.source.clone()).collect();
             let left_out = hidden.iter().chain(&workspace.live).cloned().collect();
-            let borrowed = copy_overlay(overlay, folder, &left_out, sources, agent)?;
+            let lent = Lent { sources, before: replica.objects.len(), seen };
+            let borrowed = copy_overlay(overlay, folder, &left_out, lent, agent)?;
             replica.objects.extend(borrowed);
         }
         for path in &workspace.live {
@@ -75,7 +78,9 @@ impl Replica {
         if let Some(outbox) = &workspace.outbox {
             folder(&outbox.source, 0o700, agent)?;
         }
-        if let (Some(repository), Some(overlay)) = (&replica.repository, workspace.overlays.get(1)) {
+        if let (Some(repository), Some(overlay), Seen::AsItIs) =
+            (&replica.repository, workspace.overlays.get(1), seen)
+        {
             link_worktree(&replica.tree, repository, &overlay.at, agent)?;
         }
         for path in &opening.make {
@@ -124,12 +129,29 @@ fn open(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
+/// Where the agent sees the copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// Where it is.
+    AsItIs,
+    /// Mounted where the workspace is, and what it borrows at places of its own.
+    InPlace,
+}
+
+/// Folders of git objects that a copy may borrow from.
+struct Lent {
+    sources: Vec<PathBuf>,
+    /// How many others were lent before.
+    before: usize,
+    seen: Seen,
+}
+
 /// One overlay's layers as a plain folder. Returns the folders of git objects it borrows.
 fn copy_overlay(
     overlay: &Overlay,
     into: &Path,
     hidden: &HashSet<RelPath>,
-    shared: Vec<PathBuf>,
+    lent: Lent,
     agent: Option<(u32, u32)>,
 ) -> io::Result<Vec<PathBuf>> {
     let lowers: Vec<OwnedFd> = overlay.lowers.iter().map(|lower| open(lower)).collect::<Result<_, _>>()?;
@@ -147,7 +169,7 @@ fn copy_overlay(
         .find(|git| base.directory_exists(&git.join(b"objects")) && base.leaf_exists(&git.join(b"HEAD")));
     let objects = git.map(|git| git.join(b"objects"));
     let mut sources = match (&objects, overlay.lowers.first()) {
-        _ if !shared.is_empty() => shared,
+        _ if !lent.sources.is_empty() => lent.sources,
         (Some(objects), Some(lower)) => vec![lower.join(objects.as_path())],
         _ => Vec::new(),
     };
@@ -166,7 +188,9 @@ fn copy_overlay(
             folder(&into.join(objects.as_path()).join(name), 0o755, agent)?;
         }
         sources = with_their_own(sources);
-        let list: Vec<u8> = sources.iter().fold(Vec::new(), |mut list, source| {
+        let list: Vec<u8> = sources.iter().enumerate().fold(Vec::new(), |mut list, (index, source)| {
+            let elsewhere = recipe::borrowed(lent.before + index);
+            let source = if lent.seen == Seen::InPlace { &elsewhere } else { source };
             list.extend_from_slice(source.as_os_str().as_encoded_bytes());
             list.push(b'\n');
             list

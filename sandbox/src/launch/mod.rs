@@ -2,9 +2,12 @@
 //!
 //! Three processes take part. This one, the supervisor, stays outside and keeps the pipes, the deadlines and
 //! the cgroup. The sandbox's first process builds the view (`init`), or keeps the processes together where
-//! there is none (`bare`). The agent (`agent`) gives up everything and waits at a gate; what holds it is read
-//! back there ([`crate::attest`]), and only if nothing that was asked for is missing does its program start.
+//! there is none (`bare`); it is born to us (`born`), or calls from a container ([`called`]). The agent (`agent`)
+//! gives up everything and waits at a gate; what holds it is read back there ([`crate::attest`]), and only if
+//! nothing that was asked for is missing does its program start.
 
+mod born;
+pub(crate) mod called;
 mod copy;
 mod prepare;
 mod sandbox;
@@ -12,35 +15,38 @@ mod streams;
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::agent::Start;
+use nix::sys::signalfd::SignalFd;
+
 use crate::ahead::Ahead;
 use crate::attest::{self, Asked, Attestation, Statement};
-use crate::bare::keeper;
+use crate::bare::Bare;
+use crate::bare::replica::Replica;
 use crate::cgroup::Cgroup;
 use crate::channel::{self, Handed};
+use crate::container::engine::EngineError;
 use crate::control::Control;
 use crate::egress::{Proxy, Traffic};
 use crate::host::Host;
-use crate::init::{self, Birth};
 use crate::janitor::Janitor;
 use crate::output::Tallies;
 use crate::path::RelPath;
 use crate::policy::{Level, Network, Policy};
 use crate::supervise::{self, Attendant, End, Stopped, Watch};
-use crate::sys::{self, Brought, Clone};
+use crate::sys;
 use crate::terminal::RawTerminal;
 use crate::watch::Watcher;
 use crate::workspace::Workspace;
 use crate::workspace::state::Run;
-use copy::{bare, collect, open_folder};
-use prepare::{Namespaces, cgroup, check_list, hidden, identify, make_layers, opening};
+use called::Contained;
+use copy::{clear, collect, open_folder};
+use prepare::{check_list, hidden, identify, opening};
 pub use sandbox::Remains;
 use sandbox::{Prepared, Sandbox, too_early};
-use streams::{Pipes, changed_since, converse, uppers, watch_signals};
+use streams::{changed_since, converse, uppers};
 
 /// One command to run.
 pub struct Request<'a> {
@@ -102,6 +108,31 @@ pub enum LaunchError {
     /// It was run, and what it changed is lost.
     #[error("can't collect what the agent changed")]
     Uncollected { source: io::Error },
+    /// An engine can't give what was asked for.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// Its container was ended by somebody else, or with its engine.
+    #[error("the container was ended from outside{}", if *.engine { "" } else { ", and its engine does not answer any more" })]
+    Lost { engine: bool },
+}
+
+impl LaunchError {
+    /// What a person can do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Unavailable { hint, .. } => Some(hint.clone()),
+            Self::NotHeld { .. } => {
+                Some("nothing was started; `agency doctor` tells what this host offers".to_owned())
+            }
+            Self::Engine(error) => Some(error.hint()),
+            Self::Internal { .. } | Self::Uncollected { .. } | Self::Lost { .. } => None,
+        }
+    }
+
+    /// Whether something that was asked for can't be had here, and nothing was started.
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Unavailable { .. } | Self::NotHeld { .. } | Self::Engine(_))
+    }
 }
 
 fn list(missing: &[Statement]) -> String {
@@ -117,88 +148,26 @@ fn internal<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> LaunchE
 pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, LaunchError> {
     let policy = request.policy;
     check_list(policy)?;
-    let send = || Ahead::send(request.host, policy.level, &policy.without, &policy.network);
-    let ahead = ahead.unwrap_or_else(send);
     let identity = identify(policy, request.host)?;
     let opening = opening(policy, request.workspace).map_err(internal("can't look at the workspace"))?;
-    let bare = match policy.level {
-        Level::Landlock => Some(bare(request, &opening, &identity)?),
-        Level::Process | Level::Container => None,
+    let Begun { sandbox, mut place, pipes, signals, mut cgroup, janitor, started, aside } = match policy.level
+    {
+        Level::Process | Level::Landlock => born::begin(request, ahead, &opening, &identity)?,
+        Level::Container => called::begin(request, &opening, &identity)?,
     };
-    let cgroup = cgroup(request)?;
-    let janitor = cgroup
-        .as_ref()
-        .map(|cgroup| Janitor::employ(cgroup.paths().cloned().collect()))
-        .transpose()
-        .map_err(internal("can't start the process that cleans up"))?;
-    let signals = watch_signals().map_err(internal("can't watch for signals"))?;
-    let (ours, theirs) = channel::pair().map_err(internal("can't talk to the sandbox"))?;
-    let pipes = Pipes::make(request.terminal, &identity).map_err(internal("can't make pipes"))?;
-
-    let birthplace = cgroup
-        .as_ref()
-        .map(Cgroup::birthplace)
-        .transpose()
-        .map_err(internal("can't open the cgroup"))?
-        .flatten();
-    let must_enter = cgroup.is_some() && birthplace.is_none();
-    let namespaces = Namespaces::of(policy, request.host, &identity);
-    let clone = sys::clone_into(namespaces.at_birth, birthplace.as_ref().map(AsFd::as_fd))
-        .map_err(|error| unavailable("can't make namespaces", error.raw_os_error().unwrap_or(0)))?;
-    let started = Instant::now();
-    let (pid, pidfd) = match clone {
-        Clone::Parent { pid, pidfd } => (pid.as_raw(), pidfd),
-        Clone::Child => {
-            drop((ours, signals, pipes.ours));
-            let root = bare.as_ref().map_or(&request.workspace.path, |bare| &bare.replica.tree);
-            let start = Start {
-                policy,
-                identity: &identity,
-                opening: &opening,
-                workspace: request.workspace,
-                folder: root.join(request.start.as_path()),
-                host: request.host,
-                command: request.command,
-                bare: bare.as_ref(),
-            };
-            let (staging, pipes) = (request.staging, pipes.theirs);
-            match bare {
-                Some(_) => keeper::live(keeper::Birth { start, pipes }, &theirs),
-                None => init::live(Birth { start, staging, namespaces: namespaces.later, pipes }, &theirs),
-            }
-        }
-    };
-    // Until the agent is let go, the sandbox has this processor and we another.
-    let aside = sys::step_aside();
-    drop((theirs, pipes.theirs));
-    // A first process of a namespace takes everyone along; a keeper has to be asked.
-    let killer = if bare.is_some() { rustix::process::Signal::HUP } else { rustix::process::Signal::KILL };
-    let sandbox = Sandbox { pidfd, pid, channel: ours, killer };
-
-    // While the first process makes its namespaces and the ground of the view, its layers are made here.
-    if bare.is_none() {
-        make_layers(request.workspace, request.run, &identity)
-            .map_err(internal("can't make the agent's layer"))?;
-    }
-    let Brought { user, network } = ahead
-        .finish(request.workspace.owner, identity.outside())
-        .map_err(|error| unavailable("can't make namespaces", error.raw_os_error().unwrap_or(0)))?;
-    if must_enter && let Some(cgroup) = &cgroup {
-        cgroup.enter(pid).map_err(internal("can't move the sandbox into its cgroup"))?;
-    }
-    channel::say_go(&sandbox.channel, &Handed { idmap: user, network })
-        .map_err(internal("can't talk to the sandbox"))?;
 
     // Whatever can be known before the agent stands at the gate is looked up before: it waits there for us.
     let hidden = hidden(request, &identity);
     let Prepared { early, upper, master, listeners } = sandbox.wait_for_birth()?;
-    let upper = match &bare {
-        Some(bare) => open_folder(&bare.replica.upper).map_err(internal("can't open the agent's layer"))?,
+    let upper = match place.replica() {
+        Some(replica) => open_folder(&replica.upper).map_err(internal("can't open the agent's layer"))?,
         None => upper.ok_or_else(|| too_early("the sandbox has no layer"))?,
     };
+    if let Place::Container(_) = place {
+        cgroup = Some(Cgroup::of(early.pid()).map_err(internal("can't find the container's cgroup"))?);
+    }
     let raw = RawTerminal::enter(request.streams[0], master.as_ref());
-    let conversation =
-        converse(request, pipes.ours, master).map_err(internal("can't connect the streams"))?;
+    let conversation = converse(request, pipes, master).map_err(internal("can't connect the streams"))?;
     let ready = sandbox.wait_until_ready()?;
     let asked = Asked {
         policy,
@@ -208,7 +177,7 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
         hidden,
         cgroup: cgroup.as_ref(),
         root: request.host.is_root(),
-        bare: bare.as_ref(),
+        place: &place,
         listeners: &listeners,
     };
     let attestation =
@@ -233,8 +202,8 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
             source: io::Error::other(error),
         })?;
     let mut since = SystemTime::now();
-    let uppers = match &bare {
-        Some(bare) => vec![bare.replica.tree.clone()],
+    let uppers = match place.replica() {
+        Some(replica) => vec![replica.tree.clone()],
         None => uppers(request.workspace, &upper),
     };
     let mut changed = || {
@@ -249,7 +218,7 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
     let (end, output) = supervise::stand_by(Watch {
         init: sandbox.pidfd.try_clone().map_err(internal("can't watch the sandbox"))?,
         channel: sandbox.channel.try_clone().map_err(internal("can't watch the sandbox"))?,
-        killer,
+        killer: sandbox.killer,
         signals,
         conversation,
         deadlines: policy.deadlines.clone(),
@@ -259,25 +228,78 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
     })
     .map_err(internal("can't watch the sandbox"))?;
     // A controller kills without a word; whoever looks at the end wants to know what for.
-    let end = match (end, &cgroup) {
-        (End::Signaled(libc::SIGKILL), Some(cgroup)) if cgroup.ran_out_of_memory() => {
-            End::Stopped(Stopped::Memory)
-        }
-        (end, _) => end,
+    let killed = matches!(end, None | Some(End::Signaled(libc::SIGKILL)));
+    let end = match killed && cgroup.as_ref().is_some_and(Cgroup::ran_out_of_memory) {
+        true => Some(End::Stopped(Stopped::Memory)),
+        false => end,
     };
     let network = proxy.map(Proxy::stop);
     drop(raw);
-    let sandbox = match &bare {
-        None => Some(sandbox),
-        Some(bare) => {
+    let unread = |source| LaunchError::Uncollected { source };
+    let sandbox = match &mut place {
+        Place::View => Some(sandbox),
+        Place::Bare(bare) => {
             drop(sandbox);
-            collect(bare, request.workspace, &upper, &identity, janitor.as_ref())
-                .map_err(|source| LaunchError::Uncollected { source })?;
+            clear(&identity, janitor.as_ref()).map_err(unread)?;
+            collect(&bare.replica, request.workspace, &upper).map_err(unread)?;
+            None
+        }
+        Place::Container(contained) => {
+            drop(sandbox);
+            contained.take_away()?;
+            if end.is_none() {
+                return Err(LaunchError::Lost { engine: contained.engine.answers() });
+            }
+            collect(&contained.replica, request.workspace, &upper).map_err(unread)?;
             None
         }
     };
+    // Without a word, it was killed.
+    let end = end.unwrap_or(End::Signaled(libc::SIGKILL));
     let remains = Remains { _sandbox: sandbox, _cgroup: cgroup, _janitor: janitor };
     Ok(Outcome { end, output, attestation, elapsed: started.elapsed(), network, upper, remains })
+}
+
+/// A sandbox whose first process is there, with what belongs to it.
+struct Begun {
+    sandbox: Sandbox,
+    place: Place,
+    /// Our ends of the agent's streams; `None` where it has a terminal.
+    pipes: Option<[OwnedFd; 3]>,
+    signals: SignalFd,
+    cgroup: Option<Cgroup>,
+    janitor: Option<Janitor>,
+    /// Until the agent is let go, the sandbox has its processor and we another.
+    aside: Option<sys::Aside>,
+    started: Instant,
+}
+
+/// Where the agent works.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// In an overlay, in a view of its own.
+    View,
+    /// On a copy, on the host.
+    Bare(Bare),
+    /// On a copy, in a container.
+    Container(Contained),
+}
+
+impl Place {
+    fn replica(&self) -> Option<&Replica> {
+        match self {
+            Place::View => None,
+            Place::Bare(bare) => Some(&bare.replica),
+            Place::Container(contained) => Some(&contained.replica),
+        }
+    }
+
+    pub(crate) fn bare(&self) -> Option<&Bare> {
+        match self {
+            Place::Bare(bare) => Some(bare),
+            Place::View | Place::Container(_) => None,
+        }
+    }
 }
 
 /// For whoever starts one sandbox after another. A thread that was joined is gone for us a moment before it is for the

@@ -44,7 +44,7 @@ pub(super) fn check_list(policy: &Policy) -> Result<(), LaunchError> {
 
 pub(super) fn identify(policy: &Policy, host: &Host) -> Result<Identity, LaunchError> {
     let (uid, gid) = (host.uid, host.gid);
-    if policy.level == Level::Landlock {
+    if matches!(policy.level, Level::Landlock | Level::Container) {
         return match host.is_root() {
             true => Identity::nobody().map_err(internal("can't take a user for the agent")),
             false => Ok(Identity::caller(uid, gid)),

@@ -49,7 +49,7 @@ impl Sandbox {
                 (FromSandbox::Listener { address }, Some(socket)) => {
                     listeners.push(Listener { address, socket });
                 }
-                (FromSandbox::Born { pid }, _) => {
+                (FromSandbox::Born { pid: Some(pid) }, _) => {
                     let early = match Early::read(pid) {
                         Ok(early) => early,
                         // It may be gone already, and have said why.

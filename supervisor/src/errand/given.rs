@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use agency_sandbox::egress::List;
 use agency_sandbox::host::{self, Host};
-use agency_sandbox::policy::{Deadlines, Limits, Network, Policy};
+use agency_sandbox::policy::{Deadlines, Level, Limits, Network, Policy};
 use agency_sandbox::scope::Scope;
 use agency_sandbox::secret::Secret;
 use serde_json::Value;
@@ -32,7 +32,7 @@ pub(super) fn policy(
 ) -> Result<Policy, Box<dyn Error>> {
     let program = &agent.program;
     let network = network(&program.network)?;
-    let mut environment = environment(program, host);
+    let mut environment = environment(program, host, order.level);
     environment.extend(words.variables());
     trace::hand_on(order, &mut environment);
     if let Network::Hosts(list) = &network {
@@ -79,11 +79,11 @@ pub(super) fn network(reach: &Reach) -> Result<Network, Box<dyn Error>> {
 }
 
 /// What it finds in its environment, but for what only a task can tell.
-fn environment(program: &Program, host: &Host) -> Vec<(OsString, OsString)> {
+fn environment(program: &Program, host: &Host, level: Level) -> Vec<(OsString, OsString)> {
     let set = |variable: &&String| variable.contains('=');
     let passed = program.env.iter().chain(program.variables.iter().filter(|variable| !set(variable)));
     let named: Vec<OsString> = passed.map(OsString::from).collect();
-    let mut environment = host::environment(host, std::env::vars_os(), &named);
+    let mut environment = host::environment(host, level, std::env::vars_os(), &named);
     environment.retain(|(name, _)| !name.as_bytes().starts_with(b"AGENCY_") || named.contains(name));
     for (name, value) in program.variables.iter().filter_map(|variable| variable.split_once('=')) {
         environment.retain(|(other, _)| other != name);
@@ -200,7 +200,7 @@ mod tests {
         let host = Host { uid: 1000, gid: 1000, home: "/home/me".into() };
         let variables =
             vec!["IS_SANDBOX=1".to_owned(), "PATH=/opt/bin".to_owned(), "UNSET_ANYWHERE".to_owned()];
-        let found = environment(&Program { variables, ..Program::default() }, &host);
+        let found = environment(&Program { variables, ..Program::default() }, &host, Level::Process);
         let value = |name: &str| {
             let values: Vec<_> =
                 found.iter().filter(|(other, _)| other == name).map(|(_, value)| value).collect();

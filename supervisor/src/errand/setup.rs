@@ -203,7 +203,7 @@ impl Shop<'_> {
     /// Nothing but scratch can be written, and nobody's secrets are there.
     fn policy(&self, setup: &Setup) -> Result<Policy> {
         let network = given::network(&setup.network)?;
-        let mut environment = host::environment(self.host, std::env::vars_os(), &[]);
+        let mut environment = host::environment(self.host, self.order.level, std::env::vars_os(), &[]);
         environment.retain(|(name, _)| !name.as_bytes().starts_with(b"AGENCY_"));
         // Installers wait for a person to answer them unless this says that there is none.
         if !environment.iter().any(|(name, _)| name == "CI") {

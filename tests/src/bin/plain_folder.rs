@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use agency_sandbox::host::{self, Host};
 use agency_sandbox::launch::{self, Request};
 use agency_sandbox::path::RelPath;
-use agency_sandbox::policy::{Folder as Bound, Policy};
+use agency_sandbox::policy::{Folder as Bound, Level, Policy};
 use agency_sandbox::supervise::End;
 use agency_sandbox::workspace::folder::Folder;
 
@@ -39,7 +39,7 @@ fn run() -> Result<u8, Box<dyn std::error::Error>> {
         protect.split(',').filter(|path| !path.is_empty()).map(|path| RelPath::parse(path.as_bytes()));
     let policy = Policy {
         folders: vec![Bound { target: source.clone(), source, protect: protect.collect::<Result<_, _>>()? }],
-        environment: host::environment(&host, std::env::vars_os(), &[]),
+        environment: host::environment(&host, Level::Process, std::env::vars_os(), &[]),
         ..Policy::closed()
     };
     let (input, output, error) = (std::io::stdin(), std::io::stdout(), std::io::stderr());

@@ -11,12 +11,14 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+mod contained;
+
 use crate::access;
-use crate::bare::Bare;
 use crate::cgroup::Cgroup;
 use crate::channel::Ready;
 use crate::control::Control;
 use crate::egress::{List, Listener};
+use crate::launch::Place;
 use crate::opening::Opening;
 use crate::path::RelPath;
 use crate::policy::{Level, Network, Policy};
@@ -32,7 +34,20 @@ pub struct Attestation {
     pub version: u32,
     pub level: Level,
     pub kernel: String,
+    /// What a container was made by and of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub container: Option<Made>,
     pub controls: Vec<Statement>,
+}
+
+/// Where a container comes from.
+#[derive(Debug, Clone, Serialize)]
+pub struct Made {
+    pub engine: String,
+    /// As it was asked for.
+    pub image: String,
+    /// The digest of what that was.
+    pub digest: String,
 }
 
 /// One control's line.
@@ -79,8 +94,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) hidden: Vec<PathBuf>,
     pub(crate) cgroup: Option<&'a Cgroup>,
     pub(crate) root: bool,
-    /// Where there are no namespaces.
-    pub(crate) bare: Option<&'a Bare>,
+    pub(crate) place: &'a Place,
     /// Sockets that lead out of the network namespace.
     pub(crate) listeners: &'a [Listener],
 }
@@ -103,7 +117,15 @@ pub(crate) fn read(asked: &Asked<'_>, ready: &Ready, early: Early) -> io::Result
         })
         .collect();
     let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
-    Ok(Attestation { version: VERSION, level: asked.policy.level, kernel, controls })
+    let container = match (asked.place, &asked.policy.container) {
+        (Place::Container(contained), Some(container)) => Some(Made {
+            engine: contained.engine.version.clone(),
+            image: container.image.clone(),
+            digest: contained.image.id.clone(),
+        }),
+        _ => None,
+    };
+    Ok(Attestation { version: VERSION, level: asked.policy.level, kernel, container, controls })
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,6 +153,11 @@ pub(crate) struct Early {
 }
 
 impl Early {
+    /// The agent's process, as we number it.
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid
+    }
+
     pub(crate) fn read(pid: i32) -> io::Result<Self> {
         let file = |name: &str| read_proc(&format!("/proc/{pid}/{name}"));
         let mut foreign = Vec::new();
@@ -204,11 +231,15 @@ impl Process {
 
     fn observe(&self, control: Control, asked: &Asked<'_>, ready: &Ready) -> (Held, String) {
         let policy = asked.policy;
-        if let (Some(bare), Some(tried)) = (asked.bare, &ready.tried)
-            && let Some(observed) = tried.observe(control, policy, bare, asked.root)
-        {
+        let special = match (asked.place, &ready.tried) {
+            (Place::Bare(bare), Some(tried)) => tried.observe(control, policy, bare, asked.root),
+            (Place::Container(contained), _) => self.observe_contained(control, asked, contained),
+            _ => None,
+        };
+        if let Some(observed) = special {
             return observed;
         }
+        let bare = asked.place.bare();
         match control {
             Control::UserNamespace => {
                 let own = self.is_foreign("user");
@@ -288,7 +319,7 @@ impl Process {
             Control::Capabilities => {
                 // What could ever be gained is full for an ordinary user without a namespace, and means nothing:
                 // no new privileges are.
-                let bound = asked.bare.is_some() && !asked.root && self.status("NoNewPrivs") == "1";
+                let bound = bare.is_some() && !asked.root && self.status("NoNewPrivs") == "1";
                 let sets = ["CapInh", "CapPrm", "CapEff", "CapAmb", "CapBnd"];
                 let sets = if bound { &sets[..4] } else { &sets[..] };
                 let held = sets.iter().find(|set| !self.status(set).trim_start_matches('0').is_empty());
@@ -302,7 +333,11 @@ impl Process {
             }
             // What a program is started with can't be read before it is started; this is what execve gets.
             Control::Environment => {
-                let variables = asked.bare.map_or(&policy.environment, |bare| &bare.environment);
+                let variables = match asked.place {
+                    Place::View => &policy.environment,
+                    Place::Bare(bare) => &bare.environment,
+                    Place::Container(contained) => &contained.environment,
+                };
                 let names: Vec<_> = variables.iter().map(|(name, _)| name.to_string_lossy()).collect();
                 (policy.wants(control).into(), format!("passed on: {}", names.join(" ")))
             }
@@ -319,7 +354,7 @@ impl Process {
                     Some((limit, how)) => format!("{how} {limit}"),
                     None => format!("RLIMIT_NPROC {limit}"),
                 };
-                let others = asked.bare.map_or(0, |bare| bare.others);
+                let others = bare.map_or(0, |bare| bare.others);
                 let how =
                     if others > 0 { format!("{how}, {others} of them this user's others") } else { how };
                 let small = policy
@@ -333,7 +368,7 @@ impl Process {
                         .limits
                         .processes
                         .is_some_and(|asked| cgroup.is_some_and(|(limit, _)| limit <= asked));
-                let mortal = self.is_foreign("user") || asked.bare.is_some();
+                let mortal = self.is_foreign("user") || bare.is_some();
                 (((small && mortal) || by_cgroup).into(), how)
             }
             Control::FileSize => {

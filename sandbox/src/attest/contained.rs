@@ -1,0 +1,173 @@
+//! What the kernel says about a container, where that is not what it says about a view of our own making.
+
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use super::{Asked, Held, Mount, Process};
+use crate::control::Control;
+use crate::launch::called::Contained;
+use crate::path::RelPath;
+use crate::policy::Network;
+use crate::syscalls;
+
+/// Kinds of file systems that hold nothing of the host's.
+const OF_ITS_OWN: &[&str] = &["tmpfs", "proc", "devpts", "mqueue"];
+
+/// Devices that hold nothing and do nothing, and terminals.
+const HARMLESS: &[&str] = &[
+    "null", "zero", "full", "random", "urandom", "tty", "console", "ptmx", "stdin", "stdout", "stderr", "fd",
+];
+
+impl Process {
+    /// `None` for a control that is observed as at every level.
+    pub(super) fn observe_contained(
+        &self,
+        control: Control,
+        asked: &Asked<'_>,
+        contained: &Contained,
+    ) -> Option<(Held, String)> {
+        let policy = asked.policy;
+        Some(match control {
+            Control::UserNamespace => {
+                let how = match asked.root {
+                    true => "not at this level; a host user of its own",
+                    false => "not at this level; the caller's user",
+                };
+                (Held::No, how.into())
+            }
+            Control::Network if policy.network == Network::Full => (
+                self.is_foreign("net").into(),
+                format!("{}, the engine's bridge, as asked", self.namespace("net")),
+            ),
+            Control::ReadOnlyHost | Control::Attributes => self.read_only_but_its_own(asked),
+            Control::Scope => self.scope_of_copy(asked),
+            Control::PrivateProc => {
+                let settings = self.mount_at(Path::new("/proc/sys"));
+                let fresh = self.is_foreign("pid")
+                    && self.mount_at(Path::new("/proc")).is_some_and(|mount| mount.kind == "proc")
+                    && settings.is_some_and(|mount| mount.read_only);
+                let how = if settings.is_some() { "its settings read-only" } else { "its settings writable" };
+                (fresh.into(), format!("proc, {how}"))
+            }
+            Control::MinimalDev => self.few_devices(),
+            Control::HiddenPaths => self.out_of_sight(asked),
+            Control::Seccomp => {
+                // The engine's, and ours on top.
+                let filters = self.number("Seccomp_filters");
+                let on = self.status("Seccomp") == "2" && filters > syscalls::FILTERS;
+                (on.into(), format!("seccomp mode {}, {filters} filters", self.status("Seccomp")))
+            }
+            Control::TmpSize => {
+                let size = |path: &str| {
+                    let mount = self.mount_of(Path::new(path)).filter(|mount| mount.kind == "tmpfs")?;
+                    mount.options.split(',').find(|option| option.starts_with("size=")).map(str::to_owned)
+                };
+                let sizes = ["/tmp", "/var/tmp", "/dev/shm"].map(size);
+                let how = sizes[0].clone().unwrap_or("without size".into());
+                (sizes.iter().all(Option::is_some).into(), format!("tmpfs {how}, each"))
+            }
+            Control::Memory | Control::Processes => return self.by_its_group(control, asked, contained),
+            _ => return None,
+        })
+    }
+
+    /// Every mount that can be written must hold nothing of the host's, or be one we know of.
+    fn read_only_but_its_own(&self, asked: &Asked<'_>) -> (Held, String) {
+        let known = |mount: &&Mount| {
+            let point = &mount.point;
+            mount.read_only
+                || OF_ITS_OWN.contains(&mount.kind.as_str())
+                || point.starts_with(&asked.workspace.path)
+                || asked.policy.folders.iter().any(|folder| point.starts_with(&folder.target))
+                || asked.workspace.overlays.iter().any(|overlay| *point == overlay.at)
+                || asked.workspace.outbox.as_ref().is_some_and(|outbox| *point == outbox.at)
+        };
+        match self.early.mounts.iter().find(|mount| !known(mount)) {
+            Some(mount) => (Held::No, format!("{} can be written", mount.point.display())),
+            None => {
+                let count = self.early.mounts.iter().filter(|mount| mount.read_only).count();
+                (Held::Yes, format!("{count} of {} mounts read-only", self.early.mounts.len()))
+            }
+        }
+    }
+
+    /// The directories of the copy that can be written must be exactly the opened ones.
+    fn scope_of_copy(&self, asked: &Asked<'_>) -> (Held, String) {
+        let root = &asked.workspace.path;
+        let writable = asked.workspace.writable(asked.opening, &asked.policy.scope);
+        let inside = || self.early.mounts.iter().filter(|mount| mount.point.starts_with(root));
+        let stray = inside().find(|mount| !mount.read_only && !writable.contains(&mount.point));
+        let is_closed =
+            |path: &RelPath| self.mount_of(&root.join(path.as_path())).is_some_and(|mount| mount.read_only);
+        let held = self.mount_at(root).is_some()
+            && stray.is_none()
+            && asked.opening.close.iter().all(is_closed)
+            && asked.policy.wants(Control::Scope);
+        let list: Vec<String> = asked.opening.open.iter().map(RelPath::to_string).collect();
+        let list = if list.is_empty() { "nothing".to_owned() } else { list.join(", ") };
+        (held.into(), format!("a private copy, mounted writable: {list}; single files are judged at harvest"))
+    }
+
+    fn few_devices(&self) -> (Held, String) {
+        let dev = self.inside(Path::new("/dev"));
+        let Ok(entries) = fs::read_dir(&dev) else { return (Held::No, "/dev can't be read".into()) };
+        let mut count = 0;
+        for entry in entries.flatten() {
+            let device = entry.file_type().is_ok_and(|kind| kind.is_char_device() || kind.is_block_device());
+            let name = entry.file_name();
+            if device && !HARMLESS.iter().any(|known| name == **known) {
+                return (Held::No, format!("/dev/{} is there", name.to_string_lossy()));
+            }
+            count += usize::from(device);
+        }
+        let own = self.mount_at(Path::new("/dev")).is_some_and(|mount| mount.kind == "tmpfs");
+        (own.into(), format!("{count} devices"))
+    }
+
+    /// Of the host there is only what was mounted: what is hidden must not be below that, nor an engine's socket.
+    fn out_of_sight(&self, asked: &Asked<'_>) -> (Held, String) {
+        let (policy, workspace) = (asked.policy, asked.workspace);
+        let in_workspace = workspace.hidden.iter().map(|path| workspace.path.join(path.as_path()));
+        let hidden: Vec<PathBuf> =
+            policy.hide.iter().cloned().chain(in_workspace).chain([workspace.state.clone()]).collect();
+        let seen = hidden.iter().find(|path| self.inside(path).symlink_metadata().is_ok());
+        let socket = self.early.mounts.iter().find(|mount| {
+            let file = self.inside(&mount.point);
+            file.symlink_metadata().is_ok_and(|found| found.file_type().is_socket())
+        });
+        match (seen, socket) {
+            (Some(path), _) => (Held::No, format!("{} is in sight", path.display())),
+            (None, Some(mount)) => (Held::No, format!("the socket {} is in sight", mount.point.display())),
+            (None, None) => (
+                policy.wants(Control::HiddenPaths).into(),
+                format!("{} paths absent; of the host only what is mounted is there", hidden.len()),
+            ),
+        }
+    }
+
+    fn by_its_group(
+        &self,
+        control: Control,
+        asked: &Asked<'_>,
+        contained: &Contained,
+    ) -> Option<(Held, String)> {
+        let group = asked.cgroup?;
+        let limits = &asked.policy.limits;
+        let (found, wanted) = match control {
+            Control::Memory => (group.memory(), limits.memory),
+            _ => (group.processes(), limits.processes),
+        };
+        let (limit, how) = found?;
+        let held = wanted.is_some_and(|wanted| limit <= wanted)
+            && group.holds(self.early.pid)
+            && group.paths().all(|path| path.to_string_lossy().contains(&contained.id));
+        Some((held.into(), format!("{how} {limit}")))
+    }
+
+    /// A path as the agent names it, as we do.
+    fn inside(&self, path: &Path) -> PathBuf {
+        let root = PathBuf::from(format!("/proc/{}/root", self.early.pid));
+        root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+}

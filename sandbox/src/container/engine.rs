@@ -1,0 +1,269 @@
+//! The engine: whoever makes containers on this host, asked through its socket.
+//!
+//! What it is asked is little, and each question is asked and answered before anything else is done, so a runtime of
+//! one thread is enough, and lives no longer than a question. What goes wrong is said in a sentence a person can act
+//! on.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use bollard::errors::Error;
+use bollard::models::{ContainerCreateBody, ContainerSummary};
+use bollard::query_parameters::{
+    CreateImageOptionsBuilder, ListContainersOptionsBuilder, RemoveContainerOptionsBuilder,
+};
+use bollard::{API_DEFAULT_VERSION, Docker};
+use tokio::runtime::{Builder, Runtime};
+use tokio_stream::StreamExt;
+
+use super::Pull;
+
+/// Why a container could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error("no container engine answers{}", .tried.iter().map(|path| format!(" at {}", path.display())).collect::<Vec<_>>().join(","))]
+    None { tried: Vec<PathBuf> },
+    #[error("DOCKER_HOST is {host}: an engine elsewhere can't show this host's files")]
+    Elsewhere { host: String },
+    #[error("the container engine at {} may not be used by this user", .socket.display())]
+    Forbidden { socket: PathBuf },
+    #[error("the container engine runs user {asked} as user {found} of this host")]
+    Remapped { asked: u32, found: u32 },
+    #[error("there is no image {image}")]
+    NoImage { image: String },
+    #[error("the image {image} can't be fetched: {reason}")]
+    NotFetched { image: String, reason: String },
+    #[error("the container engine could not {what}: {reason}")]
+    Refused { what: &'static str, reason: String },
+    #[error("the container engine does not answer any more")]
+    Gone,
+}
+
+impl EngineError {
+    /// What a person can do.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::None { .. } => {
+                "start Docker or Podman's service, or name its socket with container.engine or DOCKER_HOST"
+            }
+            Self::Elsewhere { .. } => {
+                "use an engine on this host: DOCKER_HOST=unix:///PATH, or container.engine"
+            }
+            Self::Forbidden { .. } => {
+                "become a member of the group that owns the socket (`docker`), or use --isolation process"
+            }
+            Self::Remapped { .. } => "use an engine without userns-remap, or --isolation process",
+            Self::NoImage { .. } => {
+                "build it or pull it first, or let it be fetched with container.pull = \"missing\""
+            }
+            Self::NotFetched { .. } => "check its name, the registry and the network; or load it by hand",
+            Self::Refused { .. } => "`agency doctor` tells what the engine offers",
+            Self::Gone => "see whether the engine is running; the work can be begun again",
+        }
+        .to_owned()
+    }
+}
+
+/// An engine that answered.
+#[derive(Debug)]
+pub struct Engine {
+    runtime: Runtime,
+    docker: Docker,
+    /// What it calls itself, for people.
+    pub version: String,
+}
+
+/// An image, as the engine has it.
+#[derive(Debug, Clone)]
+pub(crate) struct Image {
+    /// The digest of its configuration: what was asked for by name is this.
+    pub(crate) id: String,
+    pub(crate) environment: Vec<(String, String)>,
+    /// Folders it wants a volume for.
+    pub(crate) volumes: Vec<String>,
+}
+
+/// How long an answer is waited for. Making a container of a large image takes a while on a busy disk.
+const PATIENCE: u64 = 120;
+
+const USUAL: &[&str] = &["/run/docker.sock", "/var/run/docker.sock", "/run/podman/podman.sock"];
+const USUAL_OF_A_USER: &[&str] = &["docker.sock", "podman/podman.sock"];
+
+/// Where an engine may be, the likeliest first.
+fn sockets(named: Option<&Path>) -> Result<Vec<PathBuf>, EngineError> {
+    if let Some(socket) = named {
+        return Ok(vec![socket.to_owned()]);
+    }
+    if let Some(host) = std::env::var("DOCKER_HOST").ok().filter(|host| !host.is_empty()) {
+        return match host.strip_prefix("unix://") {
+            Some(socket) => Ok(vec![socket.into()]),
+            None => Err(EngineError::Elsewhere { host }),
+        };
+    }
+    let of_a_user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let of_a_user =
+        of_a_user.iter().flat_map(|folder| USUAL_OF_A_USER.iter().map(|socket| folder.join(socket)));
+    Ok(USUAL.iter().map(PathBuf::from).chain(of_a_user).collect())
+}
+
+impl Engine {
+    /// The engine at the named socket, or the first that is there.
+    pub fn find(named: Option<&Path>) -> Result<Self, EngineError> {
+        let tried = sockets(named)?;
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| EngineError::Refused { what: "be asked", reason: error.to_string() })?;
+        let mut forbidden = None;
+        for socket in &tried {
+            match std::os::unix::net::UnixStream::connect(socket) {
+                Ok(_) => {
+                    let mut engine = Self { docker: connect(socket)?, runtime, version: String::new() };
+                    engine.negotiate()?;
+                    return Ok(engine);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                    forbidden.get_or_insert_with(|| socket.clone());
+                }
+                Err(_) => {}
+            }
+        }
+        Err(match forbidden {
+            Some(socket) => EngineError::Forbidden { socket },
+            None => EngineError::None { tried },
+        })
+    }
+
+    /// Speaks as old a version as the engine knows.
+    fn negotiate(&mut self) -> Result<(), EngineError> {
+        let docker = self.docker.clone();
+        self.docker = self.runtime.block_on(docker.negotiate_version()).map_err(refused("be asked"))?;
+        let version = self.runtime.block_on(self.docker.version()).map_err(refused("tell its version"))?;
+        let named = version.components.unwrap_or_default().into_iter().next();
+        let (name, number) = named.map_or(("Engine".into(), version.version.unwrap_or_default()), |first| {
+            (first.name, first.version)
+        });
+        // Docker calls itself an engine only.
+        let name = if name == "Engine" { "Docker".to_owned() } else { name };
+        self.version = format!("{name} {number}");
+        Ok(())
+    }
+
+    /// An image by its name; it is fetched if it is not there and may be.
+    pub(crate) fn image(&self, name: &str, pull: Pull, told: impl FnMut(&str)) -> Result<Image, EngineError> {
+        match self.inspect_image(name) {
+            Err(EngineError::NoImage { .. }) if pull == Pull::Missing => {
+                self.fetch(name, told)?;
+                self.inspect_image(name)
+            }
+            found => found,
+        }
+    }
+
+    fn inspect_image(&self, name: &str) -> Result<Image, EngineError> {
+        let found = match self.runtime.block_on(self.docker.inspect_image(name)) {
+            Err(Error::DockerResponseServerError { status_code: 404, .. }) => {
+                return Err(EngineError::NoImage { image: name.to_owned() });
+            }
+            other => other.map_err(refused("show an image"))?,
+        };
+        let config = found.config.unwrap_or_default();
+        let environment = config.env.unwrap_or_default();
+        let pairs = environment.iter().filter_map(|entry| entry.split_once('='));
+        Ok(Image {
+            id: found.id.unwrap_or_default(),
+            environment: pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+            volumes: config.volumes.unwrap_or_default(),
+        })
+    }
+
+    fn fetch(&self, name: &str, mut told: impl FnMut(&str)) -> Result<(), EngineError> {
+        told(&format!("fetching the image {name}"));
+        let not_fetched = |reason: String| EngineError::NotFetched { image: name.to_owned(), reason };
+        let options = CreateImageOptionsBuilder::new().from_image(name).build();
+        self.runtime.block_on(async {
+            let mut progress = self.docker.create_image(Some(options), None, None);
+            while let Some(step) = progress.next().await {
+                let step = step.map_err(|error| match error {
+                    Error::DockerResponseServerError { message, .. } => not_fetched(message),
+                    Error::DockerStreamError { error } => not_fetched(error),
+                    other => refused("fetch an image")(other),
+                })?;
+                // Of each part once, and not every time a bar would move.
+                if let (Some(part), Some(status)) = (step.id, step.status)
+                    && ["Pull complete", "Already exists"].contains(&status.as_str())
+                {
+                    told(&format!("{part}: {}", status.to_lowercase()));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Makes a container, and starts it. Its id.
+    pub(crate) fn start(&self, body: ContainerCreateBody) -> Result<String, EngineError> {
+        let made = self.docker.create_container(None, body);
+        let id = self.runtime.block_on(made).map_err(refused("make a container"))?.id;
+        let started = self.runtime.block_on(self.docker.start_container(&id, None));
+        match started.map_err(refused("start a container")) {
+            Ok(()) => Ok(id),
+            Err(error) => {
+                let _ = self.remove(&id);
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether a container runs.
+    pub(crate) fn runs(&self, id: &str) -> bool {
+        let found = self.runtime.block_on(self.docker.inspect_container(id, None));
+        found.is_ok_and(|found| found.state.is_some_and(|state| state.running == Some(true)))
+    }
+
+    /// Ends a container and takes it away; returns when it is gone.
+    pub(crate) fn remove(&self, id: &str) -> Result<(), EngineError> {
+        let options = || RemoveContainerOptionsBuilder::new().force(true).v(true).build();
+        loop {
+            match self.runtime.block_on(self.docker.remove_container(id, Some(options()))) {
+                Ok(()) | Err(Error::DockerResponseServerError { status_code: 404, .. }) => return Ok(()),
+                // It goes by itself already, which takes a moment.
+                Err(Error::DockerResponseServerError { status_code: 409, .. }) => {
+                    std::thread::sleep(std::time::Duration::from_millis(2));
+                }
+                Err(error) => return Err(refused("remove a container")(error)),
+            }
+        }
+    }
+
+    /// Every container with a label, running or not.
+    pub(crate) fn labelled(&self, label: &str) -> Result<Vec<ContainerSummary>, EngineError> {
+        let filters = HashMap::from([("label", vec![label])]);
+        let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
+        self.runtime
+            .block_on(self.docker.list_containers(Some(options)))
+            .map_err(refused("list its containers"))
+    }
+
+    /// Whether it is still there.
+    pub(crate) fn answers(&self) -> bool {
+        self.runtime.block_on(self.docker.ping()).is_ok()
+    }
+}
+
+fn connect(socket: &Path) -> Result<Docker, EngineError> {
+    Docker::connect_with_unix(&socket.to_string_lossy(), PATIENCE, API_DEFAULT_VERSION)
+        .map_err(refused("be connected to"))
+}
+
+/// What the engine says is for people; what became of the connection is not.
+fn refused(what: &'static str) -> impl Fn(Error) -> EngineError {
+    move |error| match error {
+        Error::DockerResponseServerError { message, .. } => {
+            EngineError::Refused { what, reason: message.trim().to_owned() }
+        }
+        Error::HyperLegacyError { .. } | Error::HyperResponseError { .. } | Error::RequestTimeoutError => {
+            EngineError::Gone
+        }
+        other => EngineError::Refused { what, reason: other.to_string() },
+    }
+}

@@ -1,0 +1,172 @@
+//! The first process of a container: our own program, beside those of the image.
+//!
+//! It calls the supervisor, which it can't have been cloned from, and is handed an order: everything that the first
+//! process of another level was born with. Then it starts the agent and waits. When the command ends, or nobody is at
+//! the other end any more, it ends everyone, and the container with itself.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use serde::{Deserialize, Serialize};
+
+use super::OURS;
+use super::door::SOCKET;
+use crate::access::Rules;
+use crate::agent::{self, Around, Failure, Start, Streams, failed};
+use crate::channel::{self, Ended, FromSandbox};
+use crate::control::ControlSet;
+use crate::egress::List;
+use crate::identity::Identity;
+use crate::init;
+use crate::policy::{Level, Limits, Policy};
+use crate::sys;
+
+/// What our program is told to be in a container.
+pub const WORD: &str = "first-process";
+
+/// Everything a first process is born with at other levels.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    pub(crate) folder: PathBuf,
+    pub(crate) command: Vec<OsString>,
+    pub(crate) environment: Vec<(OsString, OsString)>,
+    pub(crate) user: (u32, u32),
+    pub(crate) rules: Rules,
+    pub(crate) limits: Limits,
+    pub(crate) without: ControlSet,
+    /// The list of hosts there are ways out to.
+    pub(crate) hosts: Option<String>,
+    /// Small files of the agent's own.
+    pub(crate) notes: Vec<(PathBuf, String)>,
+}
+
+/// Where the program and the door are in a container.
+pub(super) fn program() -> PathBuf {
+    Path::new(OURS).join("agency")
+}
+
+pub(super) fn door() -> PathBuf {
+    Path::new(OURS).join("door")
+}
+
+/// The life of a container's first process.
+pub fn live() -> ! {
+    let Ok(channel) = call() else { sys::exit_now(1) };
+    let (order, streams) = channel::wait_for_order(&channel);
+    match begin(order, streams, &channel) {
+        Ok((agent, signals)) => {
+            let ended = wait(agent, &signals, &channel);
+            // Everyone, but us: a first process is not reached by its own signal.
+            let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
+            while !matches!(waitpid(None, None), Err(nix::Error::ECHILD)) {}
+            let _ = channel::send(&channel, &FromSandbox::Ended(ended), None);
+            // What is known of us only while we live is read first.
+            until_closed(&channel);
+            sys::exit_now(0)
+        }
+        Err(Failure { what, error }) => {
+            let _ = channel::send(&channel, &FromSandbox::Failed { what, error }, None);
+            sys::exit_now(1)
+        }
+    }
+}
+
+fn call() -> rustix::io::Result<OwnedFd> {
+    let channel = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    connect(&channel, &SocketAddrUnix::new(door().join(SOCKET))?)?;
+    Ok(channel)
+}
+
+fn begin(
+    order: OwnedFd,
+    streams: Option<[OwnedFd; 3]>,
+    channel: &OwnedFd,
+) -> Result<(Pid, SignalFd), Failure> {
+    let mut text = Vec::new();
+    File::from(order).read_to_end(&mut text).map_err(failed("can't read what is to be done"))?;
+    let order: Order =
+        serde_json::from_slice(&text).map_err(failed("can't understand what is to be done"))?;
+    for (path, contents) in &order.notes {
+        std::fs::write(path, contents).map_err(failed("can't write into its home"))?;
+    }
+    if let Some(hosts) = &order.hosts {
+        let list = List::parse(hosts).map_err(failed("can't understand the list of hosts"))?;
+        init::open_ways_out(&list, channel)?;
+    }
+    let (uid, gid) = order.user;
+    let identity = Identity::caller(uid, gid);
+    let streams = match streams {
+        Some([input, output, error]) => Streams::Pipes { input, output, error },
+        None => Streams::Terminal(init::terminal(channel, &identity)?),
+    };
+    let policy = Policy {
+        level: Level::Container,
+        limits: order.limits,
+        environment: order.environment,
+        without: order.without,
+        ..Policy::closed()
+    };
+    let watched = init::block(&[Signal::SIGCHLD, Signal::SIGTERM])?;
+    let signals = signals(&watched)?;
+    let start = Start {
+        policy: &policy,
+        identity: &identity,
+        folder: order.folder,
+        command: &order.command,
+        around: Around::Container(&order.rules),
+    };
+    let folder = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
+    let proc =
+        rustix::fs::open("/proc", folder, rustix::fs::Mode::empty()).map_err(failed("can't open /proc"))?;
+    Ok((agent::spawn(&start, &streams, proc.as_fd(), channel.as_fd())?, signals))
+}
+
+fn signals(watched: &SigSet) -> Result<SignalFd, Failure> {
+    SignalFd::with_flags(watched, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+        .map_err(failed("can't watch for signals"))
+}
+
+/// Reaps whatever ends, until the agent does or there is nobody left to work for.
+fn wait(agent: Pid, signals: &SignalFd, channel: &OwnedFd) -> Ended {
+    loop {
+        loop {
+            match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::Exited(pid, code)) if pid == agent => return Ended::Exited(code),
+                Ok(WaitStatus::Signaled(pid, signal, _)) if pid == agent => {
+                    return Ended::Signaled(signal as i32);
+                }
+                Ok(WaitStatus::StillAlive) => break,
+                Err(nix::Error::ECHILD) => return Ended::Exited(125),
+                _ => {}
+            }
+        }
+        // The agent's messages are not ours to read: of the channel, only its end is waited for.
+        let mut fds = [
+            PollFd::new(signals, PollFlags::IN),
+            PollFd::from_borrowed_fd(channel.as_fd(), PollFlags::empty()),
+        ];
+        let _ = poll(&mut fds, None);
+        if !fds[1].revents().is_empty() {
+            return Ended::Signaled(Signal::SIGKILL as i32);
+        }
+        while let Ok(Some(info)) = signals.read_signal() {
+            if info.ssi_signo == Signal::SIGTERM as u32 {
+                let _ = kill(Pid::from_raw(-1), Signal::SIGTERM);
+            }
+        }
+    }
+}
+
+fn until_closed(channel: &OwnedFd) {
+    let mut fds = [PollFd::from_borrowed_fd(channel.as_fd(), PollFlags::empty())];
+    while matches!(poll(&mut fds, None), Err(rustix::io::Errno::INTR)) {}
+}

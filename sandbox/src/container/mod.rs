@@ -1,0 +1,84 @@
+//! The level `container`: a container of an image, made by an engine that speaks Docker's API.
+//!
+//! The engine makes the view: the image read-only, a private copy of the workspace ([`crate::bare::replica`]) of
+//! which only the scope's directories are mounted writable, folders in memory, no capability and no network. Its
+//! first process is our own program ([`guest`]), which it finds beside the image's, so that any image will do. It
+//! calls us through a [`door`], is handed what it is to do, and from there on everything is as at the other levels: it
+//! starts the agent, which puts Landlock and the system call filter on top and waits at the gate until what holds it
+//! was read back.
+//!
+//! Nothing of the agent's goes through the engine: not its streams, not its environment, not its end. So nothing of it
+//! is in the engine's logs, and an engine that answers slowly holds nobody up. The first process ends when we do, and
+//! the container with it; what an engine keeps all the same is found by its labels ([`leftovers`]).
+
+pub(crate) mod door;
+pub mod engine;
+pub mod guest;
+pub(crate) mod leftovers;
+pub(crate) mod recipe;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// What a container is made of, beside what a policy says for every level.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Container {
+    /// By name, or by name and digest.
+    pub image: String,
+    /// The engine's socket, where it is not one of the usual ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<PathBuf>,
+    #[serde(default)]
+    pub pull: Pull,
+    /// How much of the processors it may use, in thousandths of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub milli_cpus: Option<u64>,
+    /// What it is for, for whoever looks at the engine's list.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<(String, String)>,
+}
+
+/// When an image is fetched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pull {
+    /// When it is not there.
+    #[default]
+    Missing,
+    Never,
+}
+
+/// Where everything of ours is in a container.
+const OURS: &str = "/.agency";
+
+/// Whether something can be the name of an image: it goes to an engine as it is, as part of an address.
+pub fn image_name(name: &str) -> Result<(), &'static str> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:@".contains(&byte);
+    match name.bytes().next() {
+        None => Err("an image has a name"),
+        Some(first) if !first.is_ascii_alphanumeric() => {
+            Err("the name of an image begins with a letter or digit")
+        }
+        Some(_) if !name.bytes().all(allowed) => Err("the name of an image has letters, digits and ._-/:@"),
+        Some(_) if name.split('/').any(|part| part.is_empty() || part.starts_with('.')) => {
+            Err("the name of an image has no empty part, and none that begins with a dot")
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::image_name;
+
+    #[test]
+    fn names_of_images_are_told_from_what_would_be_another_question() {
+        for name in ["localhost/toolbox:1", "rust", "ghcr.io/a/b@sha256:0a", "a.b:5000/c_d-e"] {
+            assert_eq!(image_name(name), Ok(()), "{name}");
+        }
+        for name in ["", "../x", "a/../b", "a//b", "-privileged", "a b", "a?force=1", "a\nb", "ä"] {
+            assert!(image_name(name).is_err(), "{name}");
+        }
+    }
+}

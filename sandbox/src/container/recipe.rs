@@ -1,0 +1,233 @@
+//! What an engine is asked to make, from what a policy says. Pure.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use bollard::models::{
+    ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount,
+    MountBindOptions, MountBindOptionsPropagationEnum, MountType, ResourcesUlimits,
+};
+
+use super::engine::Image;
+use super::{Container, OURS, guest, leftovers};
+use crate::bare::replica::Replica;
+use crate::control::Control;
+use crate::host::Host;
+use crate::opening::Opening;
+use crate::policy::{Network, Policy};
+use crate::view;
+use crate::workspace::Workspace;
+
+/// Everything a container is made from.
+#[derive(Debug)]
+pub(crate) struct Recipe<'a> {
+    pub(crate) policy: &'a Policy,
+    pub(crate) container: &'a Container,
+    pub(crate) image: &'a Image,
+    pub(crate) host: &'a Host,
+    pub(crate) workspace: &'a Workspace,
+    pub(crate) opening: &'a Opening,
+    pub(crate) replica: &'a Replica,
+    /// The agent's user and group, on the host as inside.
+    pub(crate) user: (u32, u32),
+    /// Our own program.
+    pub(crate) program: &'a Path,
+    /// The folder with the socket at which its first process calls.
+    pub(crate) door: &'a Path,
+}
+
+/// Where a folder of git objects that the copy borrows from is in a container. It can't be where it is on the host: the
+/// copy may lie over that.
+pub(crate) fn borrowed(index: usize) -> PathBuf {
+    Path::new(OURS).join("objects").join(index.to_string())
+}
+
+/// What a command finds in its environment: what its image says, and over that what the policy does.
+pub(crate) fn environment(policy: &Policy, image: &Image) -> Vec<(OsString, OsString)> {
+    const USUAL: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    let mut all: Vec<(OsString, OsString)> = policy.environment.clone();
+    let images = image.environment.iter().map(|(name, value)| (name.into(), value.into()));
+    for (name, value) in images.chain([("PATH".into(), USUAL.into())]) {
+        if !all.iter().any(|(known, _)| *known == name) {
+            all.push((name, value));
+        }
+    }
+    all.sort();
+    all
+}
+
+impl Recipe<'_> {
+    /// The whole of it; or a path that an engine can't be told, because it is spoken to in JSON.
+    pub(crate) fn body(&self) -> Result<ContainerCreateBody, PathBuf> {
+        let (uid, gid) = self.user;
+        let mut labels: HashMap<String, String> = self.container.labels.iter().cloned().collect();
+        labels.insert(leftovers::OWNER.to_owned(), leftovers::me());
+        Ok(ContainerCreateBody {
+            image: Some(self.image.id.clone()),
+            entrypoint: Some(vec![text(&guest::program())?, guest::WORD.to_owned()]),
+            cmd: Some(Vec::new()),
+            user: Some(format!("{uid}:{gid}")),
+            hostname: Some("agency".to_owned()),
+            working_dir: Some("/".to_owned()),
+            // Whatever an image would have run beside us would run without our filter.
+            healthcheck: Some(HealthConfig {
+                test: Some(vec!["NONE".to_owned()]),
+                ..HealthConfig::default()
+            }),
+            labels: Some(labels),
+            host_config: Some(self.held()?),
+            ..ContainerCreateBody::default()
+        })
+    }
+
+    fn held(&self) -> Result<HostConfig, PathBuf> {
+        let policy = self.policy;
+        let shared = |control| (!policy.wants(control)).then(|| "host".to_owned());
+        let limit = |size: u64| i64::try_from(size).unwrap_or(i64::MAX);
+        let memory = policy.limits.memory.filter(|_| policy.wants(Control::Memory)).map(limit);
+        let mut security = Vec::new();
+        if policy.wants(Control::NoNewPrivileges) {
+            security.push("no-new-privileges:true".to_owned());
+        }
+        if !policy.wants(Control::Seccomp) {
+            security.push("seccomp=unconfined".to_owned());
+        }
+        Ok(HostConfig {
+            auto_remove: Some(true),
+            mounts: Some(self.mounts().iter().map(Bound::spoken).collect::<Result<_, _>>()?),
+            tmpfs: Some(self.in_memory()?),
+            readonly_rootfs: Some(policy.wants(Control::ReadOnlyHost)),
+            cap_drop: policy.wants(Control::Capabilities).then(|| vec!["ALL".to_owned()]),
+            security_opt: Some(security),
+            network_mode: Some(self.network().to_owned()),
+            ipc_mode: shared(Control::IpcNamespace).or(Some("private".to_owned())),
+            pid_mode: shared(Control::PidNamespace),
+            uts_mode: shared(Control::UtsNamespace),
+            cgroupns_mode: Some(match policy.wants(Control::CgroupNamespace) {
+                true => HostConfigCgroupnsModeEnum::PRIVATE,
+                false => HostConfigCgroupnsModeEnum::HOST,
+            }),
+            memory,
+            // Swap would only move the problem.
+            memory_swap: memory,
+            pids_limit: policy.limits.processes.filter(|_| policy.wants(Control::Processes)).map(limit),
+            nano_cpus: self.container.milli_cpus.map(|milli| limit(milli.saturating_mul(1_000_000))),
+            ulimits: Some(vec![ResourcesUlimits {
+                name: Some("core".to_owned()),
+                soft: Some(0),
+                hard: Some(0),
+            }]),
+            shm_size: Some(limit(policy.limits.tmp_size)),
+            // What it writes goes past the engine.
+            log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
+            privileged: Some(false),
+            init: Some(false),
+            ..HostConfig::default()
+        })
+    }
+
+    /// A list of hosts is reached from a network with nothing in it, through sockets that are handed out.
+    fn network(&self) -> &'static str {
+        match &self.policy.network {
+            _ if !self.policy.wants(Control::Network) => "host",
+            Network::None | Network::Hosts(_) => "none",
+            Network::Full => "bridge",
+        }
+    }
+
+    fn mounts(&self) -> Vec<Bound> {
+        let (policy, workspace, replica) = (self.policy, self.workspace, self.replica);
+        let mut mounts =
+            vec![bind(self.program, &guest::program(), true), bind(self.door, &guest::door(), true)];
+        mounts.extend(
+            replica.objects.iter().enumerate().map(|(index, objects)| bind(objects, &borrowed(index), true)),
+        );
+        mounts.extend(policy.read.iter().map(|path| bind(path, path, true)));
+        for folder in &policy.folders {
+            mounts.push(bind(&folder.source, &folder.target, false));
+            let protected = folder.protect.iter().map(|path| {
+                bind(&folder.source.join(path.as_path()), &folder.target.join(path.as_path()), true)
+            });
+            mounts.extend(protected);
+        }
+        // The copy as a whole, and over it what is open and, in that, what is not.
+        let opened = workspace.writable(self.opening, &policy.scope);
+        let is_open = |path: &Path| opened.iter().any(|open| open == path);
+        mounts.push(bind(&replica.tree, &workspace.path, !is_open(&workspace.path)));
+        let real = |inside: &Path| replica.tree.join(inside);
+        for open in opened.iter().filter(|open| **open != workspace.path) {
+            if let Ok(inside) = open.strip_prefix(&workspace.path)
+                && real(inside).is_dir()
+            {
+                mounts.push(bind(&real(inside), open, false));
+            }
+        }
+        for close in &self.opening.close {
+            let inside = close.as_path();
+            if real(inside).is_dir() {
+                mounts.push(bind(&real(inside), &workspace.path.join(inside), true));
+            }
+        }
+        if let (Some(repository), Some(overlay)) = (&replica.repository, workspace.overlays.get(1)) {
+            mounts.push(bind(repository, &overlay.at, false));
+        }
+        if let Some(outbox) = &workspace.outbox {
+            mounts.push(bind(&outbox.source, &outbox.at, false));
+        }
+        mounts
+    }
+
+    /// Folders in memory: the agent's own, and whatever an image would keep in a volume.
+    fn in_memory(&self) -> Result<HashMap<String, String>, PathBuf> {
+        let (policy, (uid, gid)) = (self.policy, self.user);
+        let size = policy.limits.tmp_size;
+        // A folder that an image has keeps the image's mode, so it must be the agent's to be of use to it.
+        let folder = |mode: &str| format!("rw,exec,nosuid,nodev,size={size},mode={mode},uid={uid},gid={gid}");
+        let (own, everybodys) = (folder("0700"), folder("1777"));
+        let mut folders: HashMap<String, String> =
+            self.image.volumes.iter().map(|volume| (volume.clone(), own.clone())).collect();
+        if policy.wants(Control::PrivateTmp) {
+            folders.extend(["/tmp", "/var/tmp"].map(|path| (path.to_owned(), everybodys.clone())));
+        }
+        if policy.wants(Control::PrivateHome) {
+            // A program keeps its own files beside what it may read there.
+            let leading = view::leading_to_read(policy, self.host, &[]);
+            for path in leading.iter().map(PathBuf::as_path).chain([self.host.home.as_path()]) {
+                folders.insert(text(path)?, own.clone());
+            }
+        }
+        Ok(folders)
+    }
+}
+
+/// Something of the host, and where it is seen.
+struct Bound {
+    source: PathBuf,
+    target: PathBuf,
+    read_only: bool,
+}
+
+fn bind(source: &Path, target: &Path, read_only: bool) -> Bound {
+    Bound { source: source.to_owned(), target: target.to_owned(), read_only }
+}
+
+impl Bound {
+    fn spoken(&self) -> Result<Mount, PathBuf> {
+        Ok(Mount {
+            target: Some(text(&self.target)?),
+            source: Some(text(&self.source)?),
+            typ: Some(MountType::BIND),
+            read_only: Some(self.read_only),
+            bind_options: Some(MountBindOptions {
+                propagation: Some(MountBindOptionsPropagationEnum::RPRIVATE),
+                ..MountBindOptions::default()
+            }),
+            ..Mount::default()
+        })
+    }
+}
+
+fn text(path: &Path) -> Result<String, PathBuf> {
+    path.to_str().map(str::to_owned).ok_or_else(|| path.to_owned())
+}

@@ -1,0 +1,175 @@
+//! A first process that calls us from a container, which an engine made.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::process::{PidfdFlags, Signal, pidfd_open};
+
+use super::copy::replica;
+use super::sandbox::{Sandbox, too_early};
+use super::streams::{Pipes, watch_signals};
+use super::{Begun, LaunchError, Place, Request, internal};
+use crate::agent::{View, over_a_view};
+use crate::bare::replica::{Replica, Seen};
+use crate::channel;
+use crate::container::door::{self, Door};
+use crate::container::engine::{Engine, EngineError, Image};
+use crate::container::guest::Order;
+use crate::container::leftovers;
+use crate::container::recipe::{self, Recipe};
+use crate::control::Control;
+use crate::host;
+use crate::identity::Identity;
+use crate::opening::Opening;
+use crate::policy::Network;
+
+/// A container, and the copy that is worked on in it. It is gone when this is.
+#[derive(Debug)]
+pub(crate) struct Contained {
+    pub(crate) replica: Replica,
+    pub(crate) image: Image,
+    pub(crate) environment: Vec<(OsString, OsString)>,
+    pub(crate) id: String,
+    pub(crate) engine: Engine,
+    gone: bool,
+}
+
+impl Contained {
+    /// Everybody in it is dead, or about to be: returns when nothing of it is left. An engine that does not answer
+    /// has it no more, or loses it to whoever comes next.
+    pub(super) fn take_away(&mut self) -> Result<(), LaunchError> {
+        if !std::mem::replace(&mut self.gone, true) {
+            match self.engine.remove(&self.id) {
+                Ok(()) | Err(EngineError::Gone) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Contained {
+    fn drop(&mut self) {
+        let _ = self.take_away();
+    }
+}
+
+pub(super) fn begin(
+    request: &Request<'_>,
+    opening: &Opening,
+    identity: &Identity,
+) -> Result<Begun, LaunchError> {
+    let policy = request.policy;
+    let container = policy.container.as_ref().ok_or_else(no_image)?;
+    let engine = Engine::find(container.engine.as_deref())?;
+    let image = engine.image(&container.image, container.pull, |what| request.attendant.told(what))?;
+    leftovers::sweep(&engine)?;
+    let replica = replica(request, opening, identity, Seen::InPlace)?;
+    let program = std::env::current_exe().map_err(internal("can't find our own program"))?;
+    let user = identity.outside();
+    let door = Door::open(request.run.path().join("door"), user).map_err(internal("can't open a door"))?;
+    let recipe = Recipe {
+        policy,
+        container,
+        image: &image,
+        host: request.host,
+        workspace: request.workspace,
+        opening,
+        replica: &replica,
+        user,
+        program: &program,
+        door: &door.folder,
+    };
+    let body = recipe.body().map_err(|path| LaunchError::Unavailable {
+        what: format!("{} can't be said to a container engine: it is not text", path.display()),
+        hint: "rename it, or use --isolation process".into(),
+    })?;
+    let environment = recipe::environment(policy, &image);
+    let order = order(request, opening, user, &environment).map_err(internal("can't write an order"))?;
+    let signals = watch_signals().map_err(internal("can't watch for signals"))?;
+    let pipes = Pipes::make(request.terminal, identity).map_err(internal("can't make pipes"))?;
+
+    let id = engine.start(body)?;
+    let contained = Contained { replica, image, environment, id, engine, gone: false };
+    let started = Instant::now();
+    let sandbox = answer(&door, &contained, user)?;
+    door.close().map_err(internal("can't close the door"))?;
+    channel::hand_order(&sandbox.channel, &order, pipes.theirs.as_ref())
+        .map_err(internal("can't talk to the sandbox"))?;
+    drop(pipes.theirs);
+    let place = Place::Container(contained);
+    Ok(Begun {
+        sandbox,
+        place,
+        pipes: pipes.ours,
+        signals,
+        cgroup: None,
+        janitor: None,
+        started,
+        aside: None,
+    })
+}
+
+fn no_image() -> LaunchError {
+    LaunchError::Unavailable {
+        what: "a container takes an image".into(),
+        hint: "name one with --image, or with container.image in agency.toml".into(),
+    }
+}
+
+/// Somebody calls: it must be the first process of this container, as the user it was to be.
+fn answer(door: &Door, contained: &Contained, (uid, _): (u32, u32)) -> Result<Sandbox, LaunchError> {
+    let called = door
+        .wait(|| contained.engine.runs(&contained.id))
+        .map_err(internal("can't wait for the container"))?;
+    let Some((channel, caller)) = called else {
+        return Err(too_early("the container ended before its first process called"));
+    };
+    let pid = caller.pid.as_raw_nonzero().get();
+    if caller.uid.as_raw() != uid {
+        return Err(EngineError::Remapped { asked: uid, found: caller.uid.as_raw() }.into());
+    }
+    if !door::is_in(pid, &contained.id) {
+        return Err(too_early("somebody else called in the container's place"));
+    }
+    channel::name_senders(&channel).map_err(internal("can't talk to the sandbox"))?;
+    let pidfd = pidfd_open(caller.pid, PidfdFlags::empty()).map_err(internal("can't hold the container"))?;
+    Ok(Sandbox { pidfd, pid, channel, killer: Signal::KILL })
+}
+
+/// What its first process is to do, in memory: there are secrets in it.
+fn order(
+    request: &Request<'_>,
+    opening: &Opening,
+    user: (u32, u32),
+    environment: &[(OsString, OsString)],
+) -> std::io::Result<OwnedFd> {
+    let (policy, workspace) = (request.policy, request.workspace);
+    let profile = host::profile(environment).filter(|_| policy.wants(Control::PrivateHome));
+    let order = Order {
+        folder: workspace.path.join(request.start.as_path()),
+        command: request.command.to_vec(),
+        environment: environment.to_vec(),
+        user,
+        rules: over_a_view(policy, View { host: request.host, workspace, opening }),
+        limits: policy.limits.clone(),
+        without: policy.without,
+        hosts: match &policy.network {
+            Network::Hosts(list) => {
+                let each: Vec<String> = list.destinations().iter().map(ToString::to_string).collect();
+                Some(each.join(","))
+            }
+            Network::None | Network::Full => None,
+        },
+        notes: profile.map(|text| (request.host.home.join(host::PROFILE), text)).into_iter().collect(),
+    };
+    let mut file = File::from(memfd_create("order", MemfdFlags::CLOEXEC)?);
+    serde_json::to_writer(&mut file, &order)?;
+    file.flush()?;
+    file.seek(SeekFrom::Start(0))?;
+    Ok(file.into())
+}
