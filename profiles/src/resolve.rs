@@ -51,6 +51,8 @@ pub struct Step {
     pub env: Vec<String>,
     /// Bytes.
     pub memory: u64,
+    /// The image of its container, if it is to have one.
+    pub image: Option<String>,
 }
 
 /// What it means when a profile has no command for a repository.
@@ -136,6 +138,7 @@ impl Resolved {
                 network: command.network.clone().unwrap_or_else(|| profile.network.clone()),
                 env: profile.env.clone(),
                 memory: profile.memory.unwrap_or(USUAL_MEMORY),
+                image: profile.image.clone(),
             });
         }
         match manifests.broken() {
@@ -178,6 +181,9 @@ impl Resolved {
         #[derive(Serialize)]
         struct CanonicalCommand<'a> {
             env: &'a [String],
+            // What has none is what it was before there were any.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            image: Option<&'a str>,
             memory: u64,
             network: String,
             profile: &'a str,
@@ -186,6 +192,7 @@ impl Resolved {
         }
         let commands = self.steps.iter().map(|step| CanonicalCommand {
             env: &step.env,
+            image: step.image.as_deref(),
             memory: step.memory,
             network: match &step.network {
                 Network::None => "none".into(),
@@ -302,6 +309,7 @@ mod tests {
             "name: x\ndescription: d\ncommands: [a, b]\nnetwork: full",
             "name: x\ndescription: d\ncommands: [a, b]\nenv: [A]",
             "name: x\ndescription: d\ncommands: [a, b]\nmemory: 1GiB",
+            "name: x\ndescription: d\ncommands: [a, b]\nimage: rust:1",
         ] {
             assert_ne!(hash(text), hash(other), "{other}");
         }

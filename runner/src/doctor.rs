@@ -2,29 +2,33 @@
 
 use std::io::Write;
 
-use agency_sandbox::doctor::{Finding, findings};
+use agency_sandbox::doctor::{Finding, containers, findings};
 
 use crate::arguments::Doctor;
 use crate::message::{Failure, UNAVAILABLE};
 
 pub(crate) fn run(command: &Doctor) -> Result<u8, Failure> {
-    let findings = findings();
+    let mut findings = findings();
     // Only cgroups have a substitute; without any of the others there is no sandbox of the first level.
     let able = findings.iter().all(|finding| finding.ok || finding.name == "cgroups");
     let bare = findings.iter().any(|finding| finding.ok && finding.name == "landlock");
+    findings.push(containers());
+    let engine = bare && findings.iter().all(|finding| finding.ok || finding.name != "containers");
+    let levels = [("process", able), ("landlock", bare), ("container", engine)];
     let mut out = std::io::stdout().lock();
     let written = if command.json {
-        let report =
-            serde_json::json!({ "version": 1, "process": able, "landlock": bare, "findings": findings });
+        let report = serde_json::json!({
+            "version": 1, "process": able, "landlock": bare, "container": engine, "findings": findings,
+        });
         writeln!(out, "{report:#}")
     } else {
-        print(&mut out, &findings, able, bare)
+        print(&mut out, &findings, &levels)
     };
     written.map_err(|error| Failure::new(1, &error))?;
     Ok(if able { 0 } else { UNAVAILABLE })
 }
 
-fn print(out: &mut impl Write, findings: &[Finding], able: bool, bare: bool) -> std::io::Result<()> {
+fn print(out: &mut impl Write, findings: &[Finding], levels: &[(&str, bool)]) -> std::io::Result<()> {
     for finding in findings {
         writeln!(
             out,
@@ -37,7 +41,9 @@ fn print(out: &mut impl Write, findings: &[Finding], able: bool, bare: bool) -> 
             writeln!(out, "                         {hint}")?;
         }
     }
-    let verdict = |able: bool| if able { "can be held here" } else { "can't be held here" };
-    writeln!(out, "\nIsolation `process` {}.", verdict(able))?;
-    writeln!(out, "Isolation `landlock` {}.", verdict(bare))
+    writeln!(out)?;
+    for (level, able) in levels {
+        writeln!(out, "Isolation `{level}` {} be held here.", if *able { "can" } else { "can't" })?;
+    }
+    Ok(())
 }

@@ -11,6 +11,7 @@ mod demo;
 mod doctor;
 mod http;
 mod import;
+mod isolation;
 mod manual;
 mod message;
 mod place;

@@ -5,6 +5,7 @@ use std::fs;
 use serde::Serialize;
 
 use crate::access;
+use crate::container::engine::Engine;
 
 /// One thing a sandbox needs, and whether it is here.
 #[derive(Debug, Clone, Serialize)]
@@ -66,6 +67,15 @@ pub(crate) fn kernel() -> (u32, u32) {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// Asks whether there is an engine that makes containers, and whether it may be used.
+pub fn containers() -> Finding {
+    let (detail, hint) = match Engine::find(None) {
+        Ok(engine) => (format!("{} at {}", engine.version, engine.socket.display()), None),
+        Err(error) => (error.to_string(), Some(error.hint())),
+    };
+    Finding { name: "containers", ok: hint.is_none(), detail, hint }
 }
 
 /// Looks at everything that can be looked at without starting anything.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use agency_sandbox::container::Container;
 use agency_sandbox::policy::Level;
 
 use crate::budget::Budget;
@@ -21,6 +22,8 @@ pub struct Settings {
     /// Below which private copies are kept, at the level that needs them.
     pub copies: PathBuf,
     pub level: Level,
+    /// What containers are made of, at the level that has them and for checks that ask for one.
+    pub container: Option<Container>,
     /// What agents start from, and land on.
     pub branch: RefName,
     pub land: Land,
@@ -48,6 +51,16 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// What an agent's container is made of.
+    pub fn container_of(&self, agent: &Agent) -> Option<Container> {
+        match (&agent.image, &self.container) {
+            (Some(image), usual) => {
+                Some(Container { image: image.clone(), ..usual.clone().unwrap_or_default() })
+            }
+            (None, usual) => usual.clone(),
+        }
+    }
+
     /// What prepares a workspace, for an order. Whatever is landed was judged.
     pub(crate) fn setup_order<'a>(&self, landed: impl IntoIterator<Item = &'a str>) -> Option<SetupOrder> {
         let setup = self.setup.clone()?;
@@ -77,6 +90,8 @@ pub struct Agent {
     pub limits: Limits,
     /// Its own level, where it has one.
     pub level: Option<Level>,
+    /// Its own image, where it has one.
+    pub image: Option<String>,
     /// How many of it run at the same time.
     pub parallel: Option<usize>,
 }
@@ -125,6 +140,7 @@ pub(crate) mod tests {
             state: PathBuf::from("/state"),
             copies: PathBuf::from("/var/tmp"),
             level: Level::Process,
+            container: None,
             branch: RefName::parse("refs/heads/main").expect("a name"),
             land: Land::Merge,
             agents: BTreeMap::new(),

@@ -128,7 +128,7 @@ pub(crate) fn over(place: &Place, seen: &Seen) {
     let Some(Standing::Over(outcome)) = &seen.errand else { return };
     let attempt = Context::current();
     // Without room for it, it was not begun, and may still be.
-    if !attempt.span().is_recording() || matches!(outcome.done, Done::NoRoom { .. }) {
+    if !attempt.span().is_recording() || matches!(outcome.done, Done::NoRoom { .. } | Done::Away { .. }) {
         return;
     }
     if let Ok(order) = place.read_order() {
@@ -229,7 +229,8 @@ fn wrong(outcome: &Outcome) -> Option<&'static str> {
             End::NotStarted { .. } => Some("not started"),
         },
         (None, Done::Proof(proof)) => (!proof.evidence.passed).then_some("does not hold"),
-        (None, Done::NotRun { .. } | Done::NoRoom { .. }) => Some("not run"),
+        (None, Done::NotRun { .. } | Done::NoRoom { .. } | Done::Away { .. }) => Some("not run"),
+        (None, Done::Lost { .. }) => Some("lost"),
         (None, Done::Unread { .. }) => Some("not kept"),
         (None, Done::Stopped) => Some("stopped"),
     }

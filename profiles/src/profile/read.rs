@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use agency_sandbox::container;
 use agency_sandbox::egress::List;
 use agency_sandbox::path::{RelPath, escape};
 use serde_yaml::{Mapping, Value};
@@ -13,8 +14,18 @@ use super::lines::{self, Step};
 use super::name::Name;
 use super::{Command, Network, Platform, Profile, measure};
 
-const KEYS: [&str; 9] =
-    ["name", "description", "environment", "platform", "commands", "timeout", "network", "env", "memory"];
+const KEYS: [&str; 10] = [
+    "name",
+    "description",
+    "environment",
+    "platform",
+    "commands",
+    "timeout",
+    "network",
+    "env",
+    "memory",
+    "image",
+];
 const COMMAND_KEYS: [&str; 4] = ["run", "timeout", "network", "when"];
 
 /// A profile, and what in its file was not understood and does not matter.
@@ -59,6 +70,11 @@ impl Reader<'_> {
     }
 
     fn profile(&mut self, map: &Mapping) -> Result<Profile, ProfileError> {
+        for (key, reason) in container::WIDENING {
+            if map.contains_key(*key) {
+                return Err(self.wrong(&[Step::Key(key)], format!("is refused: {reason}")));
+            }
+        }
         self.note_unknown(map, &[], &KEYS);
         let required = |key: &'static str| {
             map.get(key)
@@ -81,6 +97,7 @@ impl Reader<'_> {
             network: self.optional(map, &[], "network", Self::network)?.unwrap_or(Network::None),
             env: self.optional(map, &[], "env", Self::env)?.unwrap_or_default(),
             memory: self.optional(map, &[], "memory", Self::memory)?,
+            image: self.optional(map, &[], "image", Self::image)?,
         })
     }
 
@@ -164,6 +181,13 @@ impl Reader<'_> {
             other => self.text(path, other)?,
         };
         measure::duration(text).map_err(|reason| self.wrong(path, reason))
+    }
+
+    fn image(&self, path: &Way<'_>, value: &Value) -> Result<String, ProfileError> {
+        let name = self.text(path, value)?;
+        let odd = |reason| self.wrong(path, format!("is `{}`: {reason}", escape(name.as_bytes())));
+        container::image_name(name).map_err(odd)?;
+        Ok(name.to_owned())
     }
 
     fn memory(&self, path: &Way<'_>, value: &Value) -> Result<u64, ProfileError> {

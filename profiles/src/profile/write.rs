@@ -30,6 +30,7 @@ impl Serialize for Profile {
         put("network", (self.network != Network::None).then(|| network(&self.network)));
         put("env", (!self.env.is_empty()).then(|| sequence(&self.env)));
         put("memory", self.memory.map(|memory| show_size(memory).into()));
+        put("image", self.image.as_deref().map(Into::into));
         put("commands", Some(Value::Sequence(self.commands.iter().map(command).collect())));
         map.serialize(serializer)
     }

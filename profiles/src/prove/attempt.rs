@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use agency_sandbox::attest::Attestation;
+use agency_sandbox::container::Container;
 use agency_sandbox::host;
 use agency_sandbox::launch::{self, LaunchError, Outcome, Request};
 use agency_sandbox::output;
@@ -41,7 +42,8 @@ fn policy(order: &Order<'_>, step: &Step) -> Result<(Policy, Vec<String>), Prove
         .env
         .iter()
         .filter_map(|name| Some(Secret { name: name.clone(), value: value(name)?.as_bytes().to_vec() }));
-    let mut environment = host::environment(order.host, order.level, order.variables.iter().cloned(), &named);
+    let (level, container) = contained(order, step);
+    let mut environment = host::environment(order.host, level, order.variables.iter().cloned(), &named);
     environment.retain(|(name, _)| !order.handed.iter().any(|(handed, _)| handed == name));
     environment.extend(order.handed.iter().cloned());
     environment.sort();
@@ -59,16 +61,29 @@ fn policy(order: &Order<'_>, step: &Step) -> Result<(Policy, Vec<String>), Prove
         }
     };
     let policy = Policy {
-        level: order.level,
+        level,
         scope: Scope::parse(&["**"], &[])?,
         network,
         limits: Limits { memory: Some(step.memory), output: LOGGED, ..Limits::default() },
         deadlines: Deadlines { wall: Some(step.timeout), ..Deadlines::default() },
         environment,
         secrets: secrets.collect(),
+        container,
         ..Policy::closed()
     };
     Ok((policy, unset))
+}
+
+/// A command whose profile names an image runs in a container of it, wherever the others run.
+fn contained(order: &Order<'_>, step: &Step) -> (Level, Option<Container>) {
+    match &step.image {
+        Some(image) => {
+            let container =
+                Container { image: image.clone(), ..order.container.cloned().unwrap_or_default() };
+            (Level::Container, Some(container))
+        }
+        None => (order.level, order.container.cloned()),
+    }
 }
 
 /// One command, about to be run.
@@ -103,10 +118,6 @@ impl<'a> Attempt<'a> {
     }
 
     pub(super) fn run(&self, subject: &Subject, log: &Path) -> Result<Ran, ProveError> {
-        if self.order.level == Level::Container {
-            let (what, hint) = ("isolation `container` is not available yet", "use process or landlock");
-            return Err(self.failed(LaunchError::Unavailable { what: what.into(), hint: hint.into() }));
-        }
         let run = self.site.runs.run();
         let ground = subject.ground(self.order, &run)?;
         let unwritten = |source| ProveError::Log { path: log.to_owned(), source };

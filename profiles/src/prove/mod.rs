@@ -16,6 +16,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use agency_sandbox::attest::{Attestation, Statement};
+use agency_sandbox::container::Container;
 use agency_sandbox::host::Host;
 use agency_sandbox::launch::LaunchError;
 use agency_sandbox::path::RelPath;
@@ -48,6 +49,8 @@ pub struct Order<'a> {
     pub folder: &'a Folder,
     pub candidate: Candidate<'a>,
     pub level: Level,
+    /// What containers are made of, where a profile does not say.
+    pub container: Option<&'a Container>,
     pub host: &'a Host,
     /// Where runs in the folder keep their files.
     pub state: &'a State,
@@ -116,11 +119,19 @@ pub enum ProveError {
     Scope(#[from] GlobError),
 }
 
+const USUAL_HINT: &str = "`agency doctor` tells what this host offers";
+
 impl ProveError {
+    /// What a person can do, where a command could not be run.
+    pub fn hint(&self) -> String {
+        let Self::Launch { source, .. } = self else { return USUAL_HINT.to_owned() };
+        source.hint().unwrap_or_else(|| USUAL_HINT.to_owned())
+    }
+
     /// Whether what was asked for can't be held on this host.
     pub fn is_unavailable(&self) -> bool {
         let Self::Launch { source, .. } = self else { return false };
-        matches!(source, LaunchError::Unavailable { .. } | LaunchError::NotHeld { .. })
+        source.is_unavailable()
     }
 }
 
@@ -180,7 +191,7 @@ pub fn prove(
         version: proof::VERSION,
         profile: profile.name().to_owned(),
         hash: profile.hash(),
-        level: order.level,
+        level: attestation.level,
         commit: subject.commit,
         tree: subject.tree,
         dirty: subject.dirty,

@@ -53,6 +53,7 @@ fn run() -> Result<serde_json::Value, Box<dyn Error>> {
                 Some("container") => Level::Container,
                 _ => Level::Process,
             },
+            container: None,
             host: &host,
             state: &state,
             // Root's agents are nobody, who can't enter a test's private folders.

@@ -10,14 +10,12 @@ use agency_supervisor::errand::order::{Limits, Program, Reach};
 use agency_supervisor::hearing::Ear;
 use agency_supervisor::hearing::reading::{Means, Price, Reading, Signal, Stream, UsageReading};
 use agency_supervisor::settings::Agent;
-use clap::ValueEnum;
 use toml::Value;
 
-use crate::arguments::Isolation;
 use crate::configuration::{Configuration, PRESET, texts};
 use crate::http::origin::Origin;
+use crate::isolation;
 use crate::message::Failure;
-use crate::sandbox::level;
 use crate::units;
 
 /// An agent may be like another one that is like another one, so many times.
@@ -134,15 +132,20 @@ impl<'a> Definition<'a> {
                 output: None,
             },
             level: self.level()?,
+            image: self.image()?,
             parallel: self.count("parallel").and_then(|count| usize::try_from(count).ok()),
         })
     }
 
     fn level(self) -> Result<Option<Level>, Failure> {
-        let Some(name) = self.text(&["isolation"]) else { return Ok(None) };
-        let isolation = Isolation::from_str(name, true)
-            .map_err(|_| self.refused("isolation", format!("there is no isolation `{name}`")))?;
-        Ok(Some(level(isolation)))
+        let named = |name| isolation::named(&format!("agents.{}.isolation", self.name), name);
+        self.text(&["isolation"]).map(named).transpose()
+    }
+
+    fn image(self) -> Result<Option<String>, Failure> {
+        let Some(image) = self.text(&["image"]) else { return Ok(None) };
+        isolation::check_image(&format!("agents.{}.image", self.name), image)?;
+        Ok(Some(image.to_owned()))
     }
 
     /// The hosts of its list, those that come with a key, and the one that a variable of its own names.

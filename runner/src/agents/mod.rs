@@ -12,12 +12,14 @@ mod trial;
 use std::path::PathBuf;
 
 use agency_sandbox::host::Host;
+use agency_sandbox::policy::Level;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use toml::Table;
 
 use crate::board::{Here, print, print_json};
 use crate::configuration::{Configuration, Operator, trust};
+use crate::isolation;
 use crate::message::{Failure, INTERNAL, harmless};
 use definition::Definition;
 use ready::Credentials;
@@ -89,11 +91,11 @@ pub(crate) fn run(command: &Agents) -> Result<u8, Failure> {
         None => {}
     }
     let configuration = Configuration::load(&root()?, &command.operator)?;
-    let host = Host::observe();
+    let (host, usual) = (Host::observe(), isolation::usual(None, &configuration)?);
     let listed: Vec<Listed> = configuration
         .names(&["agents"])
         .into_iter()
-        .map(|name| list(Definition::new(name, &configuration), &host))
+        .map(|name| list(Definition::new(name, &configuration), usual, &host))
         .collect();
     match command.json {
         true => print_json(&serde_json::json!({ "version": VERSION, "agents": listed }))?,
@@ -107,7 +109,7 @@ pub(crate) fn run(command: &Agents) -> Result<u8, Failure> {
 
 fn show(asked: &Show) -> Result<u8, Failure> {
     let configuration = Configuration::load(&root()?, &asked.operator)?;
-    let mut agents = configuration.agents();
+    let mut agents = configuration.whole("agents");
     let Some(agent) = agents.remove(&asked.name) else { return Err(unknown(&asked.name)) };
     if asked.json {
         print_json(&serde_json::json!({ "version": VERSION, "name": asked.name, "agent": agent }))?;
@@ -131,17 +133,18 @@ fn root() -> Result<PathBuf, Failure> {
     found.or_else(|_| std::env::current_dir().map_err(|error| Failure::new(INTERNAL, &error)))
 }
 
-fn list(definition: Definition<'_>, host: &Host) -> Listed {
+fn list(definition: Definition<'_>, usual: Level, host: &Host) -> Listed {
     let name = definition.name.to_owned();
     let defined = definition.agent(host).ok();
     let command = definition.command();
-    let ours = command.first().filter(|program| found::is_ours(program));
+    let contained = defined.as_ref().is_some_and(|agent| ready::is_contained(agent, usual));
+    let ours = command.first().filter(|program| found::is_ours(program) && !contained);
     let found = ours.and_then(|program| found::find(program, host));
     let agent = match definition.is_withheld() {
         true => Err(untrusted(definition.name)),
-        false => ready::checked(definition, host),
+        false => ready::checked(definition, usual, host),
     };
-    let version = agent.as_ref().ok().and_then(|agent| ready::version(definition, agent).ok().flatten());
+    let version = agent.as_ref().ok().filter(|_| !contained).and_then(|agent| ready::version(definition, agent).ok().flatten());
     let (ready, failure) = match agent {
         Ok(_) => (true, None),
         Err(failure) => (false, Some(failure)),

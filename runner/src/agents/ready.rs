@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use agency_sandbox::host::Host;
+use agency_sandbox::policy::Level;
 use agency_supervisor::settings::Agent;
 use serde::Serialize;
 
@@ -27,7 +28,8 @@ pub(crate) enum Credentials {
 }
 
 /// An agent that can be started, with what has to be shown to it.
-pub(crate) fn agent(definition: Definition<'_>, host: &Host) -> Result<Agent, Failure> {
+/// `usual` is how those are held that do not say it.
+pub(crate) fn agent(definition: Definition<'_>, usual: Level, host: &Host) -> Result<Agent, Failure> {
     let name = definition.name;
     let mut agent = definition.agent(host)?;
     if agent.outside {
@@ -37,7 +39,8 @@ pub(crate) fn agent(definition: Definition<'_>, host: &Host) -> Result<Agent, Fa
         return Err(Failure::usage(format!("the agent `{name}` has no command"))
             .with_hint(format!("[agents.{name}] command = [\"PROGRAM\", \"{{prompt}}\"] in agency.toml")));
     };
-    let found = match found::is_ours(program) {
+    // An image has its own programs, and nobody looks into it for that.
+    let found = match found::is_ours(program) && !is_contained(&agent, usual) {
         true => Some(find(name, program, host)?),
         false => None,
     };
@@ -56,9 +59,10 @@ pub(crate) fn agent(definition: Definition<'_>, host: &Host) -> Result<Agent, Fa
 }
 
 /// The same, and its program is new enough.
-pub(crate) fn checked(definition: Definition<'_>, host: &Host) -> Result<Agent, Failure> {
-    let agent = agent(definition, host)?;
-    let Some(least) = definition.text(&["version", "least"]).filter(|_| !agent.outside) else {
+pub(crate) fn checked(definition: Definition<'_>, usual: Level, host: &Host) -> Result<Agent, Failure> {
+    let agent = agent(definition, usual, host)?;
+    let asked = !agent.outside && !is_contained(&agent, usual);
+    let Some(least) = definition.text(&["version", "least"]).filter(|_| asked) else {
         return Ok(agent);
     };
     let name = definition.name;
@@ -78,6 +82,11 @@ pub(crate) fn checked(definition: Definition<'_>, host: &Host) -> Result<Agent, 
         None => Err(Failure::usage(format!("the program of the agent `{name}` does not say its version"))
             .with_hint(format!("`{}` shows why", definition.texts(&["version", "command"]).join(" ")))),
     }
+}
+
+/// Whether an agent's program is one of an image.
+pub(crate) fn is_contained(agent: &Agent, usual: Level) -> bool {
+    agent.level.unwrap_or(usual) == Level::Container
 }
 
 pub(crate) fn find(name: &str, program: &str, host: &Host) -> Result<Found, Failure> {

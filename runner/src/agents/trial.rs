@@ -13,6 +13,7 @@ use super::definition::Definition;
 use super::{ready, root, unknown, untrusted};
 use crate::board::print_json;
 use crate::configuration::{Configuration, Operator};
+use crate::isolation;
 use crate::message::{self, Failure, INTERNAL, UNDONE};
 use crate::place::Place;
 use crate::units;
@@ -51,7 +52,8 @@ pub(super) fn run(test: &Test) -> Result<u8, Failure> {
     if definition.is_withheld() {
         return Err(untrusted(name));
     }
-    if ready::checked(definition, &Host::observe())?.outside {
+    let usual = isolation::usual(None, &configuration)?;
+    if ready::checked(definition, usual, &Host::observe())?.outside {
         return Err(Failure::usage(format!("`{name}` works outside, and is never started")));
     }
     let place = Place::new("agency-test", None)?;
@@ -83,13 +85,17 @@ fn prepare(place: &Place, configuration: &Configuration, test: &Test) -> Result<
 }
 
 fn settings(configuration: &Configuration, name: &str, timeout: Duration) -> Result<String, Failure> {
-    let mut agents = configuration.agents();
+    let mut agents = configuration.whole("agents");
     let agent = agents.entry(name).or_insert_with(|| Table::new().into());
     if let Some(agent) = agent.as_table_mut() {
         agent.insert("timeout".into(), format!("{}s", timeout.as_secs().max(1)).into());
     }
-    let run = Table::from_iter([("attempts".to_owned(), 1.into())]);
-    let whole = Table::from_iter([("run".to_owned(), run.into()), ("agents".to_owned(), agents.into())]);
+    let usual = isolation::name(isolation::usual(None, configuration)?);
+    let run =
+        Table::from_iter([("attempts".to_owned(), 1.into()), ("isolation".to_owned(), usual.into())]);
+    let container = configuration.whole("container");
+    let whole = [("run", run), ("agents", agents), ("container", container)];
+    let whole = Table::from_iter(whole.map(|(name, table)| (name.to_owned(), table.into())));
     toml::to_string(&whole).map_err(|error| Failure::new(INTERNAL, &error))
 }
 

@@ -20,6 +20,7 @@ use agency_protocols::kodingx::{Found, KodingX};
 use agency_protocols::names::TaskId;
 use agency_sandbox::host::Host;
 use agency_sandbox::path::RelPath;
+use agency_sandbox::policy::Level;
 use agency_sandbox::supervise::Nobody;
 use agency_supervisor::evidence;
 use clap::Args;
@@ -31,8 +32,9 @@ use super::{Here, Who, approver, print_json, task_id};
 use crate::arguments::Isolation;
 use crate::configuration::trust::Trust;
 use crate::configuration::{Configuration, Operator};
+use crate::isolation;
 use crate::message::{self, Failure, INTERNAL, UNAVAILABLE, UNDONE, USAGE};
-use crate::sandbox::{copies, level, user_state};
+use crate::sandbox::{copies, user_state};
 
 /// Run a task's Definition of Done, and keep the proof
 ///
@@ -144,12 +146,11 @@ fn tried(
     configuration: &Configuration,
     profile: &Resolved,
 ) -> Result<Proof, Failure> {
-    let isolation = match (command.isolation, configuration.text("run.isolation")) {
-        (Some(isolation), _) => isolation,
-        (None, Some(name)) => <Isolation as clap::ValueEnum>::from_str(name, true)
-            .map_err(|_| Failure::usage(format!("run.isolation: there is no isolation `{name}`")))?,
-        (None, None) => Isolation::Process,
-    };
+    let level = isolation::usual(command.isolation, configuration)?;
+    let container = isolation::container(configuration)?;
+    if level == Level::Container && profile.steps().iter().any(|step| step.image.is_none()) {
+        isolation::check_container("a check", container.as_ref())?;
+    }
     let host = Host::observe();
     let state = here.folder.state(&user_state(&host)).map_err(|error| Failure::new(INTERNAL, &error))?;
     let logs = state.folder("verify").map_err(|error| Failure::new(INTERNAL, &error))?.join(format!(
@@ -162,7 +163,8 @@ fn tried(
     let order = Order {
         folder: &here.folder,
         candidate: Candidate::Live,
-        level: level(isolation),
+        level,
+        container: container.as_ref(),
         host: &host,
         state: &state,
         copies: &copies(&host),
@@ -178,7 +180,7 @@ fn tried(
     };
     prove(&order, profile, &mut progress).map_err(|error| match &error {
         error if error.is_unavailable() => {
-            Failure::new(UNAVAILABLE, error).with_hint("`agency doctor` tells what this host offers")
+            Failure::new(UNAVAILABLE, error).with_hint(error.hint())
         }
         ProveError::Interrupted { .. } => Failure::new(message::INTERRUPTED, &error),
         ProveError::NotTrusted { .. } | ProveError::Nothing => Failure::new(USAGE, &error),

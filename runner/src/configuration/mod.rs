@@ -150,13 +150,13 @@ impl Configuration {
         self.tables(&["agents", agent]).any(|(_, layer)| layer.from != PRESET)
     }
 
-    /// All that is said of agents, as one table.
-    pub(crate) fn agents(&self) -> Table {
-        let mut agents = Table::new();
-        for (table, _) in self.tables(&["agents"]) {
-            complete(&mut agents, table);
+    /// All that is said below a name, as one table.
+    pub(crate) fn whole(&self, name: &str) -> Table {
+        let mut whole = Table::new();
+        for (table, _) in self.tables(&[name]) {
+            complete(&mut whole, table);
         }
-        agents
+        whole
     }
 
     /// Whether a key was said by a repository that nobody trusts.
@@ -217,6 +217,10 @@ fn check(values: &Table, path: &mut Vec<String>, text: &str, file: &str) -> Resu
                 Failure::usage(format!("{}: `{}` must be {wanted}", at(), path.join(".")))
             })?,
             (None, Value::Table(inner)) if schema::leads_on(path) => check(inner, path, text, file)?,
+            (None, _) if let Some(reason) = schema::refused(path) => {
+                let message = format!("{}: `{}` is refused", at(), path.join("."));
+                return Err(Failure::usage(message).with_hint(reason));
+            }
             (None, _) => {
                 let message = format!("{}: there is no key `{}`", at(), path.join("."));
                 return Err(

@@ -4,6 +4,7 @@
 //! smaller, shorter or fewer. What would start a program, pass a variable, open the network or choose the
 //! isolation is withheld.
 
+use agency_sandbox::container::WIDENING;
 use toml::Value;
 
 /// One key. `*` stands for a name that people choose.
@@ -105,7 +106,7 @@ pub(crate) const KEYS: &[Key] = &[
     trusted("agents.*.network", Kind::Network, "what it can reach"),
     trusted("agents.*.hosts.*", Kind::Texts, "what else it can reach where a variable of this name is set"),
     trusted("agents.*.isolation", Kind::Text, "how its scope is held"),
-    trusted("agents.*.image", Kind::Text, "its container"),
+    trusted("agents.*.image", Kind::Text, "the image of its container"),
     trusted("agents.*.memory", Kind::Size, "how much memory all its processes may use"),
     trusted("agents.*.processes", Kind::Count, "how many processes it may have"),
     trusted("agents.*.version.command", Kind::Command, "how its program is asked for its version"),
@@ -159,7 +160,10 @@ pub(crate) const KEYS: &[Key] = &[
         "the files that say whether it has to be prepared again",
     ),
     trusted("workspace.setup.network", Kind::Network, "what preparing can reach"),
-    trusted("container.image", Kind::Text, "the container of agents that have none of their own"),
+    trusted("container.image", Kind::Text, "the image of those that have none of their own"),
+    trusted("container.engine", Kind::Text, "the socket of the engine, where it is not one of the usual ones"),
+    trusted("container.pull", Kind::Text, "when images are fetched: missing or never"),
+    trusted("container.cpus", Kind::Amount, "how many processors each container may use"),
 ];
 
 /// The key a path is, e.g. `agents.codex.timeout`.
@@ -169,6 +173,16 @@ pub(crate) fn find(path: &[String]) -> Option<&'static Key> {
         path.iter().all(|part| parts.next().is_some_and(|known| known == "*" || known == part))
             && parts.next().is_none()
     })
+}
+
+/// Why a key is refused that people know from other tools, and that would undo what a container is for.
+pub(crate) fn refused(path: &[String]) -> Option<&'static str> {
+    let key = match path {
+        [container, key] if container == "container" => key,
+        [agents, _, key] if agents == "agents" => key,
+        _ => return None,
+    };
+    WIDENING.iter().find(|(known, _)| known == key).map(|(_, reason)| *reason)
 }
 
 /// Whether a path leads to keys, as `agents.codex` does.

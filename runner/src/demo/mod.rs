@@ -12,6 +12,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::board::{print, print_json};
+use crate::isolation;
 use crate::message::{Failure, UNDONE};
 use crate::place::Place;
 use shop::TASKS;
@@ -29,6 +30,9 @@ pub(crate) struct Demo {
     /// Where the sample repository is made [default: a new folder for temporary files]
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
+    /// Let the agents work in containers of this image, and the checks too. It needs a shell
+    #[arg(long, value_name = "IMAGE")]
+    image: Option<String>,
     /// As JSON, on standard output
     #[arg(long)]
     json: bool,
@@ -37,9 +41,16 @@ pub(crate) struct Demo {
 pub(crate) fn run(command: &Demo) -> Result<u8, Failure> {
     let place = Place::new("agency-demo", command.folder.as_deref())?;
     let told = |text: &str| if command.json { Ok(()) } else { print(text) };
-    shop::make(&place)?;
-    told(&story::opening(&place.folder))?;
-    let code = place.watched(&["run", "--parallel", "4"])?;
+    if let Some(image) = &command.image {
+        isolation::check_image("--image", image)?;
+    }
+    shop::make(&place, command.image.as_deref())?;
+    let run = match command.image {
+        Some(_) => &["run", "--parallel", "4", "--isolation", "container"][..],
+        None => &["run", "--parallel", "4"],
+    };
+    told(&story::opening(&place.folder, run))?;
+    let code = place.watched(run)?;
     // It has said why; nothing has happened that could be told.
     if !matches!(code, 0 | UNDONE | crate::run::OUT_OF_SCOPE) {
         return Ok(code);

@@ -70,15 +70,20 @@ const FILES: [(&str, &str); 10] = samples!(
     "agents/good.sh" "agents/stray.sh" "agents/mend.sh" "agents/hang.sh"
 );
 
+const CONFIGURATION: &str = "agency.toml";
+
 /// What was in a file when the demo began.
 pub(super) fn original(path: &str) -> Option<&'static str> {
     FILES.iter().find(|(known, _)| *known == path).map(|(_, text)| *text)
 }
 
 /// Makes the repository, its board and its tasks.
-pub(super) fn make(place: &Place) -> Result<(), Failure> {
+pub(super) fn make(place: &Place, image: Option<&str>) -> Result<(), Failure> {
     for (path, text) in FILES {
         place.write(path, text)?;
+    }
+    if let (Some(image), Some(usual)) = (image, original(CONFIGURATION)) {
+        place.write(CONFIGURATION, &format!("{usual}\n[container]\nimage = \"{image}\"\n"))?;
     }
     place.git(&["init", "--quiet", "--initial-branch=main"])?;
     for (key, value) in [("user.name", "You"), ("user.email", "you@example.org")] {

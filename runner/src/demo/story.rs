@@ -147,7 +147,7 @@ impl Story {
 }
 
 /// What is about to be seen.
-pub(super) fn opening(folder: &Path) -> String {
+pub(super) fn opening(folder: &Path, run: &[&str]) -> String {
     let mut text = format!(
         "A shop in shell, in {}, and four tasks for four agents:\n\n",
         harmless(&folder.display().to_string())
@@ -156,7 +156,7 @@ pub(super) fn opening(folder: &Path) -> String {
         text.push_str(&format!("  {id}  {agent:<6} {title:<21} may change {scope:<16} {about}\n"));
     }
     text.push_str("\nWhat is done is proved by `sh tests/run.sh`, each time in a sandbox of its own.\n\n");
-    text.push_str("$ agency run --parallel 4\n");
+    text.push_str(&format!("$ agency {}\n", run.join(" ")));
     text
 }
 

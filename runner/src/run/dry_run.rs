@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::events::VERSION;
 use super::view::picture::elapsed;
 use crate::board::{mention, print, print_json};
+use crate::isolation;
 use crate::message::{self, Failure, INTERNAL};
 
 /// What a run would come to, as far as it can be told.
@@ -211,11 +212,7 @@ fn text(document: &Document<'_>) -> String {
 }
 
 fn started(Would { start, isolation, lands }: &Would) -> String {
-    let isolation = match isolation {
-        Level::Process => "process",
-        Level::Landlock => "landlock",
-        Level::Container => "container",
-    };
+    let isolation = isolation::name(*isolation);
     let title: String = start.title.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let (task, agent, profile) = (&start.task, &start.agent, &start.profile);
     let mut scope = start.scope.touch.join(" ");

@@ -39,6 +39,7 @@ use tokio::sync::mpsc;
 use crate::arguments::Isolation;
 use crate::board::{Here, Who, task_id};
 use crate::configuration::{Configuration, Operator};
+use crate::isolation;
 use crate::message::{self, Failure, INTERNAL, INTERRUPTED, UNDONE, USAGE};
 use crate::sandbox::user_state;
 use crate::telemetry;
@@ -116,7 +117,12 @@ pub(crate) fn run(command: &Run, who: &Who) -> Result<u8, Failure> {
         .ready
         .iter()
         .filter(|start| start.role == Role::Builder && !start.handed_in && wishes.cover(start));
-    let mut unusable = settings::unusable(builders.clone(), &configuration, &host);
+    let mut unusable = settings::unusable(
+        builders.clone(),
+        &configuration,
+        isolation::usual(command.isolation, &configuration)?,
+        &host,
+    );
     if !command.dry_run && !command.keep_going && !unusable.is_empty() {
         return Err(unusable.swap_remove(0).1);
     }

@@ -21,12 +21,12 @@ use toml::Value;
 use super::Run;
 use crate::agents::definition::Definition;
 use crate::agents::{ready, untrusted};
-use crate::arguments::Isolation;
 use crate::board::Here;
 use crate::configuration::trust::{self, Trust};
 use crate::configuration::{Configuration, texts};
+use crate::isolation;
 use crate::message::{Failure, UNAVAILABLE};
-use crate::sandbox::{copies, level};
+use crate::sandbox::copies;
 use crate::units;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -55,6 +55,8 @@ pub(super) struct Given<'a> {
 
 pub(super) fn settings(given: &Given<'_>) -> Result<Settings, Failure> {
     let Given { command, configuration, here, host, .. } = given;
+    let usual = isolation::usual(command.isolation, configuration)?;
+    let container = isolation::container(configuration)?;
     let mut agents = BTreeMap::new();
     let known = given.unusable.iter().map(|(name, failure)| (name.clone(), failure.message.clone()));
     let mut unusable: BTreeMap<String, String> = known.collect();
@@ -66,7 +68,7 @@ pub(super) fn settings(given: &Given<'_>) -> Result<Settings, Failure> {
         let needed = given.agents.contains(name) || judge == Some(name);
         // Builders were looked at before, and how new their programs are takes a moment to find out.
         let judges = judge == Some(name) && !given.agents.contains(name);
-        match usable(Definition::new(name, configuration), judges, host) {
+        match usable(Definition::new(name, configuration), judges, usual, host) {
             Ok(agent) => drop(agents.insert(name.to_owned(), agent)),
             Err(failure) if needed => return Err(failure),
             // Of those that nobody has asked for, it is enough to know why.
@@ -83,25 +85,26 @@ pub(super) fn settings(given: &Given<'_>) -> Result<Settings, Failure> {
         true => Trusted::All,
         false => Trusted::These(Trust::of(&here.folder.root)?.texts()),
     };
-    let usual = match command.isolation {
-        Some(isolation) => level(isolation),
-        None => named_level(configuration, &["run", "isolation"])?.unwrap_or(Level::Process),
-    };
     let auditor = auditor(given, &agents)?;
     let setup = setup(configuration)?;
     let needed = |name: &str| given.agents.contains(name) || auditor.as_deref() == Some(name);
     // Asked once: it tries what this host offers.
     let offered = findings();
+    let mut contained = Vec::new();
     for (name, agent) in agents.iter().filter(|(name, agent)| needed(name) && !agent.outside) {
         let level = agent.level.unwrap_or(usual);
-        check_level(name, agent, level, &offered)?;
+        match level {
+            Level::Container => contained.push(name.clone()),
+            Level::Process | Level::Landlock => check_level(name, agent, level, &offered)?,
+        }
         check_setup(setup.as_ref(), level)?;
     }
-    Ok(Settings {
+    let settings = Settings {
         root: here.folder.root.clone(),
         state: given.state.to_owned(),
         copies: copies(host),
         level: usual,
+        container,
         branch: given.branch.clone(),
         land: land(command, configuration)?,
         agents,
@@ -116,17 +119,26 @@ pub(super) fn settings(given: &Given<'_>) -> Result<Settings, Failure> {
         setup,
         backoff: time("backoff")?,
         leases: Leases::of(time("lease")?),
-    })
+    };
+    for name in contained {
+        let agent = settings.agents.get(&name);
+        for path in agent.iter().flat_map(|agent| &agent.program.read) {
+            isolation::check_shown(&format!("agents.{name}.read"), path)?;
+        }
+        let container = agent.and_then(|agent| settings.container_of(agent));
+        isolation::check_container(&format!("the agent `{name}`"), container.as_ref())?;
+    }
+    Ok(settings)
 }
 
 /// An agent that can be started. One that is needed has to be new enough, too: that takes a moment to find out.
-fn usable(definition: Definition<'_>, needed: bool, host: &Host) -> Result<Agent, Failure> {
+fn usable(definition: Definition<'_>, needed: bool, usual: Level, host: &Host) -> Result<Agent, Failure> {
     if definition.is_withheld() && !definition.is_outside() {
         return Err(untrusted(definition.name));
     }
     match needed {
-        true => ready::checked(definition, host),
-        false => ready::agent(definition, host),
+        true => ready::checked(definition, usual, host),
+        false => ready::agent(definition, usual, host),
     }
 }
 
@@ -246,7 +258,7 @@ fn check_level(name: &str, agent: &Agent, level: Level, offered: &[Finding]) -> 
     let (level, needed): (_, &[&str]) = match level {
         Level::Process => ("process", &["kernel", "user-namespaces", "landlock"]),
         Level::Landlock => ("landlock", &["landlock"]),
-        Level::Container => return Ok(()),
+        Level::Container => ("container", &["landlock"]),
     };
     match offered.iter().find(|found| !found.ok && needed.contains(&found.name)) {
         Some(Finding { name, detail, hint, .. }) => {
@@ -261,6 +273,7 @@ fn check_level(name: &str, agent: &Agent, level: Level, offered: &[Finding]) -> 
 pub(super) fn unusable<'a>(
     starts: impl Iterator<Item = &'a Start>,
     configuration: &Configuration,
+    usual: Level,
     host: &Host,
 ) -> Vec<(String, Failure)> {
     let known = configuration.names(&["agents"]);
@@ -270,7 +283,7 @@ pub(super) fn unusable<'a>(
     }
     let failure = |name: &str, start: &Start| match known.contains(name) {
         false => Some(unknown_agent(&start.task, name, configuration)),
-        true => usable(Definition::new(name, configuration), true, host).err(),
+        true => usable(Definition::new(name, configuration), true, usual, host).err(),
     };
     let found = first.into_iter().filter_map(|(name, start)| Some((name.to_owned(), failure(name, start)?)));
     found.collect()
@@ -304,13 +317,6 @@ fn land(command: &Run, configuration: &Configuration) -> Result<Land, Failure> {
         LandArgument::Branch => Land::Branch,
         LandArgument::None => Land::None,
     })
-}
-
-fn named_level(configuration: &Configuration, path: &[&str]) -> Result<Option<Level>, Failure> {
-    let Some(name) = configuration.value(path).and_then(Value::as_str) else { return Ok(None) };
-    let isolation = Isolation::from_str(name, true)
-        .map_err(|_| Failure::usage(format!("{}: there is no isolation `{name}`", path.join("."))))?;
-    Ok(Some(level(isolation)))
 }
 
 fn duration(configuration: &Configuration, path: &[&str]) -> Result<Option<Duration>, Failure> {

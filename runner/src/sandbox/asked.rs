@@ -13,16 +13,9 @@ use agency_sandbox::scope::{Glob, Scope};
 use agency_sandbox::secret::Secret;
 use agency_sandbox::workspace::folder::Folder;
 
-use crate::arguments::{Isolation, Layer, Sandbox};
+use crate::arguments::{Layer, Sandbox};
+use crate::isolation;
 use crate::message::{Failure, UNAVAILABLE, USAGE};
-
-pub(crate) fn level(isolation: Isolation) -> Level {
-    match isolation {
-        Isolation::Process => Level::Process,
-        Isolation::Landlock => Level::Landlock,
-        Isolation::Container => Level::Container,
-    }
-}
 
 pub(super) fn policy(
     command: &Sandbox,
@@ -107,7 +100,11 @@ fn contained(command: &Sandbox) -> Result<(), Failure> {
         let what = "isolation `container` can't hold changes in memory";
         return Err(Failure::new_message(UNAVAILABLE, what).with_hint("leave --layer out"));
     }
-    claimed(command, Level::Container, "container", FIXED)
+    claimed(command, Level::Container, "container", FIXED)?;
+    for path in &command.read {
+        isolation::check_shown("--read", path)?;
+    }
+    Ok(())
 }
 
 fn container(command: &Sandbox, level: Level) -> Result<Option<Container>, Failure> {

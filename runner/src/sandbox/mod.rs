@@ -21,10 +21,11 @@ use agency_sandbox::workspace::ground::{Ground, GroundError};
 use agency_sandbox::workspace::state::State;
 
 use crate::arguments::Sandbox;
+use crate::isolation::level;
 use crate::message::{self, Failure, OWN_FAILURE, UNAVAILABLE, USAGE};
 use result::Work;
 
-pub(crate) use asked::{copies, level, user_state};
+pub(crate) use asked::{copies, user_state};
 
 pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
     let level = level(command.isolation);

@@ -69,6 +69,7 @@ impl EngineError {
 pub struct Engine {
     runtime: Runtime,
     docker: Docker,
+    pub socket: PathBuf,
     /// What it calls itself, for people.
     pub version: String,
 }
@@ -90,7 +91,7 @@ const USUAL: &[&str] = &["/run/docker.sock", "/var/run/docker.sock", "/run/podma
 const USUAL_OF_A_USER: &[&str] = &["docker.sock", "podman/podman.sock"];
 
 /// Where an engine may be, the likeliest first.
-fn sockets(named: Option<&Path>) -> Result<Vec<PathBuf>, EngineError> {
+pub fn sockets(named: Option<&Path>) -> Result<Vec<PathBuf>, EngineError> {
     if let Some(socket) = named {
         return Ok(vec![socket.to_owned()]);
     }
@@ -118,7 +119,7 @@ impl Engine {
         for socket in &tried {
             match std::os::unix::net::UnixStream::connect(socket) {
                 Ok(_) => {
-                    let mut engine = Self { docker: connect(socket)?, runtime, version: String::new() };
+                    let mut engine = Self { docker: connect(socket)?, runtime, socket: socket.clone(), version: String::new() };
                     engine.negotiate()?;
                     return Ok(engine);
                 }

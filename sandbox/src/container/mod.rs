@@ -49,6 +49,25 @@ pub enum Pull {
     Never,
 }
 
+/// What people know from other tools and would undo what a container is for, with what to say instead.
+pub const WIDENING: &[(&str, &str)] = &[
+    ("privileged", "an agent's container has no privileges"),
+    ("mounts", "paths of the host are shown read-only, with agents.NAME.read or --read"),
+    ("volumes", "paths of the host are shown read-only, with agents.NAME.read or --read"),
+    ("binds", "paths of the host are shown read-only, with agents.NAME.read or --read"),
+    ("devices", "a container has no device of the host's"),
+    ("cap_add", "an agent's container has no capabilities"),
+    ("capabilities", "an agent's container has no capabilities"),
+    ("security_opt", "the filters of a container are not for it to choose"),
+    ("network_mode", "what can be reached is said by `network`; the host's own network is never a container's"),
+    ("pid", "a container has processes of its own"),
+    ("ipc", "a container has its own shared memory"),
+    ("userns_mode", "whose a container's processes are is not for it to choose"),
+    ("user", "whose a container's processes are is not for it to choose"),
+    ("options", "an engine is asked for what a policy says, and for nothing else"),
+    ("args", "an engine is asked for what a policy says, and for nothing else"),
+];
+
 /// Where everything of ours is in a container.
 const OURS: &str = "/.agency";
 

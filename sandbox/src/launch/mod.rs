@@ -129,6 +129,11 @@ impl LaunchError {
         }
     }
 
+    /// Whether it may be otherwise in a moment, and nothing was started.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::Engine(EngineError::None { .. } | EngineError::Gone))
+    }
+
     /// Whether something that was asked for can't be had here, and nothing was started.
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::NotHeld { .. } | Self::Engine(_))

@@ -78,11 +78,12 @@ pub(super) fn not_run(place: &Place, error: &(dyn Error + 'static)) -> Done {
     if room::is_missing(error, place.path()) {
         return Done::NoRoom { reason: format!("{reason}; the disk is full") };
     }
-    let hint = causes::all(error).find_map(|cause| match cause.downcast_ref() {
-        Some(LaunchError::Unavailable { hint, .. }) => Some(hint.clone()),
-        _ => None,
-    });
-    Done::NotRun { reason, hint }
+    let launch = causes::all(error).find_map(|cause| cause.downcast_ref::<LaunchError>());
+    match launch {
+        Some(LaunchError::Lost { .. }) => Done::Lost { reason },
+        Some(error) if error.is_passing() => Done::Away { reason },
+        _ => Done::NotRun { reason, hint: launch.and_then(LaunchError::hint) },
+    }
 }
 
 /// Everything an agent needs to begin.

@@ -65,6 +65,7 @@ pub(super) fn policy(
         },
         environment,
         secrets,
+        container: order.container(),
         ..Policy::closed()
     })
 }

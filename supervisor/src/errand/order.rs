@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use agency_sandbox::container::Container;
 use agency_sandbox::policy::Level;
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,9 @@ pub struct Order {
     /// Below which private copies are kept, at the level that needs them.
     pub copies: PathBuf,
     pub level: Level,
+    /// What containers are made of, at the level that has them and for checks that ask for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<Container>,
     /// Where in a trace it belongs, if anybody keeps one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<Trace>,
@@ -35,6 +39,19 @@ pub struct Trace {
     pub parent: String,
     /// Whether the span that it names is the errand's own, and made when that is over.
     pub promised: bool,
+}
+
+impl Order {
+    /// What its container is made of, with what it is for.
+    pub(super) fn container(&self) -> Option<Container> {
+        let mut container = self.container.clone()?;
+        container.labels.extend([
+            ("io.agency.protocol".to_owned(), self.task.protocol.clone()),
+            ("io.agency.task".to_owned(), self.task.id.clone()),
+            ("io.agency.attempt".to_owned(), self.epoch.0.to_string()),
+        ]);
+        Some(container)
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -44,6 +44,14 @@ pub enum Done {
     NoRoom {
         reason: String,
     },
+    /// What it needs of this machine did not answer, so nothing was run. It may be begun again.
+    Away {
+        reason: String,
+    },
+    /// It was run, and ended by something that is no part of it.
+    Lost {
+        reason: String,
+    },
     /// It was run, and what it did could not be read or kept.
     Unread {
         reason: String,

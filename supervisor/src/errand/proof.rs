@@ -58,6 +58,7 @@ fn carry_out(
             folder: &folder,
             candidate: Candidate::Commit(&proof.commit),
             level: order.level,
+            container: order.container().as_ref(),
             host: &host,
             state: &state,
             copies: &order.copies,

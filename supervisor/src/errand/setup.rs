@@ -219,6 +219,7 @@ impl Shop<'_> {
             limits: Limits { output: LOGGED, ..Limits::default() },
             deadlines: Deadlines { wall: Some(WALL), ..Deadlines::default() },
             environment,
+            container: self.order.container(),
             ..Policy::closed()
         })
     }

@@ -140,6 +140,7 @@ impl<S: Store> Life<'_, S> {
         let level = agent.level.unwrap_or(settings.level);
         Ok(self.ordered(
             level,
+            settings.container_of(agent),
             What::Audit(Box::new(AgentOrder {
                 base: work.candidate.clone(),
                 start: None,
@@ -302,7 +303,7 @@ fn claim(outcome: &Outcome) -> Result<Option<String>, String> {
         },
         Done::NotRun { reason, .. } => Err(format!("it could not be started: {reason}")),
         Done::Unread { reason } => Err(format!("what it said could not be kept: {reason}")),
-        Done::NoRoom { .. } | Done::Stopped | Done::Proof(_) => Err("it was not run".to_owned()),
+        Done::NoRoom { .. } | Done::Away { .. } | Done::Lost { .. } | Done::Stopped | Done::Proof(_) => Err("it was not run".to_owned()),
     }
 }
 

@@ -185,6 +185,7 @@ impl<S: Store> Life<'_, S> {
         };
         let order = self.ordered(
             agent.level.unwrap_or(settings.level),
+            settings.container_of(&agent),
             What::Agent(Box::new(AgentOrder {
                 setup: settings.setup_order([base.as_str()]),
                 base,

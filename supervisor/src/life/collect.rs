@@ -143,7 +143,8 @@ impl<S: Store> Life<'_, S> {
                 return failed(FailureKind::Start, format!("it could not be started: {reason}{hint}"));
             }
             // Nobody wants it to be begun again.
-            Done::NoRoom { .. } => return Ok(Ended::Canceled),
+            Done::NoRoom { .. } | Done::Away { .. } => return Ok(Ended::Canceled),
+            Done::Lost { .. } => return Err(odd("an agent that was lost has left nothing")),
             Done::Unread { reason } => {
                 return failed(FailureKind::Harvest, format!("what it did could not be kept: {reason}"));
             }

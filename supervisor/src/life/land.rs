@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{Life, LifeError, Rest, Step, Wanted, odd};
 use crate::attempt::{Ended, Ending, Failure, FailureKind, Merge, Phase, Work as AgentWork};
 use crate::errand::Standing;
-use crate::errand::order::{ProofOrder, ScopeOrder, What};
+use crate::errand::order::{Order, ProofOrder, ScopeOrder, What};
 use crate::errand::outcome::Done;
 use crate::evidence::UNAUDITED;
 use crate::landing::commit::{self, Signature, Statement};
@@ -210,7 +210,7 @@ impl<S: Store> Life<'_, S> {
         let place = self.proof_place(&merge);
         let settings = &self.shop.settings;
         let order = self.agent_order()?;
-        let level = self.agent_place().read_order()?.level;
+        let Order { level, container, .. } = self.agent_place().read_order()?;
         // Others may have landed meanwhile: what is prepared for them is good enough for what stands on them.
         let now = match &settings.setup {
             Some(_) => Some(self.base().await?),
@@ -225,7 +225,7 @@ impl<S: Store> Life<'_, S> {
             trust: settings.trust.clone(),
             setup: settings.setup_order(landed),
         };
-        place.order(&self.ordered(level, What::Proof(Box::new(proof))))?;
+        place.order(&self.ordered(level, container, What::Proof(Box::new(proof))))?;
         let until = self.lease_end();
         self.step(Step::Prove, async {
             match self.send(&place).await? {
@@ -247,7 +247,12 @@ impl<S: Store> Life<'_, S> {
             Done::NotRun { reason, .. } => {
                 return self.failed(FailureKind::Start, format!("it could not be verified: {reason}")).await;
             }
-            Done::Agent(_) | Done::NoRoom { .. } | Done::Unread { .. } | Done::Stopped => {
+            Done::Agent(_)
+            | Done::NoRoom { .. }
+            | Done::Away { .. }
+            | Done::Lost { .. }
+            | Done::Unread { .. }
+            | Done::Stopped => {
                 return Err(odd("the outcome of a proof is none"));
             }
         };

@@ -40,6 +40,7 @@ use std::sync::Arc;
 use agency_protocols::board::{Board, BoardError, Start};
 use agency_protocols::store::Effects;
 use agency_protocols::store::tree::Tree;
+use agency_sandbox::container::Container;
 use agency_sandbox::policy::Level;
 use tokio::sync::watch;
 use tracing::Instrument;
@@ -458,7 +459,7 @@ impl<S: Store> Life<'_, S> {
     }
 
     /// An order for a sandbox of this attempt.
-    fn ordered(&self, level: Level, what: What) -> Order {
+    fn ordered(&self, level: Level, container: Option<Container>, what: What) -> Order {
         let settings = &self.shop.settings;
         Order {
             version: order::VERSION,
@@ -467,6 +468,7 @@ impl<S: Store> Life<'_, S> {
             root: settings.root.clone(),
             copies: settings.copies.clone(),
             level,
+            container,
             trace: trace::of_errand(),
             what,
         }

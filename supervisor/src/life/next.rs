@@ -27,7 +27,7 @@ pub enum Next {
     Send,
     /// A shim is at work.
     Await,
-    /// There was no room for it, and it was not begun.
+    /// There was no room for it, or what it needs did not answer, and it was not begun.
     TakeBack {
         reason: String,
     },
@@ -63,10 +63,11 @@ pub fn next(phase: &Phase, seen: &Seen) -> Next {
         Phase::Claimed => Next::Begin,
         Phase::Started => match &seen.errand {
             Some(Standing::Over(outcome)) => match outcome.stopped {
-                None => match no_room(outcome) {
-                    Some(_) if seen.canceled => Next::Settle,
-                    Some(reason) => Next::TakeBack { reason },
-                    None => Next::Collect,
+                None => match (not_begun(outcome), &outcome.done) {
+                    (Some(_), _) if seen.canceled => Next::Settle,
+                    (Some(reason), _) => Next::TakeBack { reason },
+                    (None, Done::Lost { reason }) => Next::GiveUp { reason: reason.clone() },
+                    (None, _) => Next::Collect,
                 },
                 Some(StopReason::Canceled) => Next::Collect,
                 Some(StopReason::LeaseEnded) => {
@@ -96,7 +97,7 @@ pub fn next(phase: &Phase, seen: &Seen) -> Next {
             Next::Settle
         }
         Phase::Auditing(_) => match &seen.errand {
-            Some(Standing::Over(outcome)) if outcome.stopped.is_none() => match no_room(outcome) {
+            Some(Standing::Over(outcome)) if came_to_its_end(outcome) => match not_begun(outcome) {
                 Some(reason) => Next::TakeBack { reason },
                 None => Next::Heed,
             },
@@ -108,7 +109,7 @@ pub fn next(phase: &Phase, seen: &Seen) -> Next {
         Phase::Undecided { .. } if seen.answered => Next::Decide,
         Phase::Undecided { why, .. } => Next::Leave { why: why.clone() },
         Phase::Merged(_) => match &seen.errand {
-            Some(Standing::Over(outcome)) if outcome.stopped.is_none() => match no_room(outcome) {
+            Some(Standing::Over(outcome)) if came_to_its_end(outcome) => match not_begun(outcome) {
                 Some(reason) => Next::TakeBack { reason },
                 None => Next::Attest,
             },
@@ -123,11 +124,17 @@ pub fn next(phase: &Phase, seen: &Seen) -> Next {
     }
 }
 
-fn no_room(outcome: &Outcome) -> Option<String> {
+/// Why an errand was not begun that may be begun again.
+fn not_begun(outcome: &Outcome) -> Option<String> {
     match &outcome.done {
-        Done::NoRoom { reason } => Some(reason.clone()),
+        Done::NoRoom { reason } | Done::Away { reason } => Some(reason.clone()),
         _ => None,
     }
+}
+
+/// Whether nobody and nothing ended an errand before it was done.
+fn came_to_its_end(outcome: &Outcome) -> bool {
+    outcome.stopped.is_none() && !matches!(outcome.done, Done::Lost { .. })
 }
 
 fn is_unjudged(merge: &Merge, seen: &Seen) -> bool {
@@ -157,6 +164,8 @@ mod tests {
             3 => Some(Standing::Lost),
             4 => Some(over(Done::Stopped)),
             5 => Some(over(Done::NoRoom { reason: "full".into() })),
+            6 => Some(over(Done::Away { reason: "no engine".into() })),
+            7 => Some(over(Done::Lost { reason: "no engine".into() })),
             _ => None,
         }
     }

@@ -92,6 +92,7 @@ fn supervise(arguments: &Arguments) -> Result<()> {
         state: state.clone(),
         copies: PathBuf::from("/var/tmp"),
         level: Level::Process,
+        container: None,
         branch,
         land: Land::Merge,
         auditor: arguments.value("auditor").map(|_| "judge".to_owned()),
