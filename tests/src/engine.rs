@@ -33,6 +33,11 @@ impl Engine {
         Ok(Self { socket })
     }
 
+    /// Another one, by its address.
+    pub fn at(address: &str) -> Self {
+        Self { socket: address.strip_prefix("unix://").expect("the address of a socket").into() }
+    }
+
     pub fn socket(&self) -> &Path {
         &self.socket
     }

@@ -4,6 +4,7 @@ mod adoption;
 mod audit;
 mod budget;
 mod chaos;
+mod contained;
 mod control;
 mod control_plane;
 mod dry_run;
