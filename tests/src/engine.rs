@@ -196,7 +196,7 @@ impl Archive {
 /// A small system: busybox with all its applets, and git as Debian has it.
 pub fn toolbox() -> Archive {
     let mut archive = Archive::default();
-    for folder in ["bin", "etc", "lib64", "root", "usr", "usr/bin", "usr/lib", "usr/lib/git-core"] {
+    for folder in ["bin", "etc", "root", "usr", "usr/bin", "usr/lib", "usr/lib/git-core"] {
         archive.folder(folder, 0o755);
     }
     archive.folder("tmp", 0o1777);

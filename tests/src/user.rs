@@ -72,6 +72,26 @@ impl TestUser {
         command
     }
 
+    /// The same, by somebody who is in a group besides. What the standard library can't do, another program does, and
+    /// becomes the one to be run.
+    pub fn command_in_group(&self, group: u32, program: impl AsRef<Path>) -> Command {
+        let own = self.command(program.as_ref());
+        if self.uid == Uid::current().as_raw() {
+            return own;
+        }
+        let mut command = Command::new("setpriv");
+        command.args([
+            &format!("--reuid={}", self.uid),
+            &format!("--regid={}", self.gid),
+            &format!("--groups={group}"),
+            "--",
+        ]);
+        command.arg(program.as_ref());
+        command.env_clear().envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.current_dir(self.home());
+        command
+    }
+
     /// A copy of a program in this user's `~/bin`.
     pub fn install(&self, program: &Path) -> io::Result<PathBuf> {
         let name = program.file_name().ok_or_else(|| io::Error::other("a program has a name"))?;
@@ -148,6 +168,19 @@ mod tests {
         }
         assert_eq!(Path::new(lines[2]), user.home());
         assert!(user.home().join("here").is_file());
+    }
+
+    #[test]
+    fn a_group_is_added_to_who_it_is_and_nothing_else() {
+        if !Uid::current().is_root() {
+            return;
+        }
+        let user = TestUser::new().expect("a user");
+        let mut command = user.command_in_group(61_950, "/bin/sh");
+        let output = command.args(["-c", "id -u; id -G; pwd; echo $HOME"]).output().expect("it runs");
+        let (uid, gid, home) = (user.uid(), user.gid(), user.home().display());
+        let text = String::from_utf8(output.stdout).expect("text");
+        assert_eq!(text, format!("{uid}\n{gid} 61950\n{home}\n{home}\n"));
     }
 
     #[test]

@@ -92,7 +92,7 @@ fn landlock(command: &Sandbox, network: &Network) -> Result<(), Failure> {
 }
 
 /// Controls that an engine has no switch for.
-const FIXED: &[Control] = &[Control::PrivateProc, Control::MinimalDev, Control::Attributes];
+const FIXED: &[Control] = &[Control::MinimalDev, Control::Attributes];
 
 /// The same for containers.
 fn contained(command: &Sandbox) -> Result<(), Failure> {

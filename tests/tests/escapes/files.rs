@@ -34,7 +34,8 @@ fn held_from_root(actor: Actor, attack: &str, arguments: Arguments) {
 }
 
 pub(crate) fn shown_without(actor: Actor, controls: &[&'static str], attack: &str, arguments: Arguments) {
-    if actor.is_bare() {
+    // No control brings the host's own files into a container: what `--read` shows is read-only in any case.
+    if actor.is_bare() || actor.is_contained() {
         return;
     }
     let ground = Ground::new(actor);

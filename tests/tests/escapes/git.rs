@@ -272,7 +272,7 @@ fn credentials_in_configurations_of_the_repository_are_not_shown(actor: Actor) {
         ground.put(&format!("{GIT}/{name}"), &format!("{text}{secret}"));
     }
     let before = ground.fingerprint();
-    let ended = ground.sandbox().shell("grep --recursive --files-with-matches t0ken-value .git");
+    let ended = ground.sandbox().shell("grep -rl t0ken-value .git");
     let seen = String::from_utf8_lossy(&ended.output.stdout).into_owned();
     assert!(seen.is_empty(), "the agent sees the token in:\n{seen}");
     before.assert_unchanged();

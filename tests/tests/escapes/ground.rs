@@ -8,13 +8,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use agency_tests::adversary::{self, copy_program};
+use agency_tests::engine::Engine;
 use agency_tests::processes::wait_until;
 use agency_tests::tree::Tree;
 use agency_tests::user::TestUser;
 use nix::unistd::Uid;
 
-use crate::bare;
 use crate::run::{Ended, Sandbox};
+use crate::{bare, contained};
 
 /// Far more than anything here takes on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
@@ -26,10 +27,12 @@ pub(crate) enum Actor {
     User,
     BareRoot,
     BareUser,
+    ContainedRoot,
+    ContainedUser,
 }
 
 impl Actor {
-    /// Runs one quarter of a test. Who is not root can't be root.
+    /// Runs one part of a test. Who is not root can't be root.
     pub(crate) fn carry_out(self, name: &str, test: fn(Actor)) {
         if self.is_root() && !Uid::current().is_root() {
             return;
@@ -37,16 +40,31 @@ impl Actor {
         if self.is_bare() && bare::is_another_matter(name, self) {
             return;
         }
+        if self.is_contained() && contained::is_another_matter(name, self) {
+            return;
+        }
         test(self);
     }
 
     pub(crate) fn is_root(self) -> bool {
-        matches!(self, Actor::Root | Actor::BareRoot)
+        matches!(self, Actor::Root | Actor::BareRoot | Actor::ContainedRoot)
     }
 
     /// At the level `landlock`, without namespaces.
     pub(crate) fn is_bare(self) -> bool {
         matches!(self, Actor::BareRoot | Actor::BareUser)
+    }
+
+    /// At the level `container`.
+    pub(crate) fn is_contained(self) -> bool {
+        matches!(self, Actor::ContainedRoot | Actor::ContainedUser)
+    }
+
+    /// Controls to switch off so that the host's processes are in sight. An engine mounts a /proc that fits whatever
+    /// namespace there is; where we mount it ourselves, the host's comes along, which can be written.
+    pub(crate) fn seeing_processes(self) -> &'static [&'static str] {
+        let all = &["pid-namespace", "private-proc", "read-only-host"];
+        if self.is_contained() { &all[..2] } else { all }
     }
 
     /// Controls to switch off so that an agent is as strong as its caller. A user can't do without a user
@@ -75,6 +93,8 @@ pub(crate) struct Ground {
     user: Option<TestUser>,
     _temporary: Option<tempfile::TempDir>,
     base: PathBuf,
+    /// Where containers come from, and what of.
+    engine: Option<(Engine, String)>,
 }
 
 /// Longer than what an attack writes, so that a change in the middle shows.
@@ -114,8 +134,13 @@ impl Ground {
         ground.git(&["init", "--quiet", "--initial-branch=main"]);
         ground.git(&["add", "--all"]);
         ground.git(&["commit", "--quiet", "--message=base"]);
-        // The first run makes its folder of state; what is compared later has it already.
-        let first = ground.sandbox().command("true").output().expect("agency starts");
+        // The first run makes its folder of state; what is compared later has it already. For containers it is the same
+        // one, and made by the quicker level.
+        let first = match actor.is_contained() {
+            true => ground.command(ground.bin().join("agency")).args(["sandbox", "--", "true"]).output(),
+            false => ground.sandbox().command("true").output(),
+        }
+        .expect("agency starts");
         assert!(first.status.success(), "{}", String::from_utf8_lossy(&first.stderr));
         ground
     }
@@ -123,8 +148,8 @@ impl Ground {
     /// The same, with a plain folder for a workspace.
     pub(crate) fn without_repository(actor: Actor) -> Self {
         let (user, temporary) = match actor {
-            Actor::User | Actor::BareUser => (Some(TestUser::new().expect("a user")), None),
-            Actor::Root | Actor::BareRoot => {
+            Actor::User | Actor::BareUser | Actor::ContainedUser => (Some(TestUser::new().expect("a user")), None),
+            Actor::Root | Actor::BareRoot | Actor::ContainedRoot => {
                 (None, Some(tempfile::Builder::new().prefix("agency-root-").tempdir().expect("a folder")))
             }
         };
@@ -145,7 +170,9 @@ impl Ground {
                 copy_program(&program, &installed).expect("installed");
             }
         }
-        let ground = Self { actor, user, _temporary: temporary, base };
+        let engine = actor.is_contained().then(|| Engine::find().expect("an engine"));
+        let engine = engine.map(|engine| (engine.clone(), engine.image()));
+        let ground = Self { actor, user, _temporary: temporary, base, engine };
         ground.give(&ground.home());
         ground.give(&ground.base.join("state"));
         ground
@@ -198,6 +225,15 @@ impl Ground {
         }
     }
 
+    /// Where containers come from.
+    pub(crate) fn engine(&self) -> Option<&Engine> {
+        self.engine.as_ref().map(|(engine, _)| engine)
+    }
+
+    pub(crate) fn image(&self) -> Option<&str> {
+        self.engine.as_ref().map(|(_, image)| image.as_str())
+    }
+
     pub(crate) fn uid(&self) -> u32 {
         self.user.as_ref().map_or(0, TestUser::uid)
     }
@@ -205,7 +241,10 @@ impl Ground {
     /// A program that the actor runs in the workspace, with nothing of the tests' environment.
     pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = match &self.user {
-            Some(user) => user.command(program),
+            Some(user) => match self.engine() {
+                Some(engine) => user.command_in_group(engine.group(), program),
+                None => user.command(program),
+            },
             None => {
                 let mut command = Command::new(program.as_ref());
                 command
@@ -215,6 +254,7 @@ impl Ground {
             }
         };
         command.env("HOME", self.home()).env("XDG_STATE_HOME", self.base.join("state"));
+        command.envs(self.engine().map(|engine| ("DOCKER_HOST", engine.address())));
         command.current_dir(self.repo()).stdin(Stdio::null());
         command
     }

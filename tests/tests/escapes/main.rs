@@ -1,14 +1,17 @@
 //! What a sandboxed agent tries, and what comes of it: nothing.
 //!
 //! Every test goes through the real `agency sandbox`, with the adversary as its command, once as root and once
-//! as an ordinary user, at the levels `process` and `landlock`. Each first shows its attack to work with the
+//! as an ordinary user, at the levels `process`, `landlock` and `container`. Each first shows its attack to work with the
 //! controls that stop it switched off (`--without`), so that a broken attack can't pass for a fence; then that
 //! it is denied, or refused when the work is harvested; and that nothing outside changed. Where an attack can't
 //! be shown, the reason is in [`NOT_SHOWN`], or it is one that the adversary itself says takes root. At the
-//! level `landlock` the same attacks are not shown again, and what that level does not hold is in [`bare`].
+//! level `landlock` the same attacks are not shown again, and what that level does not hold is in [`bare`]. In a container
+//! they are shown again where that level has a switch for the control; where it has none, and what it does not hold, is in
+//! [`contained`].
 
 mod attestation;
 mod bare;
+mod contained;
 mod environment;
 mod files;
 mod git;
@@ -28,7 +31,7 @@ mod workspace;
 
 use agency_tests::adversary;
 
-/// The quarters of every test: as root and as somebody who is not, with namespaces and without.
+/// The parts of every test: as root and as somebody who is not, with namespaces, without, and in a container.
 macro_rules! as_both {
     ($($name:ident,)*) => {
         mod as_root {
@@ -46,6 +49,14 @@ macro_rules! as_both {
         mod as_a_user_by_landlock {
             use crate::ground::Actor;
             $(#[test] fn $name() { Actor::BareUser.carry_out(stringify!($name), super::$name) })*
+        }
+        mod as_root_in_a_container {
+            use crate::ground::Actor;
+            $(#[test] fn $name() { Actor::ContainedRoot.carry_out(stringify!($name), super::$name) })*
+        }
+        mod as_a_user_in_a_container {
+            use crate::ground::Actor;
+            $(#[test] fn $name() { Actor::ContainedUser.carry_out(stringify!($name), super::$name) })*
         }
     };
 }

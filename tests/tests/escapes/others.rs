@@ -11,15 +11,10 @@ use crate::ground::{Actor, DEADLINE, Ground};
 use crate::kernels;
 
 /// Without these an agent sees, and if it is root can do anything to, every process of the host.
-const OPEN: &[&str] = &[
-    "pid-namespace",
-    "private-proc",
-    "read-only-host",
-    "landlock",
-    "seccomp",
-    "capabilities",
-    "no-new-privileges",
-];
+fn open(actor: Actor) -> Vec<&'static str> {
+    let held = ["landlock", "seccomp", "capabilities", "no-new-privileges"];
+    actor.off(&[actor.seeing_processes(), &held].concat())
+}
 
 /// Who can show an attack to work.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,9 +28,10 @@ enum Shown {
 /// The attack on a process of the same user outside.
 fn held(actor: Actor, attack: &str, shown: Shown) {
     let ground = Ground::new(actor);
-    if actor.is_root() || shown == Shown::ByBoth {
+    // Nor has a container a user namespace: its agent is the user itself.
+    if actor.is_root() || shown == Shown::ByBoth || actor == Actor::ContainedUser {
         let victim = ground.victim();
-        ground.sandbox().without(&actor.off(OPEN)).attack(attack, [victim.pid()]).assert_succeeded();
+        ground.sandbox().without(&open(actor)).attack(attack, [victim.pid()]).assert_succeeded();
     }
     let victim = ground.victim();
     let condition = victim.condition();
@@ -45,8 +41,8 @@ fn held(actor: Actor, attack: &str, shown: Shown) {
     ground.sandbox().without(&["landlock", "seccomp"]).attack(attack, [victim.pid()]).assert_denied();
     // Of a signal, Landlock is the second fence; of everything else, the user.
     if !attack.contains("signal") || kernels::landlock_has_scopes("a_process_outside_cannot_be_signalled") {
-        let seen = ["pid-namespace", "private-proc", "read-only-host"];
-        ground.sandbox().without(&seen).attack(attack, [victim.pid()]).assert_denied();
+        let seen = actor.seeing_processes();
+        ground.sandbox().without(seen).attack(attack, [victim.pid()]).assert_denied();
     }
     before.assert_unchanged();
     assert_eq!(victim.condition(), condition);
@@ -78,7 +74,7 @@ fn signals_reach_the_same_user(actor: Actor) -> bool {
 fn nobody_outside_can_be_signalled_by_chance(actor: Actor) {
     let ground = Ground::new(actor);
     let _victim = ground.victim();
-    ground.sandbox().without(&actor.off(OPEN)).attack("signal-all", [""; 0]).assert_succeeded();
+    ground.sandbox().without(&open(actor)).attack("signal-all", [""; 0]).assert_succeeded();
     ground.sandbox().attack("signal-all", [""; 0]).assert_denied();
 }
 
@@ -110,7 +106,7 @@ fn a_process_outside_cannot_be_slowed_or_limited(actor: Actor) {
     for attack in ["renice", "prlimit"] {
         let ground = Ground::new(actor);
         let victim = ground.victim();
-        ground.sandbox().without(&actor.off(OPEN)).attack(attack, [victim.pid()]).assert_succeeded();
+        ground.sandbox().without(&open(actor)).attack(attack, [victim.pid()]).assert_succeeded();
         let victim = ground.victim();
         let condition = victim.condition();
         ground.sandbox().attack(attack, [victim.pid()]).assert_denied();
@@ -122,8 +118,7 @@ fn a_process_outside_cannot_be_slowed_or_limited(actor: Actor) {
 fn processes_outside_cannot_be_seen(actor: Actor) {
     let ground = Ground::new(actor);
     let _victim = ground.victim();
-    let seen = ["pid-namespace", "private-proc", "read-only-host"];
-    ground.sandbox().without(&seen).attack("proc-list", ["sleep"]).assert_succeeded();
+    ground.sandbox().without(actor.seeing_processes()).attack("proc-list", ["sleep"]).assert_succeeded();
     ground.sandbox().attack("proc-list", ["sleep"]).assert_denied();
     ground.sandbox().attack("proc-list", ["agency"]).assert_succeeded();
 }

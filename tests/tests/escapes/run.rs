@@ -12,6 +12,18 @@ use crate::ground::Ground;
 /// After which a run that hangs is killed, so that the test fails instead of waiting.
 const LONGEST: &str = "120";
 
+/// Controls that show nothing in a container when they are switched off: an engine has no switch for the first three, and
+/// without the others there is still nothing of the host but what was mounted.
+const NOTHING_TO_SHOW: &[&str] = &[
+    "user-namespace",
+    "attributes",
+    "minimal-dev",
+    "read-only-host",
+    "private-home",
+    "private-tmp",
+    "hidden-paths",
+];
+
 /// A run to be.
 #[derive(Debug, Clone)]
 pub(crate) struct Sandbox<'a> {
@@ -29,6 +41,11 @@ impl<'a> Sandbox<'a> {
         let mut flags: Vec<OsString> = vec!["--read".into(), ground.bin().into_os_string()];
         if ground.actor.is_bare() {
             flags.extend(["--isolation".into(), "landlock".into()]);
+        }
+        if let Some(image) = ground.image() {
+            // A folder to be read costs a container its sockets on paths; a file does not.
+            flags[1] = ground.bin().join("adversary").into_os_string();
+            flags.extend(["--isolation", "container", "--image", image].map(OsString::from));
         }
         let (without, environment, prefix) = (Vec::new(), Vec::new(), Vec::new());
         Self { ground, flags, without, environment, prefix, folder: None }
@@ -91,11 +108,16 @@ impl<'a> Sandbox<'a> {
         self.complete(self.ground.command(self.ground.bin().join("agency")), program.as_ref())
     }
 
+    /// The same, started by what these words are.
+    pub(crate) fn through(&self, words: &[&str], program: impl AsRef<OsStr>) -> Command {
+        let mut command = self.ground.command(words[0]);
+        command.args(&words[1..]).arg(self.ground.bin().join("agency"));
+        self.complete(command, program.as_ref())
+    }
+
     /// The same, bounded in time.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
-        let mut command = self.ground.command("timeout");
-        command.args(["--signal=KILL", LONGEST]).arg(self.ground.bin().join("agency"));
-        self.complete(command, program.as_ref())
+        self.through(&["timeout", "--signal=KILL", LONGEST], program)
     }
 
     fn complete(&self, mut command: Command, program: &OsStr) -> Command {
@@ -130,7 +152,9 @@ impl<'a> Sandbox<'a> {
 
     /// Whether the run is one with controls switched off that another level was shown with.
     pub(crate) fn is_shown_elsewhere(&self) -> bool {
-        self.ground.actor.is_bare() && !self.without.is_empty()
+        let actor = self.ground.actor;
+        (actor.is_bare() && !self.without.is_empty())
+            || (actor.is_contained() && self.without.iter().any(|one| NOTHING_TO_SHOW.contains(one)))
     }
 
     pub(crate) fn shell(&self, script: &str) -> Ended {

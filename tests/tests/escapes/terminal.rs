@@ -32,10 +32,9 @@ const SIZE: Winsize = Winsize { ws_row: 33, ws_col: 99, ws_xpixel: 0, ws_ypixel:
 fn at_a_terminal(ground: &Ground, sandbox: &Sandbox<'_>, attack: &str) -> Ended {
     let (controller, terminal) = terminal();
     tcsetwinsize(&terminal, SIZE).expect("sized");
-    let agency = sandbox.direct(ground.bin().join("adversary"));
     // A session of its own, with this terminal to control it.
-    let mut command = ground.command("setsid");
-    command.args(["--ctty", "--wait"]).arg(agency.get_program()).args(agency.get_args()).arg(attack);
+    let mut command = sandbox.through(&["setsid", "--ctty", "--wait"], ground.bin().join("adversary"));
+    command.arg(attack);
     let end = || Stdio::from(terminal.try_clone().expect("a terminal"));
     command.stdin(end()).stdout(end()).stderr(end());
     if !nix::unistd::Uid::current().is_root() || ground.actor.is_root() {
