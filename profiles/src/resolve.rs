@@ -53,6 +53,7 @@ pub struct Step {
     pub memory: u64,
     /// The image of its container, if it is to have one.
     pub image: Option<String>,
+    pub caches: Vec<String>,
 }
 
 /// What it means when a profile has no command for a repository.
@@ -139,6 +140,7 @@ impl Resolved {
                 env: profile.env.clone(),
                 memory: profile.memory.unwrap_or(USUAL_MEMORY),
                 image: profile.image.clone(),
+                caches: profile.caches.clone(),
             });
         }
         match manifests.broken() {
@@ -180,6 +182,8 @@ impl Resolved {
         }
         #[derive(Serialize)]
         struct CanonicalCommand<'a> {
+            #[serde(skip_serializing_if = "<[String]>::is_empty")]
+            caches: &'a [String],
             env: &'a [String],
             // What has none is what it was before there were any.
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -191,6 +195,7 @@ impl Resolved {
             timeout_ms: u128,
         }
         let commands = self.steps.iter().map(|step| CanonicalCommand {
+            caches: &step.caches,
             env: &step.env,
             image: step.image.as_deref(),
             memory: step.memory,
@@ -310,6 +315,7 @@ mod tests {
             "name: x\ndescription: d\ncommands: [a, b]\nenv: [A]",
             "name: x\ndescription: d\ncommands: [a, b]\nmemory: 1GiB",
             "name: x\ndescription: d\ncommands: [a, b]\nimage: rust:1",
+            "name: x\ndescription: d\ncommands: [a, b]\ncaches: cargo",
         ] {
             assert_ne!(hash(text), hash(other), "{other}");
         }

@@ -196,10 +196,12 @@ prop_compose! {
         network in network(),
         env in prop::collection::vec("[A-Z_][A-Z0-9_]{0,8}", 0..3),
         memory in prop::option::of(1u64..),
+        caches in prop::collection::vec(prop::sample::select(&["cargo", "npm", "pip"][..]), 0..3),
         image in prop::option::of("[a-z][a-z0-9]{0,8}(/[a-z]{1,5})?(:[a-z0-9]{1,4})?"),
     ) -> Profile {
         let name = Name::parse(&name).expect("a name");
-        Profile { name, description, environment, platform, commands, timeout, network, env, memory, image }
+        let caches = caches.into_iter().map(str::to_owned).collect();
+        Profile { name, description, environment, platform, commands, timeout, network, env, memory, image, caches }
     }
 }
 

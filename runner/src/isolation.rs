@@ -68,6 +68,7 @@ pub(crate) fn container(configuration: &Configuration) -> Result<Option<Containe
         engine: engine.transpose()?,
         pull,
         milli_cpus: cpus.map(|cpus| (cpus * 1000.0).round().max(1.0) as u64),
+        caches: Vec::new(),
         labels: Vec::new(),
     }))
 }
@@ -91,7 +92,7 @@ pub(crate) fn check_container(who: &str, container: Option<&Container>) -> Resul
 
 /// Whether a path of the host may be shown in a container. An engine's socket is the whole host, and so is whatever
 /// it lies in.
-pub(crate) fn check_shown(key: &str, path: &Path) -> Result<(), Failure> {
+pub(crate) fn check_shown(key: &str, path: &Path, engine: Option<&Path>) -> Result<(), Failure> {
     let shown = path.display();
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let refused = |why: &str| Err(Failure::usage(format!("{key} {shown} is refused in a container: {why}")));
@@ -101,7 +102,7 @@ pub(crate) fn check_shown(key: &str, path: &Path) -> Result<(), Failure> {
     if real.symlink_metadata().is_ok_and(|found| found.file_type().is_socket()) {
         return refused("it is a socket, and leads out of it");
     }
-    let engine = engine::sockets(None).unwrap_or_default().into_iter().find(|socket| {
+    let engine = engine::sockets(engine).unwrap_or_default().into_iter().find(|socket| {
         let socket = socket.canonicalize().unwrap_or_else(|_| socket.clone());
         socket.starts_with(&real)
     });
@@ -119,4 +120,3 @@ pub(crate) fn name(level: Level) -> &'static str {
         Level::Container => "container",
     }
 }
-

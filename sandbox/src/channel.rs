@@ -35,6 +35,8 @@ pub(crate) enum FromSandbox {
     Failed { what: String, error: i32 },
     /// The program could not be started.
     NotStarted { error: i32 },
+    /// Somebody asked a container to end; whether it was us, it can't tell.
+    Terminated,
     /// The command ended.
     Ended(Ended),
 }

@@ -241,12 +241,13 @@ pub(crate) struct Watch<'a> {
 }
 
 /// Stands by until every process of the sandbox is dead and all output has gone on. How it ended, unless its first
-/// process went without a word.
+/// process went without a word, or somebody else ended it.
 pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<(Option<End>, Tallies)> {
     let mut guard = Guard::new(watch.deadlines.clone(), Instant::now());
     let mut next_look = watch.memory.as_ref().map(|_| Instant::now());
     let mut ended: Option<End> = None;
     let mut not_started: Option<End> = None;
+    let mut by_others = false;
     let mut alive = true;
     let mut channel_open = true;
     let mut reader = Reader::new(Instant::now());
@@ -276,6 +277,7 @@ pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<(Option<End>, Tallies
         }
         if over && watch.conversation.output.iter().all(Stream::is_over) {
             let stopped = guard.stopping.map(|stopping| End::Stopped(stopping.why));
+            let ended = ended.filter(|_| !by_others);
             return Ok((stopped.or(not_started).or(ended), watch.conversation.tallies()));
         }
 
@@ -331,6 +333,7 @@ pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<(Option<End>, Tallies
                     ended = Some(End::Signaled(signal));
                 }
                 Some((FromSandbox::NotStarted { error }, _)) => not_started = Some(End::NotStarted(error)),
+                Some((FromSandbox::Terminated, _)) => by_others |= guard.stopping.is_none(),
                 Some(_) => {}
                 None => channel_open = false,
             }

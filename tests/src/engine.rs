@@ -83,7 +83,10 @@ impl Engine {
         let of_pid = |line: &&str| {
             pid.is_none_or(|pid| line.split('/').nth(2).is_some_and(|number| number == pid.to_string()))
         };
-        list.lines().filter(of_pid).map(|line| line.split(' ').next().unwrap_or_default().to_owned()).collect()
+        list.lines()
+            .filter(of_pid)
+            .map(|line| line.split(' ').next().unwrap_or_default().to_owned())
+            .collect()
     }
 
     /// The image the suites work in.

@@ -1,7 +1,7 @@
 //! A Definition of Done: commands that must all succeed, and what they may use (§10.1 of the specification).
 //!
 //! `name`, `description`, `commands`, `environment` and `platform` are the specification's. `timeout`,
-//! `network`, `env`, `memory` and `image` are ours, and so is a command that is more than a line: `{run, timeout,
+//! `network`, `env`, `memory`, `image` and `caches` are ours, and so is a command that is more than a line: `{run, timeout,
 //! network, when}`. A file without any of ours is a complete profile.
 //!
 //! A profile only says what it wants. Whether it gets it is for those who know where it comes from: see
@@ -53,6 +53,8 @@ pub struct Profile {
     pub memory: Option<u64>,
     /// The image of the containers its commands run in; without one they run where everything else does.
     pub image: Option<String>,
+    /// What package managers keep from one of those containers to the next.
+    pub caches: Vec<String>,
 }
 
 /// One command of a profile, run by `sh -c`.
@@ -125,6 +127,7 @@ impl Profile {
         );
         ask("timeout".into(), longer(self.timeout));
         ask("image".into(), self.image.clone());
+        ask("caches".into(), (!self.caches.is_empty()).then(|| self.caches.join(", ")));
         for (index, command) in self.commands.iter().enumerate() {
             let network = command.network.as_ref().and_then(Network::widens);
             ask(format!("commands[{index}].network"), network);
@@ -200,7 +203,7 @@ mod tests {
             profile("name: x\ndescription: d\ntimeout: 5m\nmemory: 1GiB\nnetwork: none\ncommands: [a]");
         assert_eq!(modest.widens(), []);
         let bold = profile(
-            "name: x\ndescription: d\ntimeout: 2h\nmemory: 16GiB\nenv: [TOKEN, KEY]\nnetwork: [a.example:443]\nimage: rust:1\n\
+            "name: x\ndescription: d\ntimeout: 2h\nmemory: 16GiB\nenv: [TOKEN, KEY]\nnetwork: [a.example:443]\nimage: rust:1\ncaches: cargo\n\
              commands:\n  - run: a\n    network: full\n    timeout: 1h\n",
         );
         let keys: Vec<_> = bold.widens().into_iter().map(|one| (one.key, one.what)).collect();
@@ -213,6 +216,7 @@ mod tests {
                 ("memory", "16GiB, usually 8GiB"),
                 ("timeout", "2h for each command, usually 15m"),
                 ("image", "rust:1"),
+                ("caches", "cargo"),
                 ("commands[0].network", "everything this host can reach"),
                 ("commands[0].timeout", "1h for each command, usually 15m"),
             ]

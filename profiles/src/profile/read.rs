@@ -14,7 +14,7 @@ use super::lines::{self, Step};
 use super::name::Name;
 use super::{Command, Network, Platform, Profile, measure};
 
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "name",
     "description",
     "environment",
@@ -25,6 +25,7 @@ const KEYS: [&str; 10] = [
     "env",
     "memory",
     "image",
+    "caches",
 ];
 const COMMAND_KEYS: [&str; 4] = ["run", "timeout", "network", "when"];
 
@@ -98,6 +99,7 @@ impl Reader<'_> {
             env: self.optional(map, &[], "env", Self::env)?.unwrap_or_default(),
             memory: self.optional(map, &[], "memory", Self::memory)?,
             image: self.optional(map, &[], "image", Self::image)?,
+            caches: self.optional(map, &[], "caches", Self::caches)?.unwrap_or_default(),
         })
     }
 
@@ -181,6 +183,15 @@ impl Reader<'_> {
             other => self.text(path, other)?,
         };
         measure::duration(text).map_err(|reason| self.wrong(path, reason))
+    }
+
+    fn caches(&self, path: &Way<'_>, value: &Value) -> Result<Vec<String>, ProfileError> {
+        let names = self.texts(path, value)?;
+        for name in &names {
+            container::caches::check(name)
+                .map_err(|reason| self.wrong(path, format!("has `{}`: {reason}", escape(name.as_bytes()))))?;
+        }
+        Ok(names)
     }
 
     fn image(&self, path: &Way<'_>, value: &Value) -> Result<String, ProfileError> {

@@ -31,6 +31,7 @@ impl Serialize for Profile {
         put("env", (!self.env.is_empty()).then(|| sequence(&self.env)));
         put("memory", self.memory.map(|memory| show_size(memory).into()));
         put("image", self.image.as_deref().map(Into::into));
+        put("caches", (!self.caches.is_empty()).then(|| sequence(&self.caches)));
         put("commands", Some(Value::Sequence(self.commands.iter().map(command).collect())));
         map.serialize(serializer)
     }

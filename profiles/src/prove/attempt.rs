@@ -76,13 +76,12 @@ fn policy(order: &Order<'_>, step: &Step) -> Result<(Policy, Vec<String>), Prove
 
 /// A command whose profile names an image runs in a container of it, wherever the others run.
 fn contained(order: &Order<'_>, step: &Step) -> (Level, Option<Container>) {
+    let usual = || order.container.cloned().unwrap_or_default();
+    let caches = step.caches.clone();
     match &step.image {
-        Some(image) => {
-            let container =
-                Container { image: image.clone(), ..order.container.cloned().unwrap_or_default() };
-            (Level::Container, Some(container))
-        }
-        None => (order.level, order.container.cloned()),
+        Some(image) => (Level::Container, Some(Container { image: image.clone(), caches, ..usual() })),
+        None if order.level == Level::Container => (order.level, Some(Container { caches, ..usual() })),
+        None => (order.level, None),
     }
 }
 

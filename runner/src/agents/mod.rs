@@ -144,7 +144,11 @@ fn list(definition: Definition<'_>, usual: Level, host: &Host) -> Listed {
         true => Err(untrusted(definition.name)),
         false => ready::checked(definition, usual, host),
     };
-    let version = agent.as_ref().ok().filter(|_| !contained).and_then(|agent| ready::version(definition, agent).ok().flatten());
+    let version = agent
+        .as_ref()
+        .ok()
+        .filter(|_| !contained)
+        .and_then(|agent| ready::version(definition, agent).ok().flatten());
     let (ready, failure) = match agent {
         Ok(_) => (true, None),
         Err(failure) => (false, Some(failure)),

@@ -91,8 +91,7 @@ fn settings(configuration: &Configuration, name: &str, timeout: Duration) -> Res
         agent.insert("timeout".into(), format!("{}s", timeout.as_secs().max(1)).into());
     }
     let usual = isolation::name(isolation::usual(None, configuration)?);
-    let run =
-        Table::from_iter([("attempts".to_owned(), 1.into()), ("isolation".to_owned(), usual.into())]);
+    let run = Table::from_iter([("attempts".to_owned(), 1.into()), ("isolation".to_owned(), usual.into())]);
     let container = configuration.whole("container");
     let whole = [("run", run), ("agents", agents), ("container", container)];
     let whole = Table::from_iter(whole.map(|(name, table)| (name.to_owned(), table.into())));

@@ -179,9 +179,7 @@ fn tried(
         attendant: &Nobody,
     };
     prove(&order, profile, &mut progress).map_err(|error| match &error {
-        error if error.is_unavailable() => {
-            Failure::new(UNAVAILABLE, error).with_hint(error.hint())
-        }
+        error if error.is_unavailable() => Failure::new(UNAVAILABLE, error).with_hint(error.hint()),
         ProveError::Interrupted { .. } => Failure::new(message::INTERRUPTED, &error),
         ProveError::NotTrusted { .. } | ProveError::Nothing => Failure::new(USAGE, &error),
         _ => Failure::new(INTERNAL, &error),

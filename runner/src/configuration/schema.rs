@@ -161,7 +161,11 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     trusted("workspace.setup.network", Kind::Network, "what preparing can reach"),
     trusted("container.image", Kind::Text, "the image of those that have none of their own"),
-    trusted("container.engine", Kind::Text, "the socket of the engine, where it is not one of the usual ones"),
+    trusted(
+        "container.engine",
+        Kind::Text,
+        "the socket of the engine, where it is not one of the usual ones",
+    ),
     trusted("container.pull", Kind::Text, "when images are fetched: missing or never"),
     trusted("container.cpus", Kind::Amount, "how many processors each container may use"),
 ];

@@ -122,10 +122,11 @@ pub(super) fn settings(given: &Given<'_>) -> Result<Settings, Failure> {
     };
     for name in contained {
         let agent = settings.agents.get(&name);
-        for path in agent.iter().flat_map(|agent| &agent.program.read) {
-            isolation::check_shown(&format!("agents.{name}.read"), path)?;
-        }
         let container = agent.and_then(|agent| settings.container_of(agent));
+        let engine = container.as_ref().and_then(|container| container.engine.as_deref());
+        for path in agent.iter().flat_map(|agent| &agent.program.read) {
+            isolation::check_shown(&format!("agents.{name}.read"), path, engine)?;
+        }
         isolation::check_container(&format!("the agent `{name}`"), container.as_ref())?;
     }
     Ok(settings)

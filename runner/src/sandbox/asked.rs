@@ -102,7 +102,7 @@ fn contained(command: &Sandbox) -> Result<(), Failure> {
     }
     claimed(command, Level::Container, "container", FIXED)?;
     for path in &command.read {
-        isolation::check_shown("--read", path)?;
+        isolation::check_shown("--read", path, None)?;
     }
     Ok(())
 }

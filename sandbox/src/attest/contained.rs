@@ -40,7 +40,7 @@ impl Process {
                 self.is_foreign("net").into(),
                 format!("{}, the engine's bridge, as asked", self.namespace("net")),
             ),
-            Control::ReadOnlyHost | Control::Attributes => self.read_only_but_its_own(asked),
+            Control::ReadOnlyHost | Control::Attributes => self.read_only_but_its_own(asked, contained),
             Control::Scope => self.scope_of_copy(asked),
             Control::PrivateProc => {
                 let settings = self.mount_at(Path::new("/proc/sys"));
@@ -73,12 +73,13 @@ impl Process {
     }
 
     /// Every mount that can be written must hold nothing of the host's, or be one we know of.
-    fn read_only_but_its_own(&self, asked: &Asked<'_>) -> (Held, String) {
+    fn read_only_but_its_own(&self, asked: &Asked<'_>, contained: &Contained) -> (Held, String) {
         let known = |mount: &&Mount| {
             let point = &mount.point;
             mount.read_only
                 || OF_ITS_OWN.contains(&mount.kind.as_str())
                 || point.starts_with(&asked.workspace.path)
+                || contained.caches.iter().any(|cache| *point == cache.target)
                 || asked.policy.folders.iter().any(|folder| point.starts_with(&folder.target))
                 || asked.workspace.overlays.iter().any(|overlay| *point == overlay.at)
                 || asked.workspace.outbox.as_ref().is_some_and(|outbox| *point == outbox.at)

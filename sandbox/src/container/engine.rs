@@ -119,7 +119,12 @@ impl Engine {
         for socket in &tried {
             match std::os::unix::net::UnixStream::connect(socket) {
                 Ok(_) => {
-                    let mut engine = Self { docker: connect(socket)?, runtime, socket: socket.clone(), version: String::new() };
+                    let mut engine = Self {
+                        docker: connect(socket)?,
+                        runtime,
+                        socket: socket.clone(),
+                        version: String::new(),
+                    };
                     engine.negotiate()?;
                     return Ok(engine);
                 }

@@ -160,6 +160,7 @@ fn wait(agent: Pid, signals: &SignalFd, channel: &OwnedFd) -> Ended {
         }
         while let Ok(Some(info)) = signals.read_signal() {
             if info.ssi_signo == Signal::SIGTERM as u32 {
+                let _ = channel::send(channel, &FromSandbox::Terminated, None);
                 let _ = kill(Pid::from_raw(-1), Signal::SIGTERM);
             }
         }

@@ -11,6 +11,7 @@
 //! is in the engine's logs, and an engine that answers slowly holds nobody up. The first process ends when we do, and
 //! the container with it; what an engine keeps all the same is found by its labels ([`leftovers`]).
 
+pub mod caches;
 pub(crate) mod door;
 pub mod engine;
 pub mod guest;
@@ -34,6 +35,9 @@ pub struct Container {
     /// How much of the processors it may use, in thousandths of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub milli_cpus: Option<u64>,
+    /// Caches of package managers that it finds again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub caches: Vec<String>,
     /// What it is for, for whoever looks at the engine's list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<(String, String)>,
@@ -59,7 +63,10 @@ pub const WIDENING: &[(&str, &str)] = &[
     ("cap_add", "an agent's container has no capabilities"),
     ("capabilities", "an agent's container has no capabilities"),
     ("security_opt", "the filters of a container are not for it to choose"),
-    ("network_mode", "what can be reached is said by `network`; the host's own network is never a container's"),
+    (
+        "network_mode",
+        "what can be reached is said by `network`; the host's own network is never a container's",
+    ),
     ("pid", "a container has processes of its own"),
     ("ipc", "a container has its own shared memory"),
     ("userns_mode", "whose a container's processes are is not for it to choose"),

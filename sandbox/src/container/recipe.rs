@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 
 use bollard::models::{
     ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount,
-    MountBindOptions, MountBindOptionsPropagationEnum, MountType, ResourcesUlimits,
+    MountBindOptions, MountBindOptionsPropagationEnum, MountType, MountVolumeOptions,
+    MountVolumeOptionsDriverConfig, ResourcesUlimits,
 };
 
+use super::caches::Cache;
 use super::engine::Image;
 use super::{Container, OURS, guest, leftovers};
 use crate::bare::replica::Replica;
@@ -35,6 +37,7 @@ pub(crate) struct Recipe<'a> {
     pub(crate) program: &'a Path,
     /// The folder with the socket at which its first process calls.
     pub(crate) door: &'a Path,
+    pub(crate) caches: &'a [Cache],
 }
 
 /// Where a folder of git objects that the copy borrows from is in a container. It can't be where it is on the host: the
@@ -44,9 +47,14 @@ pub(crate) fn borrowed(index: usize) -> PathBuf {
 }
 
 /// What a command finds in its environment: what its image says, and over that what the policy does.
-pub(crate) fn environment(policy: &Policy, image: &Image) -> Vec<(OsString, OsString)> {
+pub(crate) fn environment(policy: &Policy, image: &Image, caches: &[Cache]) -> Vec<(OsString, OsString)> {
     const USUAL: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     let mut all: Vec<(OsString, OsString)> = policy.environment.clone();
+    for cache in
+        caches.iter().filter(|cache| !policy.environment.iter().any(|(name, _)| name == cache.variable))
+    {
+        all.push((cache.variable.into(), cache.target.clone().into_os_string()));
+    }
     let images = image.environment.iter().map(|(name, value)| (name.into(), value.into()));
     for (name, value) in images.chain([("PATH".into(), USUAL.into())]) {
         if !all.iter().any(|(known, _)| *known == name) {
@@ -95,7 +103,13 @@ impl Recipe<'_> {
         }
         Ok(HostConfig {
             auto_remove: Some(true),
-            mounts: Some(self.mounts().iter().map(Bound::spoken).collect::<Result<_, _>>()?),
+            mounts: Some(
+                self.mounts()
+                    .iter()
+                    .map(Bound::spoken)
+                    .chain(self.caches.iter().map(volume))
+                    .collect::<Result<_, _>>()?,
+            ),
             tmpfs: Some(self.in_memory()?),
             readonly_rootfs: Some(policy.wants(Control::ReadOnlyHost)),
             cap_drop: policy.wants(Control::Capabilities).then(|| vec!["ALL".to_owned()]),
@@ -226,6 +240,27 @@ impl Bound {
             ..Mount::default()
         })
     }
+}
+
+/// A volume with a name, whose files are ours to keep.
+fn volume(cache: &Cache) -> Result<Mount, PathBuf> {
+    let options = [("type", "none".to_owned()), ("o", "bind".to_owned()), ("device", text(&cache.folder)?)];
+    let driver = MountVolumeOptionsDriverConfig {
+        name: Some("local".to_owned()),
+        options: Some(options.map(|(name, value)| (name.to_owned(), value)).into()),
+    };
+    Ok(Mount {
+        target: Some(text(&cache.target)?),
+        source: Some(cache.volume.clone()),
+        typ: Some(MountType::VOLUME),
+        read_only: Some(false),
+        volume_options: Some(MountVolumeOptions {
+            no_copy: Some(true),
+            driver_config: Some(driver),
+            ..MountVolumeOptions::default()
+        }),
+        ..Mount::default()
+    })
 }
 
 fn text(path: &Path) -> Result<String, PathBuf> {

@@ -16,11 +16,12 @@ use super::{Begun, LaunchError, Place, Request, internal};
 use crate::agent::{View, over_a_view};
 use crate::bare::replica::{Replica, Seen};
 use crate::channel;
+use crate::container::caches::{self, Cache};
 use crate::container::door::{self, Door};
 use crate::container::engine::{Engine, EngineError, Image};
 use crate::container::guest::Order;
-use crate::container::leftovers;
 use crate::container::recipe::{self, Recipe};
+use crate::container::{Container, leftovers};
 use crate::control::Control;
 use crate::host;
 use crate::identity::Identity;
@@ -33,6 +34,7 @@ pub(crate) struct Contained {
     pub(crate) replica: Replica,
     pub(crate) image: Image,
     pub(crate) environment: Vec<(OsString, OsString)>,
+    pub(crate) caches: Vec<Cache>,
     pub(crate) id: String,
     pub(crate) engine: Engine,
     gone: bool,
@@ -64,7 +66,8 @@ pub(super) fn begin(
     identity: &Identity,
 ) -> Result<Begun, LaunchError> {
     let policy = request.policy;
-    let container = policy.container.as_ref().ok_or_else(no_image)?;
+    let container =
+        policy.container.as_ref().filter(|container| !container.image.is_empty()).ok_or_else(no_image)?;
     let engine = Engine::find(container.engine.as_deref())?;
     let image = engine.image(&container.image, container.pull, |what| request.attendant.told(what))?;
     leftovers::sweep(&engine)?;
@@ -72,6 +75,7 @@ pub(super) fn begin(
     let program = std::env::current_exe().map_err(internal("can't find our own program"))?;
     let user = identity.outside();
     let door = Door::open(request.run.path().join("door"), user).map_err(internal("can't open a door"))?;
+    let caches = take_caches(request, container, user)?;
     let recipe = Recipe {
         policy,
         container,
@@ -83,18 +87,20 @@ pub(super) fn begin(
         user,
         program: &program,
         door: &door.folder,
+        caches: &caches,
     };
     let body = recipe.body().map_err(|path| LaunchError::Unavailable {
         what: format!("{} can't be said to a container engine: it is not text", path.display()),
         hint: "rename it, or use --isolation process".into(),
     })?;
-    let environment = recipe::environment(policy, &image);
-    let order = order(request, opening, user, &environment).map_err(internal("can't write an order"))?;
+    let environment = recipe::environment(policy, &image, &caches);
+    let order =
+        order(request, opening, user, &environment, &caches).map_err(internal("can't write an order"))?;
     let signals = watch_signals().map_err(internal("can't watch for signals"))?;
     let pipes = Pipes::make(request.terminal, identity).map_err(internal("can't make pipes"))?;
 
     let id = engine.start(body)?;
-    let contained = Contained { replica, image, environment, id, engine, gone: false };
+    let contained = Contained { replica, image, environment, caches, id, engine, gone: false };
     let started = Instant::now();
     let sandbox = answer(&door, &contained, user)?;
     door.close().map_err(internal("can't close the door"))?;
@@ -112,6 +118,17 @@ pub(super) fn begin(
         started,
         aside: None,
     })
+}
+
+/// The caches that a container is given.
+fn take_caches(
+    request: &Request<'_>,
+    container: &Container,
+    user: (u32, u32),
+) -> Result<Vec<Cache>, LaunchError> {
+    let taken = container.caches.iter().map(|name| caches::take(name, &request.workspace.state, user));
+    let taken: std::io::Result<Vec<Option<Cache>>> = taken.collect();
+    Ok(taken.map_err(internal("can't make the folder of a cache"))?.into_iter().flatten().collect())
 }
 
 fn no_image() -> LaunchError {
@@ -147,15 +164,18 @@ fn order(
     opening: &Opening,
     user: (u32, u32),
     environment: &[(OsString, OsString)],
+    caches: &[Cache],
 ) -> std::io::Result<OwnedFd> {
     let (policy, workspace) = (request.policy, request.workspace);
+    let mut rules = over_a_view(policy, View { host: request.host, workspace, opening });
+    rules.write.extend(caches.iter().map(|cache| cache.target.clone()));
     let profile = host::profile(environment).filter(|_| policy.wants(Control::PrivateHome));
     let order = Order {
         folder: workspace.path.join(request.start.as_path()),
         command: request.command.to_vec(),
         environment: environment.to_vec(),
         user,
-        rules: over_a_view(policy, View { host: request.host, workspace, opening }),
+        rules,
         limits: policy.limits.clone(),
         without: policy.without,
         hosts: match &policy.network {

@@ -303,7 +303,9 @@ fn claim(outcome: &Outcome) -> Result<Option<String>, String> {
         },
         Done::NotRun { reason, .. } => Err(format!("it could not be started: {reason}")),
         Done::Unread { reason } => Err(format!("what it said could not be kept: {reason}")),
-        Done::NoRoom { .. } | Done::Away { .. } | Done::Lost { .. } | Done::Stopped | Done::Proof(_) => Err("it was not run".to_owned()),
+        Done::NoRoom { .. } | Done::Away { .. } | Done::Lost { .. } | Done::Stopped | Done::Proof(_) => {
+            Err("it was not run".to_owned())
+        }
     }
 }
 

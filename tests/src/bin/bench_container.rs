@@ -61,9 +61,19 @@ fn measure(rounds: usize) -> Result<(Vec<f64>, Vec<f64>), String> {
 /// What people write who know what to ask for.
 fn docker(engine: &Engine, repository: &Repository, image: &str) -> Command {
     let root = repository.path().display();
-    let mut command = engine.docker(&["run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL"]);
+    let mut command =
+        engine.docker(&["run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL"]);
     command.args(["--security-opt", "no-new-privileges", "--pids-limit", "4096", "--memory", "1g"]);
-    command.args(["--memory-swap", "1g", "--ulimit", "core=0", "--log-driver", "none", "--cgroupns", "private"]);
+    command.args([
+        "--memory-swap",
+        "1g",
+        "--ulimit",
+        "core=0",
+        "--log-driver",
+        "none",
+        "--cgroupns",
+        "private",
+    ]);
     command.args(["--ipc", "private", "--tmpfs", "/tmp", "--tmpfs", "/var/tmp", "--tmpfs", "/root"]);
     command.args(["--volume", &format!("{root}:{root}:ro"), "--volume", &format!("{root}/src:{root}/src")]);
     command.args(["--workdir", &root.to_string(), image, "sh", "-c", SCRIPT]);

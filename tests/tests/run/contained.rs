@@ -1,7 +1,8 @@
 //! A queue whose agents and checks work in containers.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use agency_tests::engine::Engine;
 use agency_tests::ground::Said;
@@ -37,11 +38,10 @@ fn containers(engine: &Engine, root: &Path) -> Vec<String> {
 /// What an attempt's errand left: how its agent was held, or how its checks were.
 fn attestation(queue: &Queue, id: &str, errand: &str) -> Json {
     let path = queue.records(id, 1).join(errand).join("outcome.json");
-    let outcome: Json = serde_json::from_str(&std::fs::read_to_string(&path).expect("an outcome")).expect("JSON");
-    let done = &outcome["done"];
-    let attestation = done.pointer("/attestation").or_else(|| outcome.pointer("/attestation"));
-    let proof = outcome.pointer("/proof/attestation");
-    attestation.or(proof).unwrap_or_else(|| panic!("no attestation in {outcome}")).clone()
+    let outcome: Json =
+        serde_json::from_str(&std::fs::read_to_string(&path).expect("an outcome")).expect("JSON");
+    let found = ["/done/attestation", "/done/proof/attestation"].iter().find_map(|way| outcome.pointer(way));
+    found.unwrap_or_else(|| panic!("no attestation in {outcome}")).clone()
 }
 
 #[test]
@@ -58,7 +58,8 @@ fn a_queue_is_worked_off_in_containers_and_nothing_is_left() {
     assert_eq!(held["level"], "container");
     assert_eq!(held["container"]["image"], engine.image().as_str());
     assert!(held["container"]["digest"].as_str().is_some_and(|digest| digest.starts_with("sha256:")));
-    let missing = held["controls"].as_array().expect("controls").iter().filter(|one| one["enforced"] == "missing");
+    let missing =
+        held["controls"].as_array().expect("controls").iter().filter(|one| one["enforced"] == "missing");
     assert_eq!(missing.count(), 0);
 }
 
@@ -72,7 +73,10 @@ fn a_container_says_what_it_is_for() {
     assert!(wait_until(LONG, || !found().is_empty()));
     let labels = engine.ask(&["inspect", "--format", "{{json .Config.Labels}}", &found()]);
     let labels: Json = serde_json::from_str(&labels).expect("JSON");
-    assert_eq!((&labels["io.agency.protocol"], &labels["io.agency.attempt"]), (&"kodingx".into(), &"1".into()));
+    assert_eq!(
+        (&labels["io.agency.protocol"], &labels["io.agency.attempt"]),
+        (&"kodingx".into(), &"1".into())
+    );
     // What it was given is nowhere in what the engine knows of it.
     let known = engine.ask(&["inspect", &found()]);
     assert!(!known.contains("AGENCY_TASK_ID") && !known.contains(queue.marker().as_str()), "{known}");
@@ -100,7 +104,7 @@ fn the_demo_comes_as_it_should_with_every_agent_in_a_container() {
     assert_eq!(said.json()["as_it_should"], true, "{said:?}");
     let outcome = folder.path().join("demo/.git/agency/runs/kodingx.T0001.1/agent/outcome.json");
     let outcome = std::fs::read_to_string(outcome).expect("an outcome");
-    assert!(outcome.contains(r#""level":"container""#), "{outcome}");
+    assert!(outcome.contains(r#""level": "container""#), "{outcome}");
     assert_eq!(containers(&engine, &folder.path().join("demo")), Vec::<String>::new());
 }
 
@@ -121,7 +125,7 @@ fn a_profile_with_an_image_is_verified_in_it() {
     assert_eq!(said.code, 0, "{said:?}");
     queue.assert_landed(std::slice::from_ref(&id));
     assert_eq!(attestation(&queue, &id, "agent")["level"], "process", "the agent has its own level");
-    assert_eq!(attestation(&queue, &id, "proof-1")["level"], "container");
+    assert_eq!(attestation(&queue, &id, "verify-1")["level"], "container");
 
     // By hand, and where it does not hold.
     profile("[\"test -f /open/file\", \"test -f /open/nothing\"]");
@@ -132,6 +136,25 @@ fn a_profile_with_an_image_is_verified_in_it() {
     assert_eq!((&proof["level"], &proof["commands"][0]["exit_code"]), (&"container".into(), &0.into()));
     assert_eq!(proof["commands"][1]["exit_code"], 1);
     assert_eq!(containers(&engine, queue.path()), Vec::<String>::new());
+}
+
+#[test]
+fn a_cache_is_found_again_by_the_next_check_and_by_no_agent() {
+    let Some(engine) = engine("a_cache_is_found_again_by_the_next_check_and_by_no_agent") else { return };
+    let mut queue = contained(&engine, &format!("test ! -e /.agency/caches && {HONEST}"));
+    queue.settings("attempts = 1");
+    let text = "name: quick\ndescription: d\ncaches: [pip, cargo]\ncommands: \
+                ['echo kept > $PIP_CACHE_DIR/kept', 'grep kept $PIP_CACHE_DIR/kept && test ! -e $CARGO_HOME/kept']\n";
+    queue.ground.write(".kodingx/dod/profiles/quick.yml", text);
+    queue.ground.ok(&["trust", "--yes"]);
+    queue.ground.commit_all();
+    let id = queue.task("shell", &[]);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    queue.assert_landed(&[id]);
+    let kept = queue.path().join(".git/agency/caches/pip/0/kept");
+    assert_eq!(std::fs::read_to_string(kept).expect("kept"), "kept\n");
+    assert!(engine.ask(&["volume", "ls", "--quiet"]).contains("-pip-0"));
 }
 
 #[test]
@@ -159,6 +182,43 @@ fn agents_in_containers_are_adopted_and_not_begun_again() {
     assert_eq!(at_work(), Vec::<String>::new());
 }
 
+#[test]
+fn a_hundred_containers_leave_nothing() {
+    let Some(engine) = engine("a_hundred_containers_leave_nothing") else { return };
+    let queue = contained(&engine, HONEST);
+    let (image, address) = (engine.image(), engine.address());
+    let one = |number: usize| {
+        let script = format!("echo {number} > src/new; test {number} -lt 90 || exec sleep 600");
+        let arguments = ["sandbox", "--isolation", "container", "--image", &image, "--write", "src/**"];
+        let rest = ["--timeout", "20s", "--", "sh", "-c", &script];
+        let mut command = queue.ground.command(&[&arguments[..], &rest].concat());
+        command.env("DOCKER_HOST", &address).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("starts");
+        // The last ten are killed, at any moment of their lives.
+        if number >= 90 {
+            std::thread::sleep(Duration::from_millis(35 * (number as u64 - 89)));
+            child.kill().expect("killed");
+        }
+        let status = child.wait().expect("ended");
+        assert!(number >= 90 || status.success(), "{number}: {status}");
+    };
+    std::thread::scope(|scope| {
+        for first in 0..4 {
+            scope.spawn(move || (first..100).step_by(4).for_each(one));
+        }
+    });
+    // One that was killed before its container was started leaves it to the next.
+    one(0);
+    let gone = || containers(&engine, queue.path()).is_empty();
+    assert!(wait_until(LONG, gone), "{:?}", containers(&engine, queue.path()));
+    let left = || std::fs::read_dir(queue.path().join(".git/agency/sandboxes")).expect("a folder").count();
+    one(0);
+    assert_eq!(left(), 0, "folders of runs");
+    let volumes = engine.ask(&["volume", "ls", "--quiet", "--filter", "dangling=true"]);
+    assert!(volumes.lines().all(|name| name.starts_with("agency-")), "volumes without a name: {volumes}");
+    queue.assert_nothing_at_work();
+}
+
 /// An engine that is this test's alone, because it is stopped.
 struct Own {
     folder: PathBuf,
@@ -171,7 +231,6 @@ impl Own {
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).expect("text").trim().to_owned()
     }
-
 }
 
 impl Drop for Own {
@@ -185,22 +244,22 @@ fn an_engine_that_stops_costs_no_attempt() {
     let Some(_) = engine("an_engine_that_stops_costs_no_attempt") else { return };
     let own = Own { folder: std::env::temp_dir().join(format!("agency-engine-{}", std::process::id())) };
     let engine = Engine::at(&own.script("up"));
-    let mut queue = contained(&engine, HONEST);
+    // Whoever begins when the board says so does not wait.
+    let mut queue = contained(&engine, &format!("test -e .kodingx/go || sleep 600; {HONEST}"));
     // One attempt is all there is.
     queue.settings("attempts = 1");
-    queue.agent("shell", "sleep 600", "");
     queue.ground.commit_all();
     let id = queue.task("shell", &[]);
     let run = queue.start(&[]);
-    assert!(wait_until(LONG, || engine.containers_of(None).len() == 1), "{}", run.said_so_far());
-    queue.agent("shell", HONEST, "");
-    queue.ground.commit_all();
+    // The shell of the agent is there as soon as it has begun.
+    let at_work = || queue.marker().alive().iter().any(|one| one.command.contains("sleep 600"));
+    assert!(wait_until(LONG, at_work), "{}", run.said_so_far());
+    queue.ground.write(".kodingx/go", "");
     own.script("down");
-    run.says("ended from outside");
+    run.says("the container was ended from outside");
     own.script("up");
     engine.image();
-    let said = run.end();
-    assert!(said.err.contains("the container was ended from outside"), "{said:?}");
+    run.end();
     // Whether that run got to it before it gave up or the next does: no attempt was counted.
     let said = queue.run(&[]);
     assert_eq!(said.code, 0, "{said:?}");
@@ -230,6 +289,7 @@ fn what_would_undo_a_container_is_refused_by_name() {
             assert_eq!(said.code, 2, "{table}.{key}: {said:?}");
             said.assert_names(&[&format!("agency.toml:2: `{table}.{key}` is refused")]);
         }
+        queue.ground.write("agency.toml", "");
         let profile = format!("name: quick\ndescription: d\n{key}: {value}\ncommands: ['true']\n");
         queue.ground.write(".kodingx/dod/profiles/quick.yml", profile);
         let id = queue.ground.reported("x", &["--dod-profile", "quick"]);
@@ -259,7 +319,7 @@ fn what_a_container_takes_and_there_is_none_of_is_said_before_anything_starts() 
         let said = queue.run(&[]);
         assert_eq!(said.code, code, "{said:?}");
         said.assert_names(words);
-        assert_eq!(queue.ground.status(&id), "ASSIGNED");
+        assert_eq!(queue.ground.status(&id), "NEW");
     };
     refused(&queue, 2, &["the agent `shell` has none", "container.image"]);
     queue.tables("[container]\nimage = \"localhost/none:1\"\nengine = \"unix:///nowhere/socket\"\n");
@@ -270,7 +330,9 @@ fn what_a_container_takes_and_there_is_none_of_is_said_before_anything_starts() 
         ("image = \"a\"\npull = \"always\"", "none of missing, never"),
         ("image = \"a\"\ncpus = 0", "must be an amount above zero"),
     ] {
-        let text = format!("[run]\nisolation = \"container\"\n[agents.shell]\ncommand = [\"sh\"]\n[container]\n{lines}\n");
+        let text = format!(
+            "[run]\nisolation = \"container\"\n[agents.shell]\ncommand = [\"sh\"]\n[container]\n{lines}\n"
+        );
         queue.ground.write("agency.toml", text);
         let said = queue.ground.agency(&["run", "--trust"]);
         assert_eq!(said.code, 2, "{lines}: {said:?}");
