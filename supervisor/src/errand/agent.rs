@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -158,7 +158,7 @@ impl Site {
             start: &RelPath::root(),
             terminal: false,
             streams: [self.input.as_fd(), self.log.as_fd(), self.log.as_fd()],
-            attendant: &Post { reception, ear: &self.ear },
+            attendant: &Post { reception, ear: &self.ear, log: &self.log },
         };
         launch::run(&request, None)
     }
@@ -234,6 +234,7 @@ impl Site {
 struct Post<'a> {
     reception: &'a Reception,
     ear: &'a Ear,
+    log: &'a File,
 }
 
 impl Attendant for Post<'_> {
@@ -250,6 +251,11 @@ impl Attendant for Post<'_> {
             (Wish::GoOn, Wish::GoOn) => Wish::GoOn,
             _ => Wish::Stop,
         }
+    }
+
+    fn told(&self, what: &str) {
+        // It stands in the log, where whoever waits for the agent looks.
+        let _ = writeln!(&*self.log, "agency: {what}");
     }
 
     fn hear(&self, from: Source, piece: &[u8], now: Instant) {
