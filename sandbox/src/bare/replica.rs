@@ -96,6 +96,12 @@ impl Replica {
         Ok(replica)
     }
 
+    /// Whether there is a directory, with no link on the way: whoever mounts it follows links, to anywhere.
+    pub(crate) fn has_directory(&self, inside: &Path) -> bool {
+        let Ok(path) = RelPath::parse(inside.as_os_str().as_encoded_bytes()) else { return false };
+        open(&self.tree).is_ok_and(|tree| tree::open_directory(tree.as_fd(), &path).is_ok())
+    }
+
     /// Puts a small file into the agent's home.
     pub(crate) fn note(&self, name: &str, contents: &str) -> io::Result<()> {
         let path = self.home.join(name);

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use bollard::errors::Error;
 use bollard::models::{ContainerCreateBody, ContainerSummary};
@@ -229,12 +230,13 @@ impl Engine {
     /// Ends a container and takes it away; returns when it is gone.
     pub(crate) fn remove(&self, id: &str) -> Result<(), EngineError> {
         let options = || RemoveContainerOptionsBuilder::new().force(true).v(true).build();
+        let until = Instant::now() + Duration::from_secs(PATIENCE);
         loop {
             match self.runtime.block_on(self.docker.remove_container(id, Some(options()))) {
                 Ok(()) | Err(Error::DockerResponseServerError { status_code: 404, .. }) => return Ok(()),
                 // It goes by itself already, which takes a moment.
-                Err(Error::DockerResponseServerError { status_code: 409, .. }) => {
-                    std::thread::sleep(std::time::Duration::from_millis(2));
+                Err(Error::DockerResponseServerError { status_code: 409, .. }) if Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(2));
                 }
                 Err(error) => return Err(refused("remove a container")(error)),
             }

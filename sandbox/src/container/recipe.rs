@@ -169,19 +169,11 @@ impl Recipe<'_> {
         let opened = workspace.writable(self.opening, &policy.scope);
         let is_open = |path: &Path| opened.iter().any(|open| open == path);
         mounts.push(bind(&replica.tree, &workspace.path, !is_open(&workspace.path)));
-        let real = |inside: &Path| replica.tree.join(inside);
-        for open in opened.iter().filter(|open| **open != workspace.path) {
-            if let Ok(inside) = open.strip_prefix(&workspace.path)
-                && real(inside).is_dir()
-            {
-                mounts.push(bind(&real(inside), open, false));
-            }
-        }
-        for close in &self.opening.close {
-            let inside = close.as_path();
-            if real(inside).is_dir() {
-                mounts.push(bind(&real(inside), &workspace.path.join(inside), true));
-            }
+        let opened = opened.iter().filter_map(|open| open.strip_prefix(&workspace.path).ok());
+        let opened = opened.filter(|inside| !inside.as_os_str().is_empty()).map(|inside| (inside, false));
+        let closed = self.opening.close.iter().map(|close| (close.as_path(), true));
+        for (inside, read_only) in opened.chain(closed).filter(|(inside, _)| replica.has_directory(inside)) {
+            mounts.push(bind(&replica.tree.join(inside), &workspace.path.join(inside), read_only));
         }
         if let (Some(repository), Some(overlay)) = (&replica.repository, workspace.overlays.get(1)) {
             mounts.push(bind(repository, &overlay.at, false));

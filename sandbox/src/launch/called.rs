@@ -150,11 +150,12 @@ fn answer(door: &Door, contained: &Contained, (uid, _): (u32, u32)) -> Result<Sa
     if caller.uid.as_raw() != uid {
         return Err(EngineError::Remapped { asked: uid, found: caller.uid.as_raw() }.into());
     }
+    let pidfd = pidfd_open(caller.pid, PidfdFlags::empty()).map_err(internal("can't hold the container"))?;
+    // Whoever is held is looked at: a number may have passed to somebody else meanwhile.
     if !door::is_in(pid, &contained.id) {
         return Err(too_early("somebody else called in the container's place"));
     }
     channel::name_senders(&channel).map_err(internal("can't talk to the sandbox"))?;
-    let pidfd = pidfd_open(caller.pid, PidfdFlags::empty()).map_err(internal("can't hold the container"))?;
     Ok(Sandbox { pidfd, pid, channel, killer: Signal::KILL })
 }
 

@@ -143,8 +143,8 @@ impl Workspace {
     /// Lets git ask which files changed, if there are so many that looking takes long. `program` answers when it is
     /// started by the name of [`changed::PROGRAM`].
     pub fn answered_by(mut self, program: &Path, policy: &Policy) -> Self {
-        // Without a view of its own there are no layers to tell from, and with the host's /run no place for it.
-        let possible = policy.level != Level::Landlock && policy.wants(Control::HiddenPaths);
+        // A copy has no layers to tell from, and with the host's /run there is no place for it.
+        let possible = policy.level == Level::Process && policy.wants(Control::HiddenPaths);
         let Some(index) = self.index.as_ref().filter(|_| possible && anybody_can_run(program)) else {
             return self;
         };
@@ -173,6 +173,14 @@ impl Workspace {
             Level::Landlock => run.path().join(crate::bare::replica::TREE),
             Level::Process | Level::Container => self.path.clone(),
         }
+    }
+
+    /// Where what was left in scratch is found: an overlay has it in its upper layer, a copy where it is.
+    pub fn scratch_of(level: Level, run: &Run) -> PathBuf {
+        run.path().join(match level {
+            Level::Process => "upper",
+            Level::Landlock | Level::Container => crate::bare::replica::TREE,
+        })
     }
 
     /// What the agent is not to see of it: its own hidden paths, and those of a policy's that lie in it.

@@ -20,6 +20,7 @@ use agency_sandbox::launch::{self, Request};
 use agency_sandbox::path::RelPath;
 use agency_sandbox::policy::{Deadlines, Level, Limits, Network, Policy};
 use agency_sandbox::supervise::{Attendant, End, Stopped, Wish};
+use agency_sandbox::workspace::Workspace;
 use agency_sandbox::workspace::folder::Folder;
 use agency_sandbox::workspace::ground::Ground;
 use agency_sandbox::workspace::snapshot::{Key, Layers, Prepared, Recipe, Setups, Snapshots, Turn};
@@ -95,11 +96,16 @@ impl Shop<'_> {
         self.find_or_make(&setups, &key.for_tree(&own.tree), &own, &wanted.setup)
     }
 
-    /// Where the workspace is seen. A copy lies somewhere else each time, so nothing there can count on its path.
+    /// Where the workspace is seen, and with whose programs. A copy lies somewhere else each time, so nothing there can
+    /// count on its path.
     fn seen_at(&self) -> String {
         match self.order.level {
             Level::Landlock => "a copy".to_owned(),
-            Level::Process | Level::Container => format!("at {}", self.folder.root.display()),
+            Level::Process => format!("at {}", self.folder.root.display()),
+            Level::Container => {
+                let image = self.order.container.as_ref().map_or("", |container| &container.image);
+                format!("at {} in {image}", self.folder.root.display())
+            }
         }
     }
 
@@ -183,12 +189,7 @@ impl Shop<'_> {
         for violation in harvest.violations.iter().take(NAMED) {
             writeln!(log, "agency: setup: left out: {violation}")?;
         }
-        // A copy keeps scratch where it is; an overlay has it in its upper layer.
-        let made = match self.order.level {
-            Level::Landlock => ground.workspace.seen_at(self.order.level, &run),
-            Level::Process | Level::Container => run.path().join("upper"),
-        };
-        let prepared = setups.keep(turn, layers, &made)?;
+        let prepared = setups.keep(turn, layers, &Workspace::scratch_of(self.order.level, &run))?;
         if std::fs::read_dir(prepared.layer())?.next().is_none() {
             writeln!(log, "agency: setup: it left nothing in the folders that .gitignore names")?;
         }

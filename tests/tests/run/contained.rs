@@ -1,5 +1,6 @@
 //! A queue whose agents and checks work in containers.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -155,6 +156,47 @@ fn a_cache_is_found_again_by_the_next_check_and_by_no_agent() {
     let kept = queue.path().join(".git/agency/caches/pip/0/kept");
     assert_eq!(std::fs::read_to_string(kept).expect("kept"), "kept\n");
     assert!(engine.ask(&["volume", "ls", "--quiet"]).contains("-pip-0"));
+}
+
+#[test]
+fn a_setup_is_made_in_a_container_and_found_in_every_other() {
+    let Some(engine) = engine("a_setup_is_made_in_a_container_and_found_in_every_other") else { return };
+    let mut queue = contained(&engine, "cp deps/id src/$AGENCY_TASK_ID");
+    let command = "test -f /open/file && mkdir -p deps && cat /proc/sys/kernel/random/uuid > deps/id";
+    queue.tables(&format!("[workspace.setup]\ncommand = \"{command}\"\nkeyed_by = [\"README.md\"]\n"));
+    queue.ground.write(".gitignore", "deps/\n");
+    queue.ground.profile("quick", &["test -s deps/id"]);
+    queue.ground.commit_all();
+    let tasks = queue.tasks(3);
+    let said = queue.run(&["--parallel", "3"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    queue.assert_landed(&tasks);
+    let made: BTreeSet<String> =
+        tasks.iter().map(|id| queue.ground.git(&["show", &format!("main:src/{id}")])).collect();
+    assert_eq!(made.len(), 1, "it was made more than once: {made:?}");
+    assert_eq!(queue.ground.git(&["ls-tree", "-r", "--name-only", "main", "deps"]), "");
+    queue.assert_nothing_left();
+}
+
+/// Whoever mounts a folder follows links, and an engine is root.
+#[test]
+fn a_link_in_the_place_of_a_scope_is_not_followed_out() {
+    let Some(engine) = engine("a_link_in_the_place_of_a_scope_is_not_followed_out") else { return };
+    let queue = contained(&engine, HONEST);
+    let outside = tempfile::tempdir().expect("a folder");
+    let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(outside.path(), everybody).expect("set");
+    for link in ["linked", "src/linked"] {
+        std::os::unix::fs::symlink(outside.path(), queue.path().join(link)).expect("linked");
+    }
+    let image = engine.image();
+    let arguments = ["sandbox", "--isolation", "container", "--image", &image, "--write", "linked/**"];
+    let script = "echo x > linked/a; echo x > src/linked/a; mkdir linked/b; ls linked/ src/linked/";
+    let rest = ["--write", "src/linked/**", "--write", "linked", "--", "sh", "-c", script];
+    let mut command = queue.ground.command(&[&arguments[..], &rest].concat());
+    let said = Said::from(command.env("DOCKER_HOST", engine.address()).output().expect("starts"));
+    assert_ne!(said.code, 0, "{said:?}");
+    assert_eq!(std::fs::read_dir(outside.path()).expect("a folder").count(), 0, "{said:?}");
 }
 
 #[test]
