@@ -73,6 +73,14 @@ pub struct Engine {
     pub socket: PathBuf,
     /// What it calls itself, for people.
     pub version: String,
+    pub(crate) dialect: Dialect,
+}
+
+/// Who is asked: the questions are the same, not everything in them is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    Docker,
+    Podman,
 }
 
 /// An image, as the engine has it.
@@ -125,6 +133,7 @@ impl Engine {
                         runtime,
                         socket: socket.clone(),
                         version: String::new(),
+                        dialect: Dialect::Docker,
                     };
                     engine.negotiate()?;
                     return Ok(engine);
@@ -150,8 +159,11 @@ impl Engine {
         let (name, number) = named.map_or(("Engine".into(), version.version.unwrap_or_default()), |first| {
             (first.name, first.version)
         });
-        // Docker calls itself an engine only.
-        let name = if name == "Engine" { "Docker".to_owned() } else { name };
+        self.dialect = if name.starts_with("Podman") { Dialect::Podman } else { Dialect::Docker };
+        let name = match self.dialect {
+            Dialect::Docker => "Docker",
+            Dialect::Podman => "Podman",
+        };
         self.version = format!("{name} {number}");
         Ok(())
     }

@@ -11,7 +11,7 @@ use bollard::models::{
 };
 
 use super::caches::Cache;
-use super::engine::Image;
+use super::engine::{Dialect, Image};
 use super::{Container, OURS, guest, leftovers};
 use crate::bare::replica::Replica;
 use crate::control::Control;
@@ -38,6 +38,7 @@ pub(crate) struct Recipe<'a> {
     /// The folder with the socket at which its first process calls.
     pub(crate) door: &'a Path,
     pub(crate) caches: &'a [Cache],
+    pub(crate) dialect: Dialect,
 }
 
 /// Where a folder of git objects that the copy borrows from is in a container. It can't be where it is on the host: the
@@ -127,6 +128,7 @@ impl Recipe<'_> {
             memory_swap: memory,
             pids_limit: policy.limits.processes.filter(|_| policy.wants(Control::Processes)).map(limit),
             nano_cpus: self.container.milli_cpus.map(|milli| limit(milli.saturating_mul(1_000_000))),
+            // No core ever lands anywhere.
             ulimits: Some(vec![ResourcesUlimits {
                 name: Some("core".to_owned()),
                 soft: Some(0),
@@ -188,9 +190,16 @@ impl Recipe<'_> {
     fn in_memory(&self) -> Result<HashMap<String, String>, PathBuf> {
         let (policy, (uid, gid)) = (self.policy, self.user);
         let size = policy.limits.tmp_size;
-        // A folder that an image has keeps the image's mode, so it must be the agent's to be of use to it.
-        let folder = |mode: &str| format!("rw,exec,nosuid,nodev,size={size},mode={mode},uid={uid},gid={gid}");
-        let (own, everybodys) = (folder("0700"), folder("1777"));
+        let folder = |mode: &str, whose: &str| format!("rw,exec,nosuid,nodev,size={size},mode={mode}{whose}");
+        let (own, everybodys) = match self.dialect {
+            // A folder that an image has keeps the image's mode, so it must be the agent's to be of use to it.
+            Dialect::Docker => {
+                let agents = format!(",uid={uid},gid={gid}");
+                (folder("0700", &agents), folder("1777", &agents))
+            }
+            // It gives folders to nobody, and lets them have their modes.
+            Dialect::Podman => (folder("1777", ""), folder("1777", "")),
+        };
         let mut folders: HashMap<String, String> =
             self.image.volumes.iter().map(|volume| (volume.clone(), own.clone())).collect();
         if policy.wants(Control::PrivateTmp) {

@@ -88,6 +88,7 @@ pub(super) fn begin(
         program: &program,
         door: &door.folder,
         caches: &caches,
+        dialect: engine.dialect,
     };
     let body = recipe.body().map_err(|path| LaunchError::Unavailable {
         what: format!("{} can't be said to a container engine: it is not text", path.display()),
