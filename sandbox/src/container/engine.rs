@@ -223,11 +223,14 @@ impl Engine {
     /// Ends a container and takes it away; returns when it is gone.
     pub(crate) fn remove(&self, id: &str) -> Result<(), EngineError> {
         let options = || RemoveContainerOptionsBuilder::new().force(true).v(true).build();
+        let begun = std::time::Instant::now();
         loop {
             match self.runtime.block_on(self.docker.remove_container(id, Some(options()))) {
                 Ok(()) | Err(Error::DockerResponseServerError { status_code: 404, .. }) => return Ok(()),
                 // It goes by itself already, which takes a moment.
-                Err(Error::DockerResponseServerError { status_code: 409, .. }) => {
+                Err(Error::DockerResponseServerError { status_code: 409, .. })
+                    if begun.elapsed().as_secs() < PATIENCE =>
+                {
                     std::thread::sleep(std::time::Duration::from_millis(2));
                 }
                 Err(error) => return Err(refused("remove a container")(error)),

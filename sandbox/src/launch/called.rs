@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -33,6 +34,8 @@ pub(crate) struct Contained {
     pub(crate) replica: Replica,
     pub(crate) image: Image,
     pub(crate) environment: Vec<(OsString, OsString)>,
+    /// Folders that were asked for in memory.
+    pub(crate) in_memory: Vec<PathBuf>,
     pub(crate) id: String,
     pub(crate) engine: Engine,
     gone: bool,
@@ -89,12 +92,15 @@ pub(super) fn begin(
         hint: "rename it, or use --isolation process".into(),
     })?;
     let environment = recipe::environment(policy, &image);
-    let order = order(request, opening, user, &environment).map_err(internal("can't write an order"))?;
+    let order = order(request, opening, user, (&environment, &image.volumes))
+        .map_err(internal("can't write an order"))?;
     let signals = watch_signals().map_err(internal("can't watch for signals"))?;
     let pipes = Pipes::make(request.terminal, identity).map_err(internal("can't make pipes"))?;
 
+    let tmpfs = body.host_config.as_ref().and_then(|held| held.tmpfs.as_ref());
+    let in_memory = tmpfs.iter().flat_map(|folders| folders.keys()).map(PathBuf::from).collect();
     let id = engine.start(body)?;
-    let contained = Contained { replica, image, environment, id, engine, gone: false };
+    let contained = Contained { replica, image, environment, in_memory, id, engine, gone: false };
     let started = Instant::now();
     let sandbox = answer(&door, &contained, user)?;
     door.close().map_err(internal("can't close the door"))?;
@@ -146,16 +152,20 @@ fn order(
     request: &Request<'_>,
     opening: &Opening,
     user: (u32, u32),
-    environment: &[(OsString, OsString)],
+    (environment, volumes): (&[(OsString, OsString)], &[String]),
 ) -> std::io::Result<OwnedFd> {
     let (policy, workspace) = (request.policy, request.workspace);
+    let mut rules = over_a_view(policy, View { host: request.host, workspace, opening });
+    // They are in memory, and the agent's own.
+    rules.write.extend(volumes.iter().map(PathBuf::from));
     let profile = host::profile(environment).filter(|_| policy.wants(Control::PrivateHome));
     let order = Order {
         folder: workspace.path.join(request.start.as_path()),
         command: request.command.to_vec(),
         environment: environment.to_vec(),
         user,
-        rules: over_a_view(policy, View { host: request.host, workspace, opening }),
+        rules,
+        folders: recipe::shows_folders(policy),
         limits: policy.limits.clone(),
         without: policy.without,
         hosts: match &policy.network {
