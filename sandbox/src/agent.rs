@@ -48,7 +48,7 @@ pub(crate) enum Around<'a> {
     /// The host, without any namespaces.
     Bare(&'a Bare),
     /// A view that an engine made, with what may be done in it.
-    Container(&'a Rules),
+    Container(&'a Rules, Surface),
 }
 
 /// What a view is made for.
@@ -63,7 +63,15 @@ impl Start<'_> {
     fn bare(&self) -> Option<&Bare> {
         match self.around {
             Around::Bare(bare) => Some(bare),
-            Around::View(_) | Around::Container(_) => None,
+            Around::View(_) | Around::Container(..) => None,
+        }
+    }
+
+    fn surface(&self) -> Surface {
+        match self.around {
+            Around::View(_) => Surface::Kernel,
+            Around::Bare(bare) => bare.surface,
+            Around::Container(_, surface) => surface,
         }
     }
 }
@@ -174,7 +182,7 @@ fn prepare(
     limit(start).map_err(failed("can't set a limit"))?;
     let pid = match start.around {
         // There is no /proc of the host's to ask. Whoever hears us is told by the kernel.
-        Around::Container(_) => None,
+        Around::Container(..) => None,
         Around::View(_) | Around::Bare(_) => {
             Some(own_pid(host_proc).map_err(failed("can't read the own process id"))?)
         }
@@ -202,8 +210,7 @@ fn prepare(
         sys::close_all_but(channel).map_err(failed("can't close descriptors"))?;
     }
     if policy.wants(Control::Seccomp) {
-        let surface = start.bare().map_or(Surface::Kernel, |bare| bare.surface);
-        syscalls::restrict(surface).map_err(failed("can't filter system calls"))?;
+        syscalls::restrict(start.surface()).map_err(failed("can't filter system calls"))?;
     }
     Ok(Ready { landlock, tried: start.bare().map(Tried::now) })
 }
@@ -257,7 +264,7 @@ fn limit(start: &Start<'_>) -> nix::Result<()> {
     // A container has a controller for it; the user's number would be counted on the whole host.
     if policy.wants(Control::Processes)
         && let Some(processes) = policy.limits.processes
-        && !matches!(start.around, Around::Container(_))
+        && !matches!(start.around, Around::Container(..))
     {
         // Without a user namespace it counts everything its user has.
         let others = start.bare().map_or(0, |bare| bare.others);
@@ -304,7 +311,7 @@ fn restrict_access(start: &Start<'_>) -> Result<(), Failure> {
     let restricted = match start.around {
         Around::View(view) => access::restrict(&over_a_view(start.policy, view)),
         Around::Bare(bare) => access::restrict(&bare.rules),
-        Around::Container(rules) => access::restrict(rules),
+        Around::Container(rules, _) => access::restrict(rules),
     };
     restricted.map_err(failed("can't restrict file access"))
 }

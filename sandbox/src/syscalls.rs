@@ -38,6 +38,8 @@ enum Verdict {
 pub(crate) enum Surface {
     /// The kernel itself; the rest is out of reach in namespaces.
     Kernel,
+    /// The kernel, and whoever listens on a socket in a folder of the host that is mounted as it is.
+    Folders,
     /// The host too: its sockets, its shared memory, the other processes of the user.
     Host {
         /// Whether the host's network may be used.
@@ -178,7 +180,7 @@ fn table(surface: Surface) -> Vec<(u32, Verdict)> {
     ]);
     let families = match surface {
         Surface::Kernel => ORDINARY,
-        Surface::Host { network: true, .. } => INTERNET,
+        Surface::Folders | Surface::Host { network: true, .. } => INTERNET,
         Surface::Host { network: false, .. } => NONE,
     };
     table.push((libc::SYS_socket as u32, Verdict::RefuseSocketsBut(families)));
@@ -392,6 +394,18 @@ mod tests {
         };
         assert_eq!(truncate(true), libc::SECCOMP_RET_ALLOW);
         assert_eq!(truncate(false), errno(libc::EPERM));
+    }
+
+    #[test]
+    fn where_folders_of_the_host_are_shown_nobody_in_them_can_be_talked_to() {
+        let socket = |family: i32| {
+            let arguments = [family as u64, libc::SOCK_STREAM as u64, 0, 0, 0, 0];
+            run_on(Surface::Folders, libc::SYS_socket as u32, ARCHITECTURE, arguments)
+        };
+        assert_eq!(socket(libc::AF_UNIX), errno(libc::EAFNOSUPPORT));
+        assert_eq!(socket(libc::AF_INET), libc::SECCOMP_RET_ALLOW);
+        let pair = run_on(Surface::Folders, libc::SYS_socketpair as u32, ARCHITECTURE, [0; 6]);
+        assert_eq!(pair, libc::SECCOMP_RET_ALLOW);
     }
 
     #[test]

@@ -156,6 +156,11 @@ impl Archive {
         self.head(path, b'4', mode, 0, "", number);
     }
 
+    /// Everything of another one, after what is here.
+    pub fn append(&mut self, other: &Archive) {
+        self.bytes.extend_from_slice(&other.bytes);
+    }
+
     fn head(&mut self, path: &str, kind: u8, mode: u32, size: usize, to: &str, number: (u32, u32)) {
         let mut head = [0; BLOCK];
         let mut put = |at: usize, longest: usize, text: &str| {

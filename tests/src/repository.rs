@@ -28,6 +28,8 @@ pub fn actors() -> Vec<Actor> {
 pub struct Repository {
     folder: TempDir,
     user: Option<TestUser>,
+    /// A group that user is in besides.
+    group: Option<u32>,
     agency: PathBuf,
 }
 
@@ -69,7 +71,13 @@ impl Repository {
                 (Some(user), agency)
             }
         };
-        Ok(Self { folder, user, agency })
+        Ok(Self { folder, user, group: None, agency })
+    }
+
+    /// Puts who works in it into a group, if that is not root.
+    pub fn in_group(mut self, group: u32) -> Self {
+        self.group = Some(group);
+        self
     }
 
     pub fn path(&self) -> &Path {
@@ -79,7 +87,10 @@ impl Repository {
     /// A program run here by whoever owns it, without the environment of the tests.
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = match &self.user {
-            Some(user) => user.command(program),
+            Some(user) => match self.group {
+                Some(group) => user.command_in_group(group, program),
+                None => user.command(program),
+            },
             None => {
                 let mut command = Command::new(program.as_ref());
                 command.env_clear();

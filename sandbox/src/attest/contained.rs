@@ -1,18 +1,35 @@
 //! What the kernel says about a container, where that is not what it says about a view of our own making.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use super::{Asked, Held, Mount, Process};
+use crate::container::recipe;
 use crate::control::Control;
 use crate::launch::called::Contained;
 use crate::path::RelPath;
 use crate::policy::Network;
 use crate::syscalls;
 
-/// Kinds of file systems that hold nothing of the host's.
-const OF_ITS_OWN: &[&str] = &["tmpfs", "proc", "devpts", "mqueue"];
+/// Whether a mount is one that an engine makes for each container: of a kind that holds nothing of the host's, and where
+/// such a one belongs. Elsewhere, the same kind came along with a folder of the host.
+fn is_of_its_own(mount: &Mount, contained: &Contained) -> bool {
+    let at = |places: &[&str]| places.iter().any(|place| mount.point == Path::new(place));
+    match mount.kind.as_str() {
+        // What is masked in /proc is covered by one of its own devices.
+        "tmpfs" => {
+            contained.in_memory.contains(&mount.point)
+                || at(&["/dev", "/dev/shm", "/sys/fs/cgroup"])
+                || mount.point.starts_with("/proc")
+        }
+        "proc" => mount.point.starts_with("/proc"),
+        "devpts" => at(&["/dev/pts", "/dev/console"]),
+        "mqueue" => at(&["/dev/mqueue"]),
+        _ => false,
+    }
+}
 
 /// Devices that hold nothing and do nothing, and terminals.
 const HARMLESS: &[&str] = &[
@@ -77,7 +94,7 @@ impl Process {
         let known = |mount: &&Mount| {
             let point = &mount.point;
             mount.read_only
-                || OF_ITS_OWN.contains(&mount.kind.as_str())
+                || is_of_its_own(mount, contained)
                 || point.starts_with(&asked.workspace.path)
                 || contained.caches.iter().any(|cache| *point == cache.target)
                 || asked.policy.folders.iter().any(|folder| point.starts_with(&folder.target))
@@ -132,17 +149,27 @@ impl Process {
         let in_workspace = workspace.hidden.iter().map(|path| workspace.path.join(path.as_path()));
         let hidden: Vec<PathBuf> =
             policy.hide.iter().cloned().chain(in_workspace).chain([workspace.state.clone()]).collect();
-        let seen = hidden.iter().find(|path| self.inside(path).symlink_metadata().is_ok());
+        // What can't be looked at is not known to be absent.
+        let absent = |path: &&PathBuf| {
+            let found = self.inside(path).symlink_metadata();
+            found.is_err_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory))
+        };
+        let seen = hidden.iter().find(|path| !absent(path));
         let socket = self.early.mounts.iter().find(|mount| {
             let file = self.inside(&mount.point);
             file.symlink_metadata().is_ok_and(|found| found.file_type().is_socket())
         });
+        let sockets = match (recipe::shows_folders(policy), policy.wants(Control::Seccomp)) {
+            (false, _) => "",
+            (true, true) => ", and no socket on a path can be made or reached",
+            (true, false) => "; not held: sockets in folders that may be read",
+        };
         match (seen, socket) {
             (Some(path), _) => (Held::No, format!("{} is in sight", path.display())),
             (None, Some(mount)) => (Held::No, format!("the socket {} is in sight", mount.point.display())),
             (None, None) => (
                 policy.wants(Control::HiddenPaths).into(),
-                format!("{} paths absent; of the host only what is mounted is there", hidden.len()),
+                format!("{} paths absent; of the host only what is mounted is there{sockets}", hidden.len()),
             ),
         }
     }

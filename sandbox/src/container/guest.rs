@@ -29,6 +29,7 @@ use crate::identity::Identity;
 use crate::init;
 use crate::policy::{Level, Limits, Policy};
 use crate::sys;
+use crate::syscalls::Surface;
 
 /// What our program is told to be in a container.
 pub const WORD: &str = "first-process";
@@ -41,6 +42,8 @@ pub(crate) struct Order {
     pub(crate) environment: Vec<(OsString, OsString)>,
     pub(crate) user: (u32, u32),
     pub(crate) rules: Rules,
+    /// Whether folders of the host are mounted as they are, with the sockets in them.
+    pub(crate) folders: bool,
     pub(crate) limits: Limits,
     pub(crate) without: ControlSet,
     /// The list of hosts there are ways out to.
@@ -65,9 +68,9 @@ pub fn live() -> ! {
     match begin(order, streams, &channel) {
         Ok((agent, signals)) => {
             let ended = wait(agent, &signals, &channel);
-            // Everyone, but us: a first process is not reached by its own signal.
-            let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
-            while !matches!(waitpid(None, None), Err(nix::Error::ECHILD)) {}
+            let _ = kill(everyone(agent), Signal::SIGKILL);
+            // Without a namespace whoever left the agent's group is ended by the engine, with its group of processes.
+            while is_first() && !matches!(waitpid(None, None), Err(nix::Error::ECHILD)) {}
             let _ = channel::send(&channel, &FromSandbox::Ended(ended), None);
             // What is known of us only while we live is read first.
             until_closed(&channel);
@@ -78,6 +81,17 @@ pub fn live() -> ! {
             sys::exit_now(1)
         }
     }
+}
+
+/// Whether this is the first process of a namespace. With that control off it is one of the host's, like any other.
+fn is_first() -> bool {
+    Pid::this().as_raw() == 1
+}
+
+/// Everyone but us: a first process is not reached by its own signal. Where it is not the first, the same signal would end
+/// every process of this user on the host, so that it goes to the agent's own group.
+fn everyone(agent: Pid) -> Pid {
+    if is_first() { Pid::from_raw(-1) } else { Pid::from_raw(-agent.as_raw()) }
 }
 
 fn call() -> rustix::io::Result<OwnedFd> {
@@ -122,7 +136,10 @@ fn begin(
         identity: &identity,
         folder: order.folder,
         command: &order.command,
-        around: Around::Container(&order.rules),
+        around: Around::Container(
+            &order.rules,
+            if order.folders { Surface::Folders } else { Surface::Kernel },
+        ),
     };
     let folder = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
     let proc =
@@ -161,7 +178,7 @@ fn wait(agent: Pid, signals: &SignalFd, channel: &OwnedFd) -> Ended {
         while let Ok(Some(info)) = signals.read_signal() {
             if info.ssi_signo == Signal::SIGTERM as u32 {
                 let _ = channel::send(channel, &FromSandbox::Terminated, None);
-                let _ = kill(Pid::from_raw(-1), Signal::SIGTERM);
+                let _ = kill(everyone(agent), Signal::SIGTERM);
             }
         }
     }

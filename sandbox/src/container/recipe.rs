@@ -66,6 +66,12 @@ pub(crate) fn environment(policy: &Policy, image: &Image, caches: &[Cache]) -> V
     all
 }
 
+/// Whether folders of the host are mounted as they are. A socket in one can be talked to however read-only the mount is,
+/// and Landlock has no word on it; files alone have none in them.
+pub(crate) fn shows_folders(policy: &Policy) -> bool {
+    !policy.folders.is_empty() || policy.read.iter().any(|path| path.is_dir())
+}
+
 impl Recipe<'_> {
     /// The whole of it; or a path that an engine can't be told, because it is spoken to in JSON.
     pub(crate) fn body(&self) -> Result<ContainerCreateBody, PathBuf> {
@@ -189,8 +195,9 @@ impl Recipe<'_> {
     /// Folders in memory: the agent's own, and whatever an image would keep in a volume.
     fn in_memory(&self) -> Result<HashMap<String, String>, PathBuf> {
         let (policy, (uid, gid)) = (self.policy, self.user);
-        let size = policy.limits.tmp_size;
-        let folder = |mode: &str, whose: &str| format!("rw,exec,nosuid,nodev,size={size},mode={mode}{whose}");
+        let sized = policy.wants(Control::TmpSize);
+        let size = if sized { format!("size={},", policy.limits.tmp_size) } else { String::new() };
+        let folder = |mode: &str, whose: &str| format!("rw,exec,nosuid,nodev,{size}mode={mode}{whose}");
         let (own, everybodys) = match self.dialect {
             // A folder that an image has keeps the image's mode, so it must be the agent's to be of use to it.
             Dialect::Docker => {
@@ -204,6 +211,10 @@ impl Recipe<'_> {
             self.image.volumes.iter().map(|volume| (volume.clone(), own.clone())).collect();
         if policy.wants(Control::PrivateTmp) {
             folders.extend(["/tmp", "/var/tmp"].map(|path| (path.to_owned(), everybodys.clone())));
+        }
+        if !sized {
+            // The engine's own would have a size of its choosing.
+            folders.insert("/dev/shm".to_owned(), everybodys);
         }
         if policy.wants(Control::PrivateHome) {
             // A program keeps its own files beside what it may read there.

@@ -68,7 +68,7 @@ pub(super) fn begin(
             let (staging, pipes) = (request.staging, pipes.theirs);
             match around {
                 Around::Bare(_) => keeper::live(keeper::Birth { start, pipes }, &theirs),
-                Around::View(_) | Around::Container(_) => {
+                Around::View(_) | Around::Container(..) => {
                     let birth = init::Birth { start, view, staging, namespaces: namespaces.later, pipes };
                     init::live(birth, &theirs)
                 }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -35,6 +36,8 @@ pub(crate) struct Contained {
     pub(crate) image: Image,
     pub(crate) environment: Vec<(OsString, OsString)>,
     pub(crate) caches: Vec<Cache>,
+    /// Folders that were asked for in memory.
+    pub(crate) in_memory: Vec<PathBuf>,
     pub(crate) id: String,
     pub(crate) engine: Engine,
     gone: bool,
@@ -95,13 +98,16 @@ pub(super) fn begin(
         hint: "rename it, or use --isolation process".into(),
     })?;
     let environment = recipe::environment(policy, &image, &caches);
-    let order =
-        order(request, opening, user, &environment, &caches).map_err(internal("can't write an order"))?;
+    // Volumes are folders in memory, and caches are there to be written.
+    let own = image.volumes.iter().map(PathBuf::from).chain(caches.iter().map(|cache| cache.target.clone()));
+    let order = order(request, opening, user, &environment, own).map_err(internal("can't write an order"))?;
     let signals = watch_signals().map_err(internal("can't watch for signals"))?;
     let pipes = Pipes::make(request.terminal, identity).map_err(internal("can't make pipes"))?;
 
+    let tmpfs = body.host_config.as_ref().and_then(|held| held.tmpfs.as_ref());
+    let in_memory = tmpfs.iter().flat_map(|folders| folders.keys()).map(PathBuf::from).collect();
     let id = engine.start(body)?;
-    let contained = Contained { replica, image, environment, caches, id, engine, gone: false };
+    let contained = Contained { replica, image, environment, caches, in_memory, id, engine, gone: false };
     let started = Instant::now();
     let sandbox = answer(&door, &contained, user)?;
     door.close().map_err(internal("can't close the door"))?;
@@ -166,11 +172,11 @@ fn order(
     opening: &Opening,
     user: (u32, u32),
     environment: &[(OsString, OsString)],
-    caches: &[Cache],
+    own: impl Iterator<Item = PathBuf>,
 ) -> std::io::Result<OwnedFd> {
     let (policy, workspace) = (request.policy, request.workspace);
     let mut rules = over_a_view(policy, View { host: request.host, workspace, opening });
-    rules.write.extend(caches.iter().map(|cache| cache.target.clone()));
+    rules.write.extend(own);
     let profile = host::profile(environment).filter(|_| policy.wants(Control::PrivateHome));
     let order = Order {
         folder: workspace.path.join(request.start.as_path()),
@@ -178,6 +184,7 @@ fn order(
         environment: environment.to_vec(),
         user,
         rules,
+        folders: recipe::shows_folders(policy),
         limits: policy.limits.clone(),
         without: policy.without,
         hosts: match &policy.network {

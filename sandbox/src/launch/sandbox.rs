@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use super::{LaunchError, internal, unavailable};
 use crate::attest::Early;
 use crate::cgroup::Cgroup;
@@ -92,9 +94,16 @@ impl Drop for Sandbox {
         // An agent that still stands at the gate goes by itself, and with it what its first process waits for.
         let _ = rustix::net::shutdown(&self.channel, rustix::net::Shutdown::Both);
         let _ = rustix::process::pidfd_send_signal(&self.pidfd, self.killer);
-        let _ = rustix::process::waitid(
+        let waited = rustix::process::waitid(
             rustix::process::WaitId::PidFd(self.pidfd.as_fd()),
             rustix::process::WaitIdOptions::EXITED,
         );
+        // A container's first process is somebody else's child: its end can be seen all the same, and with it that of
+        // everybody in its namespace. Whoever is not allowed to end it does not wait for ever.
+        if matches!(waited, Err(rustix::io::Errno::CHILD)) {
+            const LONGEST: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+            let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
+            let _ = poll(&mut fds, Some(&LONGEST));
+        }
     }
 }

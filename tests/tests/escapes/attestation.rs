@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::as_both;
 use crate::ground::{Actor, Ground};
+use crate::run::Ended;
 
 /// Controls that can't be switched off alone, and what has to go with them.
 const TOGETHER: &[(&str, &[&str])] = &[
@@ -24,6 +25,26 @@ const TOGETHER: &[(&str, &[&str])] = &[
     ("no-new-privileges", &["landlock", "seccomp"]),
 ];
 
+/// The same in a container.
+const TOGETHER_IN_A_CONTAINER: &[(&str, &[&str])] = &[
+    // A fresh /proc shows the namespace it was mounted in.
+    ("pid-namespace", &["private-proc"]),
+    // The size is that of the private folders, and Landlock is tried in one of them.
+    ("private-tmp", &["tmp-size", "landlock"]),
+    ("no-new-privileges", &["landlock", "seccomp"]),
+];
+
+/// Controls of a container that nothing switches off, and what the attempt is answered.
+const FIXED_IN_A_CONTAINER: &[&str] = &["user-namespace", "mount-namespace", "minimal-dev", "attributes"];
+
+/// What holds in a container although nobody asks for it: an engine passes nothing of the caller's on, and mounts no
+/// other /proc than that of the namespace.
+const HELD_ANYWAY_IN_A_CONTAINER: &[&str] = &["descriptors", "private-proc"];
+
+fn together(actor: Actor) -> &'static [(&'static str, &'static [&'static str])] {
+    if actor.is_contained() { TOGETHER_IN_A_CONTAINER } else { TOGETHER }
+}
+
 type Statements = BTreeMap<String, (bool, String)>;
 
 fn statements(report: &Value) -> Statements {
@@ -38,8 +59,15 @@ fn statements(report: &Value) -> Statements {
         .collect()
 }
 
+/// Whatever is switched off, it is this level that is asked.
+fn run(ground: &Ground, without: &[&'static str], command: &[&str]) -> Ended {
+    let run = ground.sandbox().option("--memory", "256MiB").flag("--json").without(without);
+    let output = run.command(command[0]).args(&command[1..]).output().expect("agency starts");
+    Ended::new(&command.join(" "), output)
+}
+
 fn attested(ground: &Ground, without: &[&'static str]) -> Statements {
-    let ended = ground.sandbox().option("--memory", "256MiB").flag("--json").without(without).shell("true");
+    let ended = run(ground, without, &["true"]);
     assert_eq!(ended.code(), Some(0), "--without {}: {}", without.join(","), ended.stderr());
     statements(&ended.json())
 }
@@ -55,6 +83,11 @@ fn inheritable() -> OwnedFd {
 fn every_control_is_asked_for_and_held_by_default(actor: Actor) {
     let (ground, _open) = (Ground::new(actor), inheritable());
     for (control, (requested, enforced)) in attested(&ground, &[]) {
+        // An engine makes none, and the attestation says so.
+        if actor.is_contained() && control == "user-namespace" {
+            assert_eq!((requested, enforced.as_str()), (false, "off"));
+            continue;
+        }
         assert!(requested, "{control}");
         let watched = control == "memory" && !actor.is_root();
         assert!(enforced == "enforced" || (watched && enforced == "watched"), "{control} is {enforced}");
@@ -71,6 +104,9 @@ fn a_control_that_is_switched_off_is_not_claimed_and_others_are(actor: Actor) {
     let mut tried = 0;
     for control in usual.keys() {
         let control: &'static str = control.clone().leak();
+        if actor.is_contained() && FIXED_IN_A_CONTAINER.contains(&control) {
+            continue;
+        }
         if control == "mount-namespace" || (control == "user-namespace" && !actor.is_root()) {
             continue;
         }
@@ -79,23 +115,30 @@ fn a_control_that_is_switched_off_is_not_claimed_and_others_are(actor: Actor) {
             continue;
         }
         let mut off = vec![control];
-        let more = TOGETHER.iter().find(|(name, _)| *name == control);
+        let more = together(actor).iter().find(|(name, _)| *name == control);
         off.extend(more.map_or(&[][..], |(_, more)| more));
+        let mut named = off.clone();
         if off.contains(&"read-only-host") {
             off.push("attributes");
+            // In a container it has no switch, and goes with the mounts by itself.
+            named.extend((!actor.is_contained()).then_some("attributes"));
         }
-        let now = attested(&ground, &off);
+        let now = attested(&ground, &named);
         assert_eq!(now.len(), usual.len());
         for (name, statement) in &now {
             if off.contains(&name.as_str()) {
-                assert_eq!(*statement, (false, "off".to_owned()), "{name} without {off:?}");
+                let anyway = actor.is_contained()
+                    && HELD_ANYWAY_IN_A_CONTAINER.contains(&name.as_str())
+                    && !off.contains(&"pid-namespace");
+                let enforced = if anyway { "enforced" } else { "off" };
+                assert_eq!(*statement, (false, enforced.to_owned()), "{name} without {off:?}");
             } else {
                 assert_eq!(statement, &usual[name], "{name} without {off:?}");
             }
         }
         tried += 1;
     }
-    assert!(tried >= 23, "{tried}");
+    assert!(tried >= if actor.is_contained() { 22 } else { 23 }, "{tried}");
     before.assert_unchanged();
     ground.assert_no_run_is_left();
 }
@@ -107,7 +150,13 @@ fn what_cannot_be_switched_off_is_refused(actor: Actor) {
     let run = |control: &'static str| ground.sandbox().without(&[control]).shell("echo started");
     let ended = run("mount-namespace");
     assert_eq!((ended.code(), ended.output.stdout.len()), (Some(2), 0), "{}", ended.stderr());
-    if !actor.is_root() {
+    if actor.is_contained() {
+        for control in FIXED_IN_A_CONTAINER {
+            let mut command = ground.sandbox().without(&[control]).command("echo");
+            let output = command.arg("started").output().expect("agency starts");
+            assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{control}: {output:?}");
+        }
+    } else if !actor.is_root() {
         let ended = run("user-namespace");
         assert_eq!((ended.code(), ended.output.stdout.len()), (Some(3), 0), "{}", ended.stderr());
     }
@@ -120,17 +169,12 @@ fn what_cannot_be_switched_off_is_refused(actor: Actor) {
 fn a_control_that_others_need_is_refused_alone_and_nothing_changes(actor: Actor) {
     let ground = Ground::new(actor);
     // Switched off alone, this one is carried out on the host's own /dev: see the test below.
-    for (control, _) in TOGETHER.iter().filter(|(control, _)| *control != "minimal-dev") {
+    for (control, _) in together(actor).iter().filter(|(control, _)| *control != "minimal-dev") {
         if *control == "user-namespace" && !actor.is_root() {
             continue;
         }
         let before = ground.fingerprint();
-        let ended = ground
-            .sandbox()
-            .option("--memory", "256MiB")
-            .flag("--json")
-            .without(&[control])
-            .shell("echo started");
+        let ended = run(&ground, &[control], &["echo", "started"]);
         match ended.code() {
             // Capabilities are gone all the same, and a cgroup counts processes where the namespace would.
             Some(0) => assert!(["no-new-privileges", "user-namespace"].contains(control), "{control}"),

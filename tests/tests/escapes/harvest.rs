@@ -145,6 +145,10 @@ fn private_folders_cannot_be_filled_beyond_their_size(actor: Actor) {
         assert_eq!(report.errno, Some(Errno::ENOSPC as i32), "{folder}: {report:?}");
         assert!(!std::path::Path::new(folder).join("fill").exists(), "{folder}");
     }
+    // An engine gives each its own size, which the attestation says; memory bounds them together.
+    if actor.is_contained() {
+        return;
+    }
     // They share one size: four folders are not four times as much.
     let run = ground.sandbox().option("--tmp-size", small);
     let ended =

@@ -111,9 +111,19 @@ fn what_is_hidden_by_name_cannot_be_read(actor: Actor) {
     let hidden = ground.outside_folder().join("dir");
     let inside = ground.repo().join("docs");
     let run = || {
-        let seen = ground.sandbox().write("**").read(ground.outside_folder());
-        seen.option("--hide", &hidden).option("--hide", &inside)
+        let seen = ground.sandbox().write("**").option("--hide", &inside);
+        match actor.is_contained() {
+            false => seen.read(ground.outside_folder()).option("--hide", &hidden),
+            true => seen,
+        }
     };
+    if actor.is_contained() {
+        // Nothing can be mounted over what an engine shows: who asks for both is refused, and nothing starts.
+        let both = run().read(ground.outside_folder()).option("--hide", &hidden);
+        let ended = both.shell("echo started");
+        assert_eq!((ended.code(), ended.output.stdout.len()), (Some(3), 0), "{}", ended.stderr());
+        assert!(ended.stderr().contains("hidden-paths") && ended.stderr().contains("outside/dir"));
+    }
     // What is hidden of a workspace is not in its copy at all.
     assert_ne!(run().shell("test -e docs/guide.md && cat docs/guide.md").code(), Some(0));
     for path in [hidden.join("deeper/protected"), inside.join("guide.md")] {

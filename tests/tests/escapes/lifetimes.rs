@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, Stdio};
 use std::time::{Duration, Instant};
 
+use agency_tests::engine::Engine;
 use agency_tests::processes::{Marker, VARIABLE, emulated, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -26,6 +27,7 @@ struct Running {
     marker: Marker,
     mounts: String,
     group: String,
+    engine: Option<Engine>,
 }
 
 /// A test that fails leaves nothing running either.
@@ -59,11 +61,13 @@ fn start(ground: &Ground) -> Running {
     assert!(ready, "it did not start");
     // Groups are named after the process that made them.
     let group = format!("-{:x}", child.id());
-    if ground.actor.is_root() {
+    // A container's group is the engine's, and goes with it.
+    if ground.actor.is_root() && !ground.actor.is_contained() {
         assert!(!cgroups(&group).is_empty(), "root has a controller here, and no group is made");
     }
     assert!(marker.alive().len() >= 3, "{:?}", marker.alive());
-    Running { child, _stderr: stderr, marker, mounts, group }
+    let engine = ground.engine().cloned();
+    Running { child, _stderr: stderr, marker, mounts, group, engine }
 }
 
 fn nothing_is_left(mut running: Running) -> std::process::ExitStatus {
@@ -71,6 +75,11 @@ fn nothing_is_left(mut running: Running) -> std::process::ExitStatus {
     let ended = Instant::now();
     running.marker.gone_within(afterlife()).expect("every process is dead");
     assert_no_cgroup_is_left_of(&running.group);
+    if let Some(engine) = &running.engine {
+        let pid = running.child.id();
+        let gone = wait_until(afterlife(), || engine.containers_of(Some(pid)).is_empty());
+        assert!(gone, "a container is left");
+    }
     assert!(ended.elapsed() < afterlife() * 3);
     // Other tests mount nothing on the host either.
     assert_eq!(mounts(), running.mounts);

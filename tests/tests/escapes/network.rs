@@ -78,7 +78,12 @@ fn icmp_reaches_nobody(actor: Actor) {
         let open = actor.off(&["network", "seccomp", "capabilities", "landlock"]);
         ground.sandbox().without(&open).attack("icmp", ["127.0.0.1"]).assert_succeeded();
     }
-    ground.sandbox().attack("icmp", ["127.0.0.1"]).assert_denied();
+    let own = ground.sandbox().attack("icmp", ["127.0.0.1"]);
+    match actor.is_contained() {
+        false => drop(own.assert_denied()),
+        // An engine lets everybody in a network namespace send echo requests: here to nobody but itself.
+        true => drop(own.assert_succeeded()),
+    }
     ground.sandbox().attack("icmp", ["1.1.1.1"]).assert_denied();
 }
 
@@ -121,8 +126,9 @@ fn sockets_on_paths_outside_cannot_be_reached(actor: Actor) {
         let path = ground.outside_folder().join("socket");
         let reached = on_a_path(&ground, attack, &path);
         let open = actor.off(&["private-home"]);
-        ground.sandbox().without(&open).attack(attack, [&path]).assert_succeeded();
-        assert!(actor.is_bare() || reached.reached_within(DEADLINE));
+        let shown = ground.sandbox().without(&open).attack(attack, [&path]);
+        shown.assert_succeeded();
+        assert!(shown.is_elsewhere() || reached.reached_within(DEADLINE));
         drop(reached);
         std::fs::remove_file(&path).expect("removed");
 

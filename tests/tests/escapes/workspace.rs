@@ -193,8 +193,11 @@ fn a_scope_directory_swapped_for_a_link_that_leads_out_is_refused(actor: Actor) 
     let ground = Ground::new(actor);
     let before = ground.fingerprint();
     let open = actor.off(crate::files::HOST);
-    swapped(ground.sandbox().write("src/**").without(&open), &ground).assert_succeeded();
-    before.assert_changed();
+    let shown = swapped(ground.sandbox().write("src/**").without(&open), &ground);
+    shown.assert_succeeded();
+    if !shown.is_elsewhere() {
+        before.assert_changed();
+    }
 
     let ground = Ground::new(actor);
     let before = ground.fingerprint();

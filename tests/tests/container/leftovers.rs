@@ -1,0 +1,150 @@
+//! What is left of a container when `agency` ends, however it ends: nothing.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use agency_tests::engine::{Engine, OWNER};
+use agency_tests::processes::{Marker, VARIABLE, wait_until};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::{DEADLINE, Ground, for_each};
+
+/// How long anything may be left.
+const AFTERLIFE: Duration = Duration::from_secs(5);
+
+fn mounts() -> String {
+    fs::read_to_string("/proc/self/mountinfo").expect("mounts")
+}
+
+/// A container with a daemon in it that does not listen to polite signals.
+fn start(ground: &Ground, marker: &Marker) -> Child {
+    let script = "trap '' TERM INT HUP; setsid sleep 600 & echo ready; while :; do sleep 600; done";
+    let mut command = ground.script_in(&ground.image, &["--env", VARIABLE, "--write", "src/**"], script);
+    command.env(VARIABLE, marker.as_str()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("agency starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("stdout")).read_line(&mut line).expect("read");
+    assert_eq!(line, "ready\n");
+    assert_eq!(ground.engine.containers_of(Some(child.id())).len(), 1);
+    child
+}
+
+fn gone(engine: &Engine, pid: u32) -> bool {
+    engine.containers_of(Some(pid)).is_empty()
+}
+
+#[test]
+fn however_agency_is_ended_no_container_is_left() {
+    for_each("however_agency_is_ended_no_container_is_left", |ground| {
+        for signal in [Signal::SIGKILL, Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+            let (marker, before) = (Marker::new(), mounts());
+            let mut child = start(ground, &marker);
+            let pid = child.id();
+            kill(Pid::from_raw(pid as i32), signal).expect("sent");
+            let sent = Instant::now();
+            let status = child.wait().expect("ended");
+            assert_eq!(status.code(), (signal != Signal::SIGKILL).then_some(130), "{signal}: {status}");
+            // Nobody but the container's own first process is there to end it after a kill.
+            assert!(wait_until(AFTERLIFE, || gone(&ground.engine, pid)), "{signal}: a container is left");
+            marker.gone_within(AFTERLIFE).unwrap_or_else(|left| panic!("{signal}: {left:?} are left"));
+            assert!(sent.elapsed() < Duration::from_secs(15), "{signal}: it took {:?}", sent.elapsed());
+            assert_eq!(mounts(), before, "{signal}");
+        }
+        // The files of the one that was killed are swept by the next.
+        ground.script(&[], "true").assert_prints("");
+        assert_eq!(ground.repository.leftovers().expect("a folder"), Vec::<std::path::PathBuf>::new());
+    });
+}
+
+/// At whatever moment it is killed: while its container is asked for, made, started, called from, or waits at the gate.
+#[test]
+fn a_kill_at_any_moment_leaves_nothing_that_the_next_run_does_not_remove() {
+    for_each("a_kill_at_any_moment_leaves_nothing_that_the_next_run_does_not_remove", |ground| {
+        let whole = Instant::now();
+        ground.script(&[], "true").assert_prints("");
+        let whole = whole.elapsed();
+        let mut killed = Vec::new();
+        for part in 0..12_u32 {
+            let marker = Marker::new();
+            let mut command = ground.script_in(&ground.image, &["--env", VARIABLE], "sleep 600");
+            let mut child = command.env(VARIABLE, marker.as_str()).spawn().expect("agency starts");
+            // The moment is what is chosen here, and any will do.
+            std::thread::sleep(whole * part / 12);
+            child.kill().expect("killed");
+            child.wait().expect("ended");
+            killed.push((child.id(), marker));
+        }
+        for (_, marker) in &killed {
+            marker.gone_within(DEADLINE).unwrap_or_else(|left| panic!("{left:?} are left"));
+        }
+        // What the engine was still asked for may be made after its owner's death; then it is the next one's to remove.
+        let removed = || {
+            ground.script(&[], "true").assert_prints("");
+            killed.iter().all(|(pid, _)| gone(&ground.engine, *pid))
+        };
+        assert!(wait_until(AFTERLIFE, removed), "a container is left");
+        assert_eq!(ground.repository.leftovers().expect("a folder"), Vec::<std::path::PathBuf>::new());
+    });
+}
+
+/// Who a process is, as containers are labelled.
+fn owner(pid: u32) -> String {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a number");
+    let namespace = fs::metadata("/proc/self/ns/pid").expect("a namespace").ino();
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("a process");
+    let started = stat.rsplit_once(')').expect("a name").1.split_whitespace().nth(19).expect("a time");
+    format!("{}/{namespace}/{pid}/{started}", boot.trim())
+}
+
+/// Killed between making a container and starting it: simulated, since the moment is a short one.
+#[test]
+fn what_the_dead_left_is_removed_and_what_is_of_the_living_is_not() {
+    for_each("what_the_dead_left_is_removed_and_what_is_of_the_living_is_not", |ground| {
+        let mut dead = std::process::Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat starts");
+        let of_the_dead = owner(dead.id());
+        dead.kill().expect("killed");
+        dead.wait().expect("ended");
+        let make = |owner: &str| {
+            let label = format!("{OWNER}={owner}");
+            ground.engine.ask(&["create", "--network", "none", "--label", &label, &ground.image, "true"])
+        };
+        let me = owner(std::process::id());
+        let again = me.rsplit_once('/').expect("four parts").0.to_owned() + "/1";
+        let left = [&of_the_dead, &again, "0b6a0ee8-0000-0000-0000-000000000000/1/1/5"].map(make);
+        let kept = [make(&me), make(&owner(1)), make("nobody can tell"), make("")];
+        let nobodys = ground.engine.ask(&["create", "--network", "none", &ground.image, "true"]);
+        ground.script(&[], "echo started").assert_prints("started\n");
+        let there = ground.engine.ask(&["ps", "--all", "--quiet", "--no-trunc"]);
+        for id in &left {
+            assert!(!there.contains(id.as_str()), "{id} is left");
+        }
+        for id in kept.iter().chain([&nobodys]) {
+            assert!(there.contains(id.as_str()), "{id} was somebody's");
+            ground.engine.ask(&["rm", id]);
+        }
+    });
+}
+
+/// Somebody else removes the container while the agent works: that is said, and nothing of it lands.
+#[test]
+fn a_container_that_is_ended_from_outside_lands_nothing() {
+    for_each("a_container_that_is_ended_from_outside_lands_nothing", |ground| {
+        let script = "echo new >src/new; echo ready >&2; sleep 600";
+        let mut command = ground.script_in(&ground.image, &["--write", "src/**", "--apply"], script);
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("agency starts");
+        let mut stderr = BufReader::new(child.stderr.take().expect("stderr"));
+        let mut line = String::new();
+        stderr.read_line(&mut line).expect("read");
+        assert_eq!(line, "ready\n");
+        let id = ground.engine.containers_of(Some(child.id())).remove(0);
+        ground.engine.ask(&["rm", "--force", &id]);
+        let rest: Vec<String> = stderr.lines().map_while(Result::ok).collect();
+        assert_eq!(child.wait().expect("ended").code(), Some(125), "{rest:?}");
+        assert!(rest.iter().any(|line| line.contains("the container was ended from outside")), "{rest:?}");
+        assert!(!ground.repository.path().join("src/new").exists());
+    });
+}
