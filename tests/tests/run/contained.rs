@@ -70,21 +70,19 @@ fn a_container_says_what_it_is_for() {
     let queue = contained(&engine, &format!("until test -e /open/never; do {HONEST}; sleep 0.1; done"));
     let task = queue.task("shell", &[]);
     let run = queue.start(&[]);
-    let found = || engine.ask(&["ps", "--quiet", "--filter", &format!("label=io.agency.task={task}")]);
+    let found = || containers(&engine, queue.path());
     assert!(wait_until(LONG, || !found().is_empty()));
-    let labels = engine.ask(&["inspect", "--format", "{{json .Config.Labels}}", &found()]);
+    let labels = engine.ask(&["inspect", "--format", "{{json .Config.Labels}}", &found()[0]]);
     let labels: Json = serde_json::from_str(&labels).expect("JSON");
-    assert_eq!(
-        (&labels["io.agency.protocol"], &labels["io.agency.attempt"]),
-        (&"kodingx".into(), &"1".into())
-    );
+    let label = |name: &str| labels[format!("io.agency.{name}")].as_str().unwrap_or_default().to_owned();
+    assert_eq!(["protocol", "task", "attempt"].map(label), ["kodingx", &task, "1"]);
     // What it was given is nowhere in what the engine knows of it.
-    let known = engine.ask(&["inspect", &found()]);
+    let known = engine.ask(&["inspect", &found()[0]]);
     assert!(!known.contains("AGENCY_TASK_ID") && !known.contains(queue.marker().as_str()), "{known}");
     queue.ground.ok(&["cancel", &task]);
     run.end();
     queue.assert_nothing_at_work();
-    assert_eq!(found(), "");
+    assert_eq!(found(), Vec::<String>::new());
 }
 
 #[test]

@@ -152,11 +152,13 @@ fn a_merge_or_a_rebase_under_way() {
 
 #[test]
 fn an_isolation_that_can_not_be_had() {
-    let queue = queue_with_task();
-    refused(&queue, 3, &["--isolation", "container"], &["container"]);
-    queue.ground.edit("agency.toml", "[run]", "[run]\nisolation = \"container\"");
-    queue.ground.ok(&["trust", "--yes"]);
-    refused(&queue, 3, &[], &["container"]);
+    let mut queue = queue_with_task();
+    refused(&queue, 2, &["--isolation", "container"], &["`container` takes an image", "container.image"]);
+    queue.tables("[container]\nimage = \"localhost/none:1\"\nengine = \"unix:///nowhere/socket\"\n");
+    let words = ["no container engine answers at /nowhere/socket", "container.engine"];
+    refused(&queue, 3, &["--isolation", "container"], &words);
+    queue.settings("isolation = \"container\"");
+    refused(&queue, 3, &[], &words);
 }
 
 /// Nobody could tell hosts apart there.
