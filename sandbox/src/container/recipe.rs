@@ -1,4 +1,4 @@
-//! What an engine is asked to make, from what a policy says. Pure.
+//! What an engine is asked to make, from what a policy says.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
