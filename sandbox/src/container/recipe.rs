@@ -1,6 +1,6 @@
 //! What an engine is asked to make, from what a policy says. Pure.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +15,7 @@ use crate::bare::replica::Replica;
 use crate::control::Control;
 use crate::host::Host;
 use crate::opening::Opening;
+use crate::path::RelPath;
 use crate::policy::{Network, Policy};
 use crate::view;
 use crate::workspace::Workspace;
@@ -74,7 +75,7 @@ impl Recipe<'_> {
             entrypoint: Some(vec![text(&guest::program())?, guest::WORD.to_owned()]),
             cmd: Some(Vec::new()),
             user: Some(format!("{uid}:{gid}")),
-            hostname: Some("agency".to_owned()),
+            hostname: self.policy.wants(Control::UtsNamespace).then(|| "agency".to_owned()),
             working_dir: Some("/".to_owned()),
             // Whatever an image would have run beside us would run without our filter.
             healthcheck: Some(HealthConfig {
@@ -152,10 +153,14 @@ impl Recipe<'_> {
         mounts.extend(policy.read.iter().map(|path| bind(path, path, true)));
         for folder in &policy.folders {
             mounts.push(bind(&folder.source, &folder.target, false));
-            let protected = folder.protect.iter().map(|path| {
-                bind(&folder.source.join(path.as_path()), &folder.target.join(path.as_path()), true)
-            });
-            mounts.extend(protected);
+            let seen =
+                |path: &RelPath| (folder.source.join(path.as_path()), folder.target.join(path.as_path()));
+            for pinned in pinned(&folder.protect) {
+                let (source, target) = seen(&pinned);
+                mounts.push(bind(&source, &target, false));
+            }
+            mounts
+                .extend(folder.protect.iter().map(seen).map(|(source, target)| bind(&source, &target, true)));
         }
         // The copy as a whole, and over it what is open and, in that, what is not.
         let opened = workspace.writable(self.opening, &policy.scope);
@@ -167,6 +172,13 @@ impl Recipe<'_> {
                 && real(inside).is_dir()
             {
                 mounts.push(bind(&real(inside), open, false));
+            }
+        }
+        for pinned in pinned(&self.opening.close) {
+            let (source, target) = (real(pinned.as_path()), workspace.path.join(pinned.as_path()));
+            let within = opened.iter().any(|open| target.starts_with(open)) && !is_open(&target);
+            if within && source.is_dir() {
+                mounts.push(bind(&source, &target, false));
             }
         }
         for close in &self.opening.close {
@@ -212,6 +224,14 @@ impl Recipe<'_> {
     }
 }
 
+/// The directories that lead to protected ones. Renaming one would carry the mounts in it along and leave the name free to
+/// be rebuilt; one that is a mount itself can't be renamed.
+fn pinned(protected: &[RelPath]) -> BTreeSet<RelPath> {
+    let is_protected = |path: &RelPath| protected.iter().any(|one| path.as_path().starts_with(one.as_path()));
+    let above = protected.iter().flat_map(RelPath::ancestors);
+    above.filter(|path| !path.is_root() && !is_protected(path)).collect()
+}
+
 /// Something of the host, and where it is seen.
 struct Bound {
     source: PathBuf,
@@ -241,4 +261,18 @@ impl Bound {
 
 fn text(path: &Path) -> Result<String, PathBuf> {
     path.to_str().map(str::to_owned).ok_or_else(|| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_leads_to_something_protected_is_pinned_once_and_nothing_in_it() {
+        let paths = |texts: &[&str]| -> Vec<RelPath> {
+            texts.iter().map(|text| RelPath::parse(text.as_bytes()).expect("a path")).collect()
+        };
+        let found: Vec<RelPath> = pinned(&paths(&["a/b/c", "a/b/d", "e", "e/f/g"])).into_iter().collect();
+        assert_eq!(found, paths(&["a", "a/b"]));
+    }
 }

@@ -36,7 +36,8 @@ fn for_each(test: &str, act: impl Fn(&Ground)) {
     };
     let image = engine.image();
     for actor in actors() {
-        let files = [("src/main.rs", "fn main() {}\n"), ("src/inner/mod.rs", "\n"), ("docs/guide.md", "guide\n")];
+        let files =
+            [("src/main.rs", "fn main() {}\n"), ("src/inner/mod.rs", "\n"), ("docs/guide.md", "guide\n")];
         let repository = Repository::new(actor, &files).expect("a repository").in_group(engine.group());
         act(&Ground { engine: engine.clone(), image: image.clone(), repository });
     }
@@ -94,7 +95,8 @@ impl Ended {
     /// The report of `agency` itself.
     #[track_caller]
     fn json(&self) -> serde_json::Value {
-        serde_json::from_slice(&self.output.stdout).unwrap_or_else(|error| panic!("{error}: {:?}", self.output))
+        serde_json::from_slice(&self.output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {:?}", self.output))
     }
 
     /// Nothing was started, and what is wrong is said in a line with this in it; a hint may follow.

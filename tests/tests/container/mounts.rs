@@ -48,7 +48,8 @@ fn of_the_host_only_the_scope_of_the_copy_can_be_written() {
 #[test]
 fn the_image_can_be_written_only_without_its_control() {
     for_each("the_image_can_be_written_only_without_its_control", |ground| {
-        let write = "echo changed >/open/file 2>/dev/null; cat /open/file; touch /open/new 2>/dev/null; ls /open";
+        let write =
+            "echo changed >/open/file 2>/dev/null; cat /open/file; touch /open/new 2>/dev/null; ls /open";
         ground.script(&["--without", "read-only-host,landlock"], write).assert_prints("changed\nfile\nnew\n");
         for flags in [&[][..], &["--without", "read-only-host"][..0], &["--without", SECOND_FENCE]] {
             ground.script(flags, write).assert_prints("of the image\nfile\n");
@@ -66,9 +67,12 @@ impl Mounted {
     /// In the mount namespace of the engine: the host's own is left as it is.
     fn new(engine: &Engine) -> Result<Self, String> {
         let pid = engine.socket().with_file_name("pid");
-        let pid = fs::read_to_string(pid).map_err(|_| "the engine is not one of scripts/engine".to_owned())?;
+        let pid =
+            fs::read_to_string(pid).map_err(|_| "the engine is not one of scripts/engine".to_owned())?;
         match nix::unistd::Uid::current().is_root() {
-            true => Ok(Self { namespace: format!("--mount=/proc/{}/ns/mnt", pid.trim()), points: Vec::new() }),
+            true => {
+                Ok(Self { namespace: format!("--mount=/proc/{}/ns/mnt", pid.trim()), points: Vec::new() })
+            }
             false => Err("it takes root to mount something".to_owned()),
         }
     }
@@ -84,7 +88,8 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         for point in self.points.iter().rev() {
-            let unmount = Command::new("nsenter").args([&self.namespace, "--", "umount", "--lazy"]).arg(point).status();
+            let unmount =
+                Command::new("nsenter").args([&self.namespace, "--", "umount", "--lazy"]).arg(point).status();
             assert!(std::thread::panicking() || unmount.is_ok_and(|status| status.success()));
         }
     }
@@ -116,7 +121,11 @@ fn a_folder_with_something_writable_mounted_in_it_is_refused() {
             mounted.mount(arguments, &point);
             let ended = ground.script(&["--read", &shown], "echo started");
             ended.assert_refused(3, "read-only-host");
-            assert!(ended.stderr().contains(&format!("{} can be written", point.display())), "{}", ended.stderr());
+            assert!(
+                ended.stderr().contains(&format!("{} can be written", point.display())),
+                "{}",
+                ended.stderr()
+            );
             // Shown for itself it is what is made read-only.
             if name != "processes" {
                 let alone = point.to_str().expect("text");

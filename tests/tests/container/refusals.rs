@@ -29,7 +29,8 @@ fn an_engine_that_cannot_be_used_is_named() {
             command.env("DOCKER_HOST", host);
             Ended::of(command)
         };
-        asked("unix:///nonexistent/socket").assert_refused(3, "no container engine answers at /nonexistent/socket");
+        asked("unix:///nonexistent/socket")
+            .assert_refused(3, "no container engine answers at /nonexistent/socket");
         asked("tcp://127.0.0.1:2375").assert_refused(3, "DOCKER_HOST is tcp://127.0.0.1:2375");
         asked("ssh://me@host").assert_refused(3, "DOCKER_HOST is ssh://me@host");
         // Somebody listens, and is no engine.
@@ -84,10 +85,27 @@ fn mistakes_in_the_arguments_are_told_from_what_cannot_be_had() {
         run(&["--isolation", "container"]).assert_refused(2, "--image");
         run(&["--image", "busybox"]).assert_refused(2, "--image is for --isolation container");
         run(&["--isolation", "landlock", "--image", "busybox"]).assert_refused(2, "--image is for");
-        for name in ["", "../x", "a/../b", "a//b", "-privileged", "a b", "a?force=1", "a\nb", "ä", "a/", "a#b", "a%2fb"]
-        {
+        for name in [
+            "",
+            "../x",
+            "a/../b",
+            "a//b",
+            "-privileged",
+            "a b",
+            "a?force=1",
+            "a\nb",
+            "ä",
+            "a/",
+            "a#b",
+            "a%2fb",
+        ] {
             let ended = run(&["--isolation", "container", &format!("--image={name}")]);
-            assert_eq!((ended.code(), ended.stdout().as_str()), (Some(2), ""), "{name:?}: {}", ended.stderr());
+            assert_eq!(
+                (ended.code(), ended.stdout().as_str()),
+                (Some(2), ""),
+                "{name:?}: {}",
+                ended.stderr()
+            );
         }
         let layer = run(&["--isolation", "container", "--image", "busybox", "--layer", "memory"]);
         layer.assert_refused(3, "can't hold changes in memory");

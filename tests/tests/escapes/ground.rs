@@ -148,7 +148,9 @@ impl Ground {
     /// The same, with a plain folder for a workspace.
     pub(crate) fn without_repository(actor: Actor) -> Self {
         let (user, temporary) = match actor {
-            Actor::User | Actor::BareUser | Actor::ContainedUser => (Some(TestUser::new().expect("a user")), None),
+            Actor::User | Actor::BareUser | Actor::ContainedUser => {
+                (Some(TestUser::new().expect("a user")), None)
+            }
             Actor::Root | Actor::BareRoot | Actor::ContainedRoot => {
                 (None, Some(tempfile::Builder::new().prefix("agency-root-").tempdir().expect("a folder")))
             }
