@@ -207,7 +207,10 @@ pub fn toolbox() -> Archive {
     for folder in ["bin", "etc", "root", "usr", "usr/bin", "usr/lib", "usr/lib/git-core"] {
         archive.folder(folder, 0o755);
     }
-    archive.folder("tmp", 0o1777);
+    archive.folder("var", 0o755);
+    for folder in ["tmp", "var/tmp"] {
+        archive.folder(folder, 0o1777);
+    }
     archive.file("etc/passwd", 0o644, b"root:x:0:0:root:/root:/bin/sh\n");
     archive.file("etc/group", 0o644, b"root:x:0:\n");
     archive.file("etc/hosts", 0o644, b"127.0.0.1 localhost\n::1 localhost\n");

@@ -115,7 +115,13 @@ impl Process {
         let root = &asked.workspace.path;
         let writable = asked.workspace.writable(asked.opening, &asked.policy.scope);
         let inside = || self.early.mounts.iter().filter(|mount| mount.point.starts_with(root));
-        let stray = inside().find(|mount| !mount.read_only && !writable.contains(&mount.point));
+        // A directory that leads to a closed one is mounted over itself, so that it can't be renamed.
+        let is_pinned = |point: &Path| {
+            let leads = |close: &RelPath| root.join(close.as_path()).starts_with(point);
+            writable.iter().any(|open| point.starts_with(open)) && asked.opening.close.iter().any(leads)
+        };
+        let stray = inside()
+            .find(|mount| !mount.read_only && !writable.contains(&mount.point) && !is_pinned(&mount.point));
         let is_closed =
             |path: &RelPath| self.mount_of(&root.join(path.as_path())).is_some_and(|mount| mount.read_only);
         let held = self.mount_at(root).is_some()

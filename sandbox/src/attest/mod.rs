@@ -393,8 +393,14 @@ impl Process {
         let namespace = self.namespace("net");
         let mut found = BTreeSet::new();
         for listener in listeners {
-            match (listener.network(), listener.listens_at()) {
-                (Ok(network), Ok(Some(address))) if network == namespace => drop(found.insert(address)),
+            let here = match listener.network() {
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    self.is_foreign("net") && listener.is_listed_for(self.early.pid).unwrap_or(false)
+                }
+                named => named.is_ok_and(|network| network == namespace),
+            };
+            match listener.listens_at() {
+                Ok(Some(address)) if here => drop(found.insert(address)),
                 _ => return (Held::No, format!("{namespace}, {} leads elsewhere", listener.address)),
             }
         }

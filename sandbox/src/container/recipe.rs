@@ -1,6 +1,6 @@
 //! What an engine is asked to make, from what a policy says.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +17,7 @@ use crate::bare::replica::Replica;
 use crate::control::Control;
 use crate::host::Host;
 use crate::opening::Opening;
+use crate::path::RelPath;
 use crate::policy::{Network, Policy};
 use crate::view;
 use crate::workspace::Workspace;
@@ -83,7 +84,7 @@ impl Recipe<'_> {
             entrypoint: Some(vec![text(&guest::program())?, guest::WORD.to_owned()]),
             cmd: Some(Vec::new()),
             user: Some(format!("{uid}:{gid}")),
-            hostname: Some("agency".to_owned()),
+            hostname: self.policy.wants(Control::UtsNamespace).then(|| "agency".to_owned()),
             working_dir: Some("/".to_owned()),
             // Whatever an image would have run beside us would run without our filter.
             healthcheck: Some(HealthConfig {
@@ -168,20 +169,30 @@ impl Recipe<'_> {
         mounts.extend(policy.read.iter().map(|path| bind(path, path, true)));
         for folder in &policy.folders {
             mounts.push(bind(&folder.source, &folder.target, false));
-            let protected = folder.protect.iter().map(|path| {
-                bind(&folder.source.join(path.as_path()), &folder.target.join(path.as_path()), true)
-            });
-            mounts.extend(protected);
+            let seen =
+                |path: &RelPath| (folder.source.join(path.as_path()), folder.target.join(path.as_path()));
+            for pinned in pinned(&folder.protect) {
+                let (source, target) = seen(&pinned);
+                mounts.push(bind(&source, &target, false));
+            }
+            mounts
+                .extend(folder.protect.iter().map(seen).map(|(source, target)| bind(&source, &target, true)));
         }
         // The copy as a whole, and over it what is open and, in that, what is not.
         let opened = workspace.writable(self.opening, &policy.scope);
         let is_open = |path: &Path| opened.iter().any(|open| open == path);
         mounts.push(bind(&replica.tree, &workspace.path, !is_open(&workspace.path)));
-        let opened = opened.iter().filter_map(|open| open.strip_prefix(&workspace.path).ok());
-        let opened = opened.filter(|inside| !inside.as_os_str().is_empty()).map(|inside| (inside, false));
-        let closed = self.opening.close.iter().map(|close| (close.as_path(), true));
-        for (inside, read_only) in opened.chain(closed).filter(|(inside, _)| replica.has_directory(inside)) {
-            mounts.push(bind(&replica.tree.join(inside), &workspace.path.join(inside), read_only));
+        let inside_of = |open: &PathBuf| open.strip_prefix(&workspace.path).ok().map(Path::to_owned);
+        let open = opened.iter().filter_map(inside_of).filter(|inside| !inside.as_os_str().is_empty());
+        let pinned = pinned(&self.opening.close).into_iter().map(|path| path.as_path().to_owned());
+        let pinned = pinned.filter(|inside| {
+            let target = workspace.path.join(inside);
+            opened.iter().any(|open| target.starts_with(open)) && !is_open(&target)
+        });
+        let closed = self.opening.close.iter().map(|path| (path.as_path().to_owned(), true));
+        let ways = open.chain(pinned).map(|inside| (inside, false)).chain(closed);
+        for (inside, read_only) in ways.filter(|(inside, _)| replica.has_directory(inside)) {
+            mounts.push(bind(&replica.tree.join(&inside), &workspace.path.join(&inside), read_only));
         }
         if let (Some(repository), Some(overlay)) = (&replica.repository, workspace.overlays.get(1)) {
             mounts.push(bind(repository, &overlay.at, false));
@@ -225,6 +236,14 @@ impl Recipe<'_> {
         }
         Ok(folders)
     }
+}
+
+/// The directories that lead to protected ones. Renaming one would carry the mounts in it along and leave the name free to
+/// be rebuilt; one that is a mount itself can't be renamed.
+fn pinned(protected: &[RelPath]) -> BTreeSet<RelPath> {
+    let is_protected = |path: &RelPath| protected.iter().any(|one| path.as_path().starts_with(one.as_path()));
+    let above = protected.iter().flat_map(RelPath::ancestors);
+    above.filter(|path| !path.is_root() && !is_protected(path)).collect()
 }
 
 /// Something of the host, and where it is seen.
@@ -277,4 +296,18 @@ fn volume(cache: &Cache) -> Result<Mount, PathBuf> {
 
 fn text(path: &Path) -> Result<String, PathBuf> {
     path.to_str().map(str::to_owned).ok_or_else(|| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_leads_to_something_protected_is_pinned_once_and_nothing_in_it() {
+        let paths = |texts: &[&str]| -> Vec<RelPath> {
+            texts.iter().map(|text| RelPath::parse(text.as_bytes()).expect("a path")).collect()
+        };
+        let found: Vec<RelPath> = pinned(&paths(&["a/b/c", "a/b/d", "e", "e/f/g"])).into_iter().collect();
+        assert_eq!(found, paths(&["a", "a/b"]));
+    }
 }

@@ -66,6 +66,20 @@ impl Listener {
         let namespace = sys::network_of(self.socket.as_fd())?;
         Ok(format!("net:[{}]", rustix::fs::fstat(namespace)?.st_ino))
     }
+
+    /// Whether the kernel lists it among the sockets of the network that a process is in. To name a namespace takes rights
+    /// over it, which a user has of its own and not of one that an engine made; to be shown its sockets does not.
+    pub(crate) fn is_listed_for(&self, pid: i32) -> io::Result<bool> {
+        const INODE: usize = 9;
+        let own = rustix::fs::fstat(&self.socket)?.st_ino.to_string();
+        for table in ["tcp", "tcp6"] {
+            let list = std::fs::read_to_string(format!("/proc/{pid}/net/{table}"))?;
+            if list.lines().skip(1).any(|line| line.split_whitespace().nth(INODE) == Some(&own)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
 }
 
 #[cfg(test)]
@@ -78,6 +92,8 @@ mod tests {
         let listener = Listener { address, socket: listen_at(address).expect("listens") };
         let found = listener.listens_at().expect("told").expect("listens");
         assert_eq!((found.ip(), found.port() > 0), (address.ip(), true));
+        let me = std::process::id() as i32;
+        assert!(listener.is_listed_for(me).expect("told"));
         // Naming a namespace takes rights over it.
         if rustix::process::geteuid().is_root() {
             let ours = std::fs::read_link("/proc/self/ns/net").expect("a link");

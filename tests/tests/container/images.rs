@@ -57,7 +57,7 @@ fn what_an_image_declares_gives_nothing() {
         let told = ground.engine.ask(&["inspect", &id]);
         let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
         assert_eq!(told[0]["State"]["Health"], serde_json::Value::Null);
-        assert_eq!(told[0]["Config"]["User"].as_str().is_some_and(|user| !user.starts_with("0:")), true);
+        assert!(told[0]["Config"]["User"].as_str().is_some_and(|user| !user.starts_with("0:")));
         let kinds = told[0]["Mounts"].as_array().expect("a list").iter().map(|one| one["Type"].clone());
         assert!(
             kinds.clone().all(|kind| kind == "bind" || kind == "tmpfs"),
@@ -166,7 +166,7 @@ fn an_image_whose_folders_lead_elsewhere_is_refused_or_held() {
             all.append(&archive);
             ground.engine.import(&all, &[])
         };
-        for (path, to) in [(top.as_str(), "/elsewhere"), (".agency", "/tmp"), ("var", "/tmp")] {
+        for (path, to) in [(top.as_str(), "/elsewhere"), (".agency", "/tmp"), ("run", "/tmp")] {
             let image = linked(path, to);
             let flags = ["--write", "src/**", "--apply", "--json"];
             let script = "echo new >src/new; echo x >docs/guide.md";

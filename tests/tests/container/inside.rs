@@ -5,7 +5,9 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::process::Stdio;
 
-use crate::{SECOND_FENCE, for_each, tried};
+use agency_tests::listeners::Listener;
+
+use crate::{DEADLINE, SECOND_FENCE, for_each, tried};
 
 /// Not by its socket, of any name; not by the variable that leads to it, should that be passed on; not by TCP. With it, an
 /// agent could have whatever it likes executed in any container, and the host with it.
@@ -188,5 +190,30 @@ fn a_link_in_place_of_a_folder_of_the_copy_is_judged() {
         }
         assert_eq!(ground.repository.status().expect("a status"), "");
         assert_eq!(fs::read_dir(outside.path()).expect("read").count(), 1);
+    });
+}
+
+/// The sockets that lead out are opened by the first process, in the container's own network.
+#[test]
+fn with_a_list_what_is_on_it_is_reached_and_nothing_else() {
+    for_each("with_a_list_what_is_on_it_is_reached_and_nothing_else", |ground| {
+        let (listed, other) = (Listener::tcp().expect("bound"), Listener::tcp().expect("bound"));
+        let list = format!("127.0.0.1:{}", listed.port());
+        let script = format!(
+            "echo hello | nc -w 5 127.0.0.1 {} | head -n 1; echo hello | nc -w 1 127.0.0.1 {}; \
+             tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '",
+            listed.port(),
+            other.port()
+        );
+        let ended = ground.script(&["--net", &list], &script);
+        let text = ended.stdout();
+        assert!(text.starts_with("HTTP/1.1 200 OK") && text.ends_with("\nlo\n"), "{text}{}", ended.stderr());
+        assert!(listed.reached_within(DEADLINE));
+        assert_eq!(other.close(), 0);
+        // It is the list that leads there.
+        let alone = Listener::tcp().expect("bound");
+        let script = format!("echo hello | nc -w 1 127.0.0.1 {} || echo nobody", alone.port());
+        ground.script(&[], &script).assert_prints("nobody\n");
+        assert_eq!(alone.close(), 0);
     });
 }

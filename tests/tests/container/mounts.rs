@@ -50,8 +50,10 @@ fn the_image_can_be_written_only_without_its_control() {
     for_each("the_image_can_be_written_only_without_its_control", |ground| {
         let write =
             "echo changed >/open/file 2>/dev/null; cat /open/file; touch /open/new 2>/dev/null; ls /open";
-        ground.script(&["--without", "read-only-host,landlock"], write).assert_prints("changed\nfile\nnew\n");
-        for flags in [&[][..], &["--without", "read-only-host"][..0], &["--without", SECOND_FENCE]] {
+        for without in ["read-only-host", "read-only-host,landlock"] {
+            ground.script(&["--without", without], write).assert_prints("changed\nfile\nnew\n");
+        }
+        for flags in [&[][..], &["--without", SECOND_FENCE]] {
             ground.script(flags, write).assert_prints("of the image\nfile\n");
         }
     });

@@ -38,8 +38,8 @@ const TOGETHER_IN_A_CONTAINER: &[(&str, &[&str])] = &[
 const FIXED_IN_A_CONTAINER: &[&str] = &["user-namespace", "mount-namespace", "minimal-dev", "attributes"];
 
 /// What holds in a container although nobody asks for it: an engine passes nothing of the caller's on, and mounts no
-/// other /proc than that of the namespace.
-const HELD_ANYWAY_IN_A_CONTAINER: &[&str] = &["descriptors", "private-proc"];
+/// other /proc than that of the namespace; and the home of these tests lies in the private /tmp.
+const HELD_ANYWAY_IN_A_CONTAINER: &[&str] = &["descriptors", "private-proc", "private-home"];
 
 fn together(actor: Actor) -> &'static [(&'static str, &'static [&'static str])] {
     if actor.is_contained() { TOGETHER_IN_A_CONTAINER } else { TOGETHER }

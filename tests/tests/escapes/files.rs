@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 
 use crate::as_both;
 use crate::ground::{Actor, Ground};
+use crate::run::Attack;
 
 /// Without these nothing of the host is read-only or out of sight.
 pub(crate) const HOST: &[&str] = &["read-only-host", "private-home", "landlock"];
@@ -45,13 +46,20 @@ pub(crate) fn shown_without(actor: Actor, controls: &[&'static str], attack: &st
 }
 
 pub(crate) fn denied(actor: Actor, attack: &str, arguments: Arguments) {
+    all_denied(actor, &[(attack, arguments)]);
+}
+
+/// The same for several on one ground.
+pub(crate) fn all_denied(actor: Actor, attacks: &[(&str, Arguments)]) {
     let ground = Ground::new(actor);
     let before = ground.fingerprint();
+    let all: Vec<Attack<'_>> =
+        attacks.iter().map(|(attack, arguments)| (*attack, arguments(&ground))).collect();
     let run = || ground.sandbox().write("src/**");
-    run().attack(attack, arguments(&ground)).assert_denied();
+    run().deny_all(&all);
     let in_sight = || run().read(ground.outside_folder());
-    in_sight().attack(attack, arguments(&ground)).assert_denied();
-    in_sight().without(&["landlock", "seccomp"]).attack(attack, arguments(&ground)).assert_denied();
+    in_sight().deny_all(&all);
+    in_sight().without(&["landlock", "seccomp"]).deny_all(&all);
     before.assert_unchanged();
     ground.assert_no_run_is_left();
 }

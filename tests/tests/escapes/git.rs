@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::as_both;
-use crate::files::{Arguments, HOST, held, shown_without};
+use crate::files::{Arguments, HOST, all_denied, held, shown_without};
 use crate::ground::{Actor, Ground};
 
 /// What every planted command would make, were it ever run.
@@ -140,11 +140,19 @@ fn the_repository_of_a_linked_worktree_stays_as_it_is(actor: Actor) {
 /// Repositories that are merely visible are no different from any other file outside.
 fn a_repository_outside_cannot_be_changed(actor: Actor) {
     let outside: Arguments = |ground| vec![ground.outside("git")];
-    for attack in ["hook-plant", "config-plant", "info-attributes-plant", "object-damage"] {
-        held(actor, attack, outside);
+    let attacks = [
+        ("hook-plant", outside),
+        ("config-plant", outside),
+        ("info-attributes-plant", outside),
+        ("object-damage", outside),
+        ("alternates-plant", |ground: &Ground| vec![ground.outside("git"), "/elsewhere".into()]),
+        ("ref-delete", |ground: &Ground| vec![ground.outside("git"), "refs/heads/main".into()]),
+        ("head-move", |ground: &Ground| vec![ground.outside("git"), "refs/heads/main".into()]),
+    ];
+    match actor.is_contained() {
+        true => all_denied(actor, &attacks),
+        false => attacks.iter().for_each(|(attack, arguments)| held(actor, attack, *arguments)),
     }
-    held(actor, "alternates-plant", |ground| vec![ground.outside("git"), "/elsewhere".into()]);
-    held(actor, "ref-delete", |ground| vec![ground.outside("git"), "refs/heads/main".into()]);
     // Out of sight, this one makes itself the folders it wants in its own private home.
     let moved: Arguments = |ground| vec![ground.outside("git"), "refs/heads/main".into(), "4567".into()];
     shown_without(actor, HOST, "ref-move", moved);
@@ -153,7 +161,6 @@ fn a_repository_outside_cannot_be_changed(actor: Actor) {
     ground.sandbox().attack("ref-move", moved(&ground));
     ground.sandbox().read(ground.outside_folder()).attack("ref-move", moved(&ground)).assert_denied();
     before.assert_unchanged();
-    held(actor, "head-move", |ground| vec![ground.outside("git"), "refs/heads/main".into()]);
 }
 
 /// Left in the scope, it must be refused, even with a scope of everything.

@@ -40,7 +40,7 @@ impl Actor {
         if self.is_bare() && bare::is_another_matter(name, self) {
             return;
         }
-        if self.is_contained() && contained::is_another_matter(name, self) {
+        if self.is_contained() && contained::is_another_matter(name) {
             return;
         }
         test(self);

@@ -58,8 +58,10 @@ fn dns_reaches_nobody(actor: Actor) {
 fn no_address_has_a_route(actor: Actor) {
     let ground = Ground::new(actor);
     for address in ["169.254.169.254", "10.0.0.1", "192.168.1.1", "172.17.0.1", "1.1.1.1"] {
-        ground.sandbox().attack("tcp", [address, "80"]).assert_denied();
-        ground.sandbox().attack("udp", [address, "53", "expect-echo"]).assert_denied();
+        ground.sandbox().deny_all(&[
+            ("tcp", vec![address.into(), "80".into()]),
+            ("udp", vec![address.into(), "53".into(), "expect-echo".into()]),
+        ]);
     }
     if actor.is_bare() {
         return;
@@ -143,11 +145,9 @@ fn sockets_on_paths_outside_cannot_be_reached(actor: Actor) {
         assert_eq!(unreached.close(), 0);
     }
     let ground = Ground::new(actor);
-    for path in
-        ["/run/docker.sock", "/var/run/docker.sock", "/run/dbus/system_bus_socket", "/run/systemd/private"]
-    {
-        ground.sandbox().attack("unix-path", [path]).assert_denied();
-    }
+    let well_known =
+        ["/run/docker.sock", "/var/run/docker.sock", "/run/dbus/system_bus_socket", "/run/systemd/private"];
+    ground.sandbox().deny_all(&well_known.map(|path| ("unix-path", vec![path.into()])));
 }
 
 /// A server that listens in the repository, as development servers do, is on the host all the same.

@@ -12,6 +12,9 @@ use crate::ground::Ground;
 /// After which a run that hangs is killed, so that the test fails instead of waiting.
 const LONGEST: &str = "120";
 
+/// An attack by its name, with its arguments.
+pub(crate) type Attack<'a> = (&'a str, Vec<OsString>);
+
 /// Controls that show nothing in a container when they are switched off: an engine has no switch for the first three, and
 /// without the others there is still nothing of the host but what was mounted.
 const NOTHING_TO_SHOW: &[&str] = &[
@@ -148,6 +151,46 @@ impl<'a> Sandbox<'a> {
         }
         let output = self.adversary().arg(attack).args(arguments).output().expect("agency starts");
         Ended::new(attack, output)
+    }
+
+    /// Attacks one after the other, each in a run of its own; in one container, which takes too long to start for that.
+    /// None is made where another level was shown.
+    fn attacks(&self, list: &[Attack<'_>]) -> Vec<Report> {
+        if self.is_shown_elsewhere() {
+            return Vec::new();
+        }
+        if !self.ground.actor.is_contained() {
+            return list.iter().map(|(attack, arguments)| self.attack(attack, arguments).report()).collect();
+        }
+        let quoted = |word: &OsStr| format!("'{}' ", word.to_str().expect("text").replace('\'', "'\\''"));
+        let adversary = self.ground.bin().join("adversary").into_os_string();
+        let one = |(attack, arguments): &Attack<'_>| {
+            let words = [adversary.as_os_str(), OsStr::new(attack)].into_iter();
+            let words = words.chain(arguments.iter().map(OsString::as_os_str));
+            words.map(quoted).collect::<String>() + "\n"
+        };
+        let ended = self.shell(&list.iter().map(one).collect::<String>());
+        let text = [&ended.output.stdout[..], &ended.output.stderr].concat();
+        let lines = text.split(|byte| *byte == b'\n');
+        let reports: Vec<Report> = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
+        let names: Vec<&str> = reports.iter().map(|report| report.attack.as_str()).collect();
+        let asked: Vec<&str> = list.iter().map(|(attack, _)| *attack).collect();
+        assert_eq!(names, asked, "{}", ended.stderr());
+        reports
+    }
+
+    #[track_caller]
+    pub(crate) fn deny_all(&self, list: &[Attack<'_>]) {
+        for report in self.attacks(list) {
+            assert_eq!(report.outcome, Outcome::Denied, "{report:?}");
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn succeed_all(&self, list: &[Attack<'_>]) {
+        for report in self.attacks(list) {
+            assert_eq!(report.outcome, Outcome::Succeeded, "{report:?}");
+        }
     }
 
     /// Whether the run is one with controls switched off that another level was shown with.
