@@ -1,15 +1,15 @@
 //! The level `container`: a container of an image, made by an engine that speaks Docker's API.
 //!
-//! The engine makes the view: the image read-only, a private copy of the workspace ([`crate::bare::replica`]) of
+//! The engine makes the view: the image read-only, a private copy of the workspace (`bare::replica`) of
 //! which only the scope's directories are mounted writable, folders in memory, no capability and no network. Its
 //! first process is our own program ([`guest`]), which it finds beside the image's, so that any image will do. It
-//! calls us through a [`door`], is handed what it is to do, and from there on everything is as at the other levels: it
+//! calls us through a door, is handed what it is to do, and from there on everything is as at the other levels: it
 //! starts the agent, which puts Landlock and the system call filter on top and waits at the gate until what holds it
 //! was read back.
 //!
 //! Nothing of the agent's goes through the engine: not its streams, not its environment, not its end. So nothing of it
 //! is in the engine's logs, and an engine that answers slowly holds nobody up. The first process ends when we do, and
-//! the container with it; what an engine keeps all the same is found by its labels ([`leftovers`]).
+//! the container with it; what an engine keeps all the same is found by its labels.
 
 pub mod caches;
 pub(crate) mod door;

@@ -155,7 +155,9 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
     check_list(policy)?;
     let identity = identify(policy, request.host)?;
     let opening = opening(policy, request.workspace).map_err(internal("can't look at the workspace"))?;
-    let Begun { sandbox, mut place, pipes, signals, mut cgroup, janitor, started, aside } = match policy.level
+    // Whatever goes wrong from here on: the sandbox goes first, and last who cleans up after it, whose end is waited for
+    // and who waits for everybody in the sandbox.
+    let Begun { janitor, mut cgroup, signals, pipes, mut place, sandbox, started, aside } = match policy.level
     {
         Level::Process | Level::Landlock => born::begin(request, ahead, &opening, &identity)?,
         Level::Container => called::begin(request, &opening, &identity)?,
