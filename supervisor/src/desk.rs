@@ -19,7 +19,9 @@ type Errand = Box<dyn FnOnce(&Store, &dyn Board) + Send>;
 pub struct Desk {
     counter: mpsc::Sender<Errand>,
     pub protocol: &'static str,
-    pub folder: &'static str,
+    pub folder: Option<&'static str>,
+    /// Globs of what is the board's.
+    pub own: Vec<String>,
     pub profiles: Option<&'static str>,
 }
 
@@ -32,7 +34,7 @@ impl Desk {
         let (opened, answer) = mpsc::channel();
         thread::spawn(move || match open() {
             Ok((store, board)) => {
-                let names = (board.protocol(), board.folder(), board.profiles());
+                let names = (board.protocol(), board.folder(), board.own(), board.profiles());
                 if opened.send(Ok(names)).is_ok() {
                     for errand in waiting {
                         errand(&store, board.as_ref());
@@ -42,11 +44,11 @@ impl Desk {
             Err(error) => drop(opened.send(Err(error))),
         });
         // The thread answers before it does anything else, or the process is coming to its end.
-        let (protocol, folder, profiles) = match answer.recv() {
+        let (protocol, folder, own, profiles) = match answer.recv() {
             Ok(answer) => answer?,
             Err(_) => unreachable!("the desk's thread always answers"),
         };
-        Ok(Self { counter, protocol, folder, profiles })
+        Ok(Self { counter, protocol, folder, own, profiles })
     }
 
     /// Looks at the board.

@@ -28,6 +28,26 @@ use tree::{Tree, TreeError};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Effects {
     pub changes: Vec<Change>,
+    /// What of it is to be a commit. The store writes files; whoever has a git makes this.
+    pub commit: Option<Commit>,
+}
+
+/// A commit of a board's own: these bytes of its files, and nothing else of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Commit {
+    /// One line.
+    pub message: String,
+    pub edits: Vec<Edit>,
+    /// Without it nothing may be done: it is how others are told.
+    pub is_needed: bool,
+}
+
+/// A piece of a file that becomes another. Where `before` is empty, there was no such file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edit {
+    pub path: String,
+    pub before: String,
+    pub after: String,
 }
 
 /// One file, as it should be.
@@ -92,6 +112,14 @@ impl Effects {
 
     pub fn and(mut self, more: Effects) -> Self {
         self.changes.extend(more.changes);
+        self.commit = match (self.commit, more.commit) {
+            (Some(mut commit), Some(more)) => {
+                commit.edits.extend(more.edits);
+                commit.is_needed |= more.is_needed;
+                Some(commit)
+            }
+            (commit, more) => commit.or(more),
+        };
         self
     }
 }

@@ -185,6 +185,7 @@ pub(crate) fn refused(error: BoardError) -> Failure {
         | BoardError::Ambiguous { .. }
         | BoardError::Unreadable(_)
         | BoardError::Refused { .. } => USAGE,
+        BoardError::Unshared { .. } => UNDONE,
     };
     let failure = Failure::new(code, &error);
     match error {

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use agency_protocols::board::{Agenda, Board, Role};
 use agency_protocols::names::TaskId;
 use agency_sandbox::host::Host;
+use agency_sandbox::scope::{Judgement, Scope};
 use agency_supervisor::attempt::{Ending, FailureKind, Term};
 use agency_supervisor::charge::{self, Charge, ChargeError};
 use agency_supervisor::desk::Desk;
@@ -198,9 +199,9 @@ fn mention_uncommitted(
     board: &dyn Board,
 ) {
     let Ok(files) = agency_supervisor::landing::uncommitted::files(repository, branch) else { return };
-    let folder = format!("{}/", board.folder());
-    let files: Vec<String> =
-        files.iter().map(ToString::to_string).filter(|file| !file.starts_with(&folder)).collect();
+    let Ok(own) = Scope::parse(&board.own(), &[]) else { return };
+    let theirs = files.iter().filter(|file| own.judge(file) != Judgement::InScope);
+    let files: Vec<String> = theirs.map(ToString::to_string).collect();
     if files.is_empty() {
         return;
     }

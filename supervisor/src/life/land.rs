@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agency_protocols::board::Judged;
 use agency_sandbox::path::RelPath;
-use agency_sandbox::scope::Scope;
+use agency_sandbox::scope::{Judgement, Scope};
 use jiff::Zoned;
 use serde_json::json;
 
@@ -193,11 +193,10 @@ impl<S: Store> Life<'_, S> {
             return Ok(false);
         };
         let (old, new) = (Oid::parse(old)?, Oid::parse(new)?);
-        let folder =
-            RelPath::parse(self.shop.desk.folder.as_bytes()).map_err(|_| odd("the board's folder"))?;
+        let own = Scope::parse(&self.shop.desk.own, &[]).map_err(|error| odd(&error.to_string()))?;
         self.blocking(move |repository| {
             let changed = difference::between(repository, &old, &new)?;
-            Ok(!folder.is_root() && changed.iter().all(|one| one.path.is_within(&folder)))
+            Ok(changed.iter().all(|one| own.judge(&one.path) == Judgement::InScope))
         })
         .await
     }
