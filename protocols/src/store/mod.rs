@@ -174,19 +174,21 @@ impl Store {
         &self,
         mut verb: impl FnMut(&Tree) -> Result<(T, Effects), E>,
     ) -> Result<T, E> {
-        let _lock = self.lock()?;
+        let held = self.hold()?;
         let mut tries = 1;
         loop {
-            let (answer, effects) = verb(&self.tree)?;
-            match self.commit(&effects) {
-                Ok(()) => {
-                    self.tree.memory.keep();
-                    return Ok(answer);
-                }
+            let (answer, effects) = verb(held.tree())?;
+            match held.commit(&effects) {
+                Ok(()) => return Ok(answer),
                 Err(StoreError::Conflict { .. }) if tries < TRIES => tries += 1,
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Keeps everybody else out, for somebody who looks and writes in steps of their own.
+    pub fn hold(&self) -> Result<Held<'_>, StoreError> {
+        Ok(Held { _lock: self.lock()?, store: self })
     }
 
     /// Takes the lock, and finishes what its last holder could not.
@@ -215,6 +217,26 @@ impl Store {
             perform(&self.tree, change)?;
         }
         journal::remove(&self.state)
+    }
+}
+
+/// A store nobody else writes in.
+#[derive(Debug)]
+pub struct Held<'s> {
+    store: &'s Store,
+    _lock: Lock,
+}
+
+impl Held<'_> {
+    pub fn tree(&self) -> &Tree {
+        &self.store.tree
+    }
+
+    /// Does all of it, or nothing. A file that is not what it was is a conflict.
+    pub fn commit(&self, effects: &Effects) -> Result<(), StoreError> {
+        self.store.commit(effects)?;
+        self.store.tree.memory.keep();
+        Ok(())
     }
 }
 

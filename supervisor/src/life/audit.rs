@@ -155,6 +155,8 @@ impl<S: Store> Life<'_, S> {
                 papers,
                 setup: settings.setup_order([work.base.as_str()]),
                 subject: built.subject,
+                may_change_nothing: true,
+                branch: None,
             })),
         ))
     }

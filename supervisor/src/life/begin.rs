@@ -205,6 +205,8 @@ impl<S: Store> Life<'_, S> {
                 short_of_time,
                 papers: footing.papers.clone(),
                 subject: start.title.clone(),
+                may_change_nothing: start.may_change_nothing,
+                branch: start.branch.clone(),
             })),
         );
         Ok(place.order(&order)?)

@@ -58,6 +58,7 @@ use crate::landing::names::Task;
 use crate::landing::repository::Repository;
 use crate::notice::{Notice, Teller};
 use crate::settings::{Land, Settings};
+use crate::sharing::Sharing;
 use crate::store::{Store, StoreError};
 use crate::trace;
 use crate::train::Train;
@@ -149,6 +150,8 @@ pub struct Workshop<S> {
     pub(crate) store: Arc<S>,
     pub(crate) desk: Desk,
     pub(crate) repository: Arc<Repository>,
+    /// Where the board's commits go, and with them the branch, if git carries them.
+    pub(crate) sharing: Option<Sharing>,
     pub(crate) settings: Settings,
     pub(crate) shim: Shim,
     pub(crate) term: Term,
@@ -241,7 +244,13 @@ impl<S: Store> Workshop<S> {
             outcome = tracing::field::Empty,
         );
         let lease = attempt.lease().ok_or_else(|| odd("an attempt that nobody holds"))?;
-        let task = Task::new(&attempt.task.protocol, &attempt.task.id)?;
+        // Once it was begun, its branch is called what it was called then.
+        let begun = Place::new(self.records(&attempt).join("agent")).read_order().ok();
+        let named = match begun.map(|order| order.what) {
+            Some(What::Agent(order)) => order.branch,
+            _ => start.as_ref().and_then(|start| start.branch.clone()),
+        };
+        let task = Task::new(&attempt.task.protocol, &attempt.task.id)?.with_branch(named.as_deref());
         let key = attempt.task.clone();
         let life = Life { shop: self, lease, task, attempt, start, wanted, unwanted: false, held: None };
         async {
