@@ -30,6 +30,8 @@ const TRIES: u32 = 40;
 /// How long is waited after that, the first time; longer each time, up to so often.
 const PAUSE: Duration = Duration::from_millis(8);
 const LONGEST_PAUSE: u32 = 16;
+/// How often an upstream that moves all the time is followed.
+const FOLLOWED: usize = 8;
 /// How often a board that is only read is brought up to date.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
@@ -215,10 +217,14 @@ impl Sharing {
         }
     }
 
-    /// Brings the branch up to date, as far as that can be done.
-    pub fn refresh(&self) {
-        if let Standing::Apart(why) = self.catch_up() {
-            self.mention(&why);
+    /// Brings the branch up to date; `false` where that can't be done, and a person has to.
+    pub fn refresh(&self) -> bool {
+        match self.catch_up() {
+            Standing::Apart(why) => {
+                self.mention(&why);
+                false
+            }
+            Standing::Alone | Standing::Current => true,
         }
     }
 
@@ -237,17 +243,19 @@ impl Sharing {
         standing
     }
 
+    /// To the end: whoever has followed asks once more, so that little time passes between the last look and what comes
+    /// of it. Who is slower would otherwise always be refused.
     fn bring(&self, upstream: &Upstream) -> Result<Standing, landing::Error> {
         let repository = &self.repository;
-        let Some(theirs) = remote::fetch(repository, upstream)? else { return Ok(Standing::Current) };
         let mut last = String::new();
-        for _ in 0..3 {
+        for _ in 0..FOLLOWED {
+            let Some(theirs) = remote::fetch(repository, upstream)? else { return Ok(Standing::Current) };
             let Some(ours) = refs::at(repository, &self.branch)? else { return Ok(Standing::Alone) };
             if merge::is_ancestor(repository, &theirs, &ours)? {
                 return Ok(Standing::Current);
             }
             let to = match merge::is_ancestor(repository, &ours, &theirs)? {
-                true => theirs.clone(),
+                true => theirs,
                 false => match self.merged(&ours, &theirs)? {
                     Ok(merged) => merged,
                     Err(why) => {
@@ -257,7 +265,7 @@ impl Sharing {
             };
             let who = self.committer.signature(crate::clock::wall());
             match land::forward(repository, &self.branch, (&ours, &to), &who)? {
-                land::Outcome::Landed { .. } => return Ok(Standing::Current),
+                land::Outcome::Landed { .. } => last = "it never stands still".to_owned(),
                 land::Outcome::Waits { obstacles } => {
                     let all: Vec<String> = obstacles.iter().map(ToString::to_string).collect();
                     return Ok(Standing::Apart(format!("{upstream} can't be followed: {}", all.join("; "))));
@@ -266,7 +274,11 @@ impl Sharing {
                 _ => last = "the branch moves".to_owned(),
             }
         }
-        Ok(Standing::Apart(format!("{upstream} can't be followed: {last}")))
+        match last.starts_with("it never") {
+            // It was followed as far as it came; whether that is enough is seen when it is told something.
+            true => Ok(Standing::Current),
+            false => Ok(Standing::Apart(format!("{upstream} can't be followed: {last}"))),
+        }
     }
 
     /// Both ways as one, where one of them is nothing but the board's own. Anything else is a person's to merge.

@@ -165,7 +165,8 @@ impl Codifica {
         // A claim that nobody else sees is none.
         let is_needed = to == State::InProgress && matches!(actor, Actor::Agent(_));
         let effects = self.effects(patches, message, is_needed);
-        Ok((Task { state: to, ..found.task }, effects))
+        let owner = owner_after(&found.task, &wanted);
+        Ok((Task { state: to, owner, ..found.task }, effects))
     }
 
     /// The rules of §5 and §7 for a move.
@@ -327,11 +328,9 @@ pub(super) fn moved(
     let reason = wanted.reason.map(one_line).filter(|reason| !reason.is_empty());
     draft.set("state", &Node::text(to.as_str()))?;
     if to == State::InProgress {
-        match (wanted.actor, &task.owner) {
-            (Actor::Agent(name), _) => draft.set("owner", &Node::text(format!("agent:{name}")))?,
-            // §8.1: what is in progress is somebody's.
-            (_, Owner::Unassigned) => draft.set("owner", &Node::text("human"))?,
-            _ => {}
+        let owner = owner_after(task, wanted);
+        if owner != task.owner {
+            draft.set("owner", &Node::text(owner.to_string()))?;
         }
         draft.set("claimed_at", &Node::text(stamp(now)))?;
     }
@@ -356,6 +355,15 @@ pub(super) fn moved(
         provenance: wanted.provenance.clone(),
     };
     draft.push("state_transitions", &step.node())
+}
+
+/// §8.1: what is in progress is somebody's, an agent's that claims it, or else a person's.
+fn owner_after(task: &Task, wanted: &Move<'_>) -> Owner {
+    match (wanted.to, wanted.actor, &task.owner) {
+        (State::InProgress, Actor::Agent(name), _) => Owner::Agent(name.clone()),
+        (State::InProgress, _, Owner::Unassigned) => Owner::Human,
+        (_, _, owner) => owner.clone(),
+    }
 }
 
 /// One more than the highest.

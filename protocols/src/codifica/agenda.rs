@@ -50,6 +50,7 @@ impl Board for Codifica {
         let listing = self.tasks(tree)?;
         let selection = self.select(&listing, Timestamp::now());
         let mut agenda = Agenda { findings: super::dependencies::cycles(&listing), ..Agenda::default() };
+        let kept = if selection.ready.is_empty() { Vec::new() } else { self.kept(tree)? };
         for (listed, agent) in &selection.ready {
             let task = &listed.task;
             agenda.ready.push(Start {
@@ -58,7 +59,7 @@ impl Board for Codifica {
                 role: Role::Builder,
                 agent: agent.clone(),
                 file: listing.path(listed).to_owned(),
-                scope: self.scope(tree, &task.id)?,
+                scope: self.scope(&kept, &task.id),
                 profile: task.dod_profile.clone().unwrap_or_else(|| PROFILE.to_owned()),
                 urgency: task.priority as u8,
                 handed_in: false,

@@ -150,9 +150,11 @@ impl Contract {
     /// The state files there are, in the order in which they are named. Those of a list that are not there are
     /// findings; if none is there, there is nothing to work on.
     pub fn state_files(&self, tree: &Tree) -> Result<(Vec<String>, Vec<Finding>), ContractError> {
+        // A link, or something else that is no file, is there; why it can't be read is said when it is.
+        let is_there = |path: &String| tree.path().join(path).symlink_metadata().is_ok();
         let (named, gone): (Vec<String>, Vec<String>) = match &self.state {
-            StateAt::Path(path) => vec![path.clone()].into_iter().partition(|path| tree.exists(path)),
-            StateAt::Paths(paths) => paths.iter().cloned().partition(|path| tree.exists(path)),
+            StateAt::Path(path) => vec![path.clone()].into_iter().partition(is_there),
+            StateAt::Paths(paths) => paths.iter().cloned().partition(is_there),
             StateAt::Glob(glob) => (matching(tree, glob)?, Vec::new()),
         };
         if named.is_empty() {
@@ -199,6 +201,9 @@ fn required<'f>(fields: &'f Map<String, Value>, key: &str) -> Result<&'f str, Co
 /// A path that stays in the repository.
 fn path(key: &str, text: &str) -> Result<String, ContractError> {
     pattern::check(text).map_err(|error| wrong(format!("`{key}`: {error}")))?;
+    if text.split('/').any(|part| part.eq_ignore_ascii_case(".git")) {
+        return Err(wrong(format!("`{key}` is `{text}`, which is git's own")));
+    }
     Ok(text.strip_prefix("./").unwrap_or(text).to_owned())
 }
 
@@ -397,6 +402,8 @@ mod tests {
             (r#","state":[]"#, "`state` must be"),
             (r#","state":["a.md","b/*.md"]"#, "is a glob"),
             (r#","state":"../work.md""#, "escapes the repository"),
+            (r#","state":".git/config""#, "git's own"),
+            (r#","state":"w.md","assets":".GIT/""#, "git's own"),
             (r#","state":"w.md","rules":"loose""#, "`rules.mode` is `loose`"),
             (r#","state":"w.md","rules":7"#, "`rules` must be"),
             (r#","state":"w.md","rules":{"file_scope":{"exclude":["!(a)"]}}"#, "extended glob"),

@@ -32,17 +32,23 @@ impl Codifica {
 
     /// What an agent may change for a task: the file scope, and the task's own folder of evidence; never the
     /// board, and never a picture that is there.
-    pub(super) fn scope(&self, tree: &Tree, id: &TaskId) -> Result<Scope, BoardError> {
-        let rules = &self.contract.rules;
-        let mut touch = rules.include.clone();
+    pub(super) fn scope(&self, kept: &[String], id: &TaskId) -> Scope {
+        let mut touch = self.contract.rules.include.clone();
         touch.push(format!("{}/**", self.folder_of(id)));
-        let mut keep = rules.exclude.clone();
+        Scope { must: Vec::new(), touch, keep: kept.to_vec() }
+    }
+
+    /// What no agent may change, whichever task it has.
+    pub(super) fn kept(&self, tree: &Tree) -> Result<Vec<String>, BoardError> {
+        let mut keep = self.contract.rules.exclude.clone();
         keep.extend(self.board_files());
-        keep.push(self.contract.spec.clone());
+        keep.push(literal(&self.contract.spec));
+        // What decides how work is judged is not the judged one's.
+        keep.extend(["agency.toml".to_owned(), format!("{}/**", super::PROFILES)]);
         keep.extend(self.pictures(tree)?.iter().map(|path| literal(path)));
         keep.sort();
         keep.dedup();
-        Ok(Scope { must: Vec::new(), touch, keep })
+        Ok(keep)
     }
 
     /// The contract and the state files, those that are not there yet included.
@@ -168,12 +174,19 @@ mod tests {
         let (_folder, tree, board) = board_with(rules, "- id: A\n  type: build\n  state: todo\n  title: x\n");
         tree.create("assets/A/old [1].PNG", b"").expect("made");
         tree.create("assets/A/notes.txt", b"").expect("made");
-        let scope = board.scope(&tree, &TaskId::parse("A").expect("an id")).expect("a scope");
+        let kept = board.kept(&tree).expect("a list");
+        let scope = board.scope(&kept, &TaskId::parse("A").expect("an id"));
         assert_eq!(scope.touch, ["src/**", "work.md", "assets/A/**"]);
-        assert_eq!(
-            scope.keep,
-            ["assets/A/old \\[1\\].PNG", "codifica.json", "spec.md", "src/secret/**", "work.md"]
-        );
+        let kept = [
+            ".codifica/profiles/**",
+            "agency.toml",
+            "assets/A/old \\[1\\].PNG",
+            "codifica.json",
+            "spec.md",
+            "src/secret/**",
+            "work.md",
+        ];
+        assert_eq!(scope.keep, kept);
         assert!(scope.keep.iter().all(|glob| crate::pattern::check(glob).is_ok()));
     }
 

@@ -125,7 +125,7 @@ impl Report {
         format!("---\nsummary: {}\nartifacts:{artifacts}---\n\n{}\n", quoted(&self.summary), self.note.trim())
     }
 
-    /// One that [`corrected`] made.
+    /// One that was kept.
     pub fn parse(text: &str) -> Self {
         let Ok(matter) = Frontmatter::parse(text) else {
             return Self { summary: summary(text), note: text.trim().to_owned(), ..Self::default() };

@@ -34,7 +34,7 @@ pub(crate) fn run(command: &Lint, who: &Who) -> Result<u8, Failure> {
     let here = Here::find()?;
     let boards = match command.fix {
         true => vec![here.board(who)?],
-        false => here.boards(who)?,
+        false => here.boards(who)?.all(),
     };
     let mut findings = Vec::new();
     for board in boards {

@@ -131,10 +131,10 @@ impl Here {
     }
 
     /// Every board there is, for whoever only looks. One that is broken is told, and hides none of the others.
-    pub(crate) fn boards(&self, who: &Who) -> Result<Vec<Spoken>, Failure> {
+    pub(crate) fn boards(&self, who: &Who) -> Result<Boards, Failure> {
         let protocols = self.protocols(who)?;
         if let [one] = protocols.as_slice() {
-            return Ok(vec![Spoken::open(self, *one)?]);
+            return Ok(Boards::One(Spoken::open(self, *one)?));
         }
         let (mut boards, mut last) = (Vec::new(), None);
         for protocol in protocols {
@@ -148,7 +148,7 @@ impl Here {
         }
         match (boards.is_empty(), last) {
             (true, Some(failure)) => Err(failure),
-            _ => Ok(boards),
+            _ => Ok(Boards::Several(boards)),
         }
     }
 
@@ -191,6 +191,23 @@ impl Here {
         mut verb: impl FnMut(&Tree) -> Result<(T, Effects), BoardError>,
     ) -> Result<T, Failure> {
         self.store()?.update(|tree| verb(tree)).map_err(refused)
+    }
+}
+
+/// What there is to look at.
+#[derive(Debug)]
+pub(crate) enum Boards {
+    One(Spoken),
+    /// Ids are shown with their protocol, also where only one of them could be read.
+    Several(Vec<Spoken>),
+}
+
+impl Boards {
+    pub(crate) fn all(self) -> Vec<Spoken> {
+        match self {
+            Self::One(board) => vec![board],
+            Self::Several(boards) => boards,
+        }
     }
 }
 

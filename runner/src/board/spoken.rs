@@ -86,7 +86,9 @@ fn setting(here: &Here) -> Result<Setting, Failure> {
     let named = here.builder.clone().or_else(|| configuration.text("roles.builder").map(str::to_owned));
     let agent = named.map(|name| AgentName::parse(&name)).transpose();
     let agent = agent.map_err(|error| Failure::usage(format!("roles.builder: {error}")))?;
-    Ok(Setting { site: here.state_folder().ok().and_then(|state| site(&state)), agent })
+    // Whoever only looks may not be able to write, and a clone that never claimed anything has no name.
+    let state = here.folder.repository.as_ref().map(|real| real.common.join("agency"));
+    Ok(Setting { site: state.and_then(|state| site(&state)), agent })
 }
 
 /// The name of this clone, kept in its state folder.

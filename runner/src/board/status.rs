@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::spoken::Spoken;
 use super::task::{Row, Shown, json, rows_of, table};
-use super::{Here, Who, code, codifica, mention, print};
+use super::{Boards, Here, Who, code, codifica, mention, print};
 use crate::message::{Failure, INTERNAL};
 use crate::run::view::picture::doing;
 
@@ -100,17 +100,13 @@ pub(super) fn told(
     working: Option<&[Attempt]>,
     as_json: bool,
 ) -> Result<(String, Vec<Finding>), Failure> {
-    let mut boards = here.boards(who)?;
-    if boards.len() > 1 {
-        return told_all(here, boards, working, as_json);
-    }
-    let board = match boards.pop() {
-        Some(Spoken::Kodingx(board)) => board,
-        Some(Spoken::Codifica(board)) => {
+    let board = match here.boards(who)? {
+        Boards::Several(boards) => return told_all(here, boards, working, as_json),
+        Boards::One(Spoken::Kodingx(board)) => board,
+        Boards::One(Spoken::Codifica(board)) => {
             let told = codifica::status::told(here, &board, false)?;
             return Ok((with_work(told.document, told.text, working, as_json), told.findings));
         }
-        None => return Ok((String::new(), Vec::new())),
     };
     told_kodingx(here, &board, working, as_json)
 }

@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::spoken::Spoken;
-use super::{Here, Who, code, codifica, mention, print, print_json, task_id, text_of};
+use super::{Boards, Here, Who, code, codifica, mention, print, print_json, task_id, text_of};
 use crate::message::{self, Failure};
 
 /// Make, list, show and move tasks
@@ -332,16 +332,15 @@ fn changed(here: &Here, board: &KodingX, task: &Task, json: bool) -> Result<u8, 
 
 fn list(command: &List, who: &Who) -> Result<u8, Failure> {
     let here = Here::find()?;
-    let mut boards = here.boards(who)?;
-    match (boards.len(), boards.pop()) {
-        (1, Some(Spoken::Kodingx(board))) => list_one(command, &here, &board),
-        (1, Some(Spoken::Codifica(board))) => codifica::task::list(command, &here, &board),
-        (_, last) => list_all(command, &here, boards.into_iter().chain(last)),
+    match here.boards(who)? {
+        Boards::One(Spoken::Kodingx(board)) => list_one(command, &here, &board),
+        Boards::One(Spoken::Codifica(board)) => codifica::task::list(command, &here, &board),
+        Boards::Several(boards) => list_all(command, &here, boards),
     }
 }
 
 /// Tasks of several protocols: ids say which they are of.
-fn list_all(command: &List, here: &Here, boards: impl Iterator<Item = Spoken>) -> Result<u8, Failure> {
+fn list_all(command: &List, here: &Here, boards: Vec<Spoken>) -> Result<u8, Failure> {
     let (mut rows, mut tasks, mut findings) = (Vec::new(), Vec::new(), Vec::new());
     for board in boards {
         let (more, shown, found) = match &board {
@@ -477,7 +476,7 @@ fn show(command: &Show, who: &Who) -> Result<u8, Failure> {
 
 /// The board that has a task, for whoever only looks.
 pub(super) fn one_of(here: &Here, who: &Who, id: &TaskId) -> Result<Spoken, Failure> {
-    let mut boards = here.boards(who)?;
+    let mut boards = here.boards(who)?.all();
     let has = |board: &Spoken| board.as_board().brief(here.tree(), id).is_ok();
     let holder = boards.iter().position(has).unwrap_or(0);
     Ok(boards.swap_remove(holder))

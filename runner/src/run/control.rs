@@ -72,8 +72,12 @@ pub(crate) fn cancel(command: &Cancel, who: &Who) -> Result<u8, Failure> {
     let key = key(&here, who, &command.task)?;
     let asked = with_store(&here, async |store| store.ask_to_cancel(&key).await)?;
     if !asked {
+        let how = match key.protocol.as_str() {
+            "codifica" => "rejected --as human --reason …",
+            _ => "CANCELED",
+        };
         return Err(Failure::new_message(NO_SUCH, format!("{} is not being worked on", command.task))
-            .with_hint(format!("`agency task move {} CANCELED` takes it off the board", command.task)));
+            .with_hint(format!("`agency task move {} {how}` takes it off the board", command.task)));
     }
     tell(command.json, &command.task, "canceled", "its agent is stopped; an `agency run` does that")
 }

@@ -20,8 +20,8 @@ use super::names::{Oid, RefName};
 use super::refs::{self, Line};
 use super::repository::Repository;
 
-/// Nobody who shares a branch takes longer to answer.
-const LONGEST: Duration = Duration::from_secs(120);
+/// Nobody who shares a branch takes longer to answer. Others wait for our locks meanwhile.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// Ways to a remote that can't be used to run something here.
 const PROTOCOLS: &str = "file:git:http:https:ssh";

@@ -354,11 +354,12 @@ impl<S: Store> Life<'_, S> {
     /// What was proved, on the branch as it is now, if nothing but commits of the board came between. Those that stand
     /// on it need not be merged again: what it lands as differs in the board alone.
     async fn over_the_board(&self, merge: &Merge) -> Result<Option<Merge>, LifeError> {
-        let (Some(onto), Some(commit)) = (&merge.onto, &merge.commit) else { return Ok(None) };
-        if self.shop.sharing.is_none() || self.shop.settings.land != Land::Merge {
+        let Some(onto) = &merge.onto else { return Ok(None) };
+        if self.shop.sharing.is_none() || self.target().as_ref() != Some(&self.shop.settings.branch) {
             return Ok(None);
         }
-        let (onto, proved) = (Oid::parse(onto)?, Oid::parse(commit)?);
+        let onto = Oid::parse(onto)?;
+        let proved = merge.commit.as_deref().map(Oid::parse).transpose()?;
         let own = Scope::parse(&self.shop.desk.own, &[]).map_err(|error| odd(&error.to_string()))?;
         let (branch, task, order) =
             (self.shop.settings.branch.clone(), self.task.clone(), self.agent_order()?);
@@ -375,6 +376,8 @@ impl<S: Store> Life<'_, S> {
             if !boards || !merge::is_ancestor(repository, &onto, &tip)? {
                 return Ok(None);
             }
+            // What the branch has already, it still has.
+            let Some(proved) = proved else { return Ok(Some((tip, None))) };
             let Merged::Clean { tree } = merge::onto(repository, &onto, &proved, &tip)? else {
                 return Ok(None);
             };
@@ -388,23 +391,21 @@ impl<S: Store> Life<'_, S> {
                 verify: Some(&verify),
             };
             let commit = commit::write(repository, &tree, &tip, &statement)?;
-            Ok(Some((tip, commit)))
+            Ok(Some((tip, Some(commit))))
         });
         Ok(moved.await?.map(|(tip, commit)| Merge {
             onto: Some(tip.to_string()),
-            commit: Some(commit.to_string()),
+            commit: commit.map(|commit| commit.to_string()),
             ..merge.clone()
         }))
     }
 
     /// Others may have gone on where the branch is shared.
-    async fn refresh(&self) -> Result<(), LifeError> {
+    async fn refresh(&mut self) -> Result<(), LifeError> {
         let Some(sharing) = self.shop.sharing.clone() else { return Ok(()) };
-        self.blocking(move |_| {
-            sharing.refresh();
-            Ok(())
-        })
-        .await
+        // Where a person has to bring the two together, it lands here alone: asking again would be refused again.
+        self.alone = !self.blocking(move |_| Ok(sharing.refresh())).await?;
+        Ok(())
     }
 
     async fn landed(&mut self, commit: Oid) -> Result<Option<Rest>, LifeError> {
@@ -441,7 +442,7 @@ impl<S: Store> Life<'_, S> {
         let reopened_after = self.reopened_after().await?;
         let who = self.shop.settings.committer.signature(crate::clock::wall());
         let (merge, target) = (merge.clone(), target.clone());
-        let sharing = self.shop.sharing.clone().filter(|sharing| sharing.branch == target);
+        let sharing = self.shop.sharing.clone().filter(|sharing| sharing.branch == target && !self.alone);
         self.step(
             Step::Land,
             self.blocking(move |repository| {

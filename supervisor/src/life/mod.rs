@@ -224,6 +224,8 @@ pub(crate) struct Life<'a, S> {
     pub(crate) wanted: watch::Receiver<Wanted>,
     /// A person had taken it off the board before it was taken on.
     pub(crate) unwanted: bool,
+    /// The branch can't be shared at the moment.
+    pub(crate) alone: bool,
     /// Its lease in git, once it was looked at.
     pub(crate) held: Option<landing::lease::Lease>,
 }
@@ -252,7 +254,17 @@ impl<S: Store> Workshop<S> {
         };
         let task = Task::new(&attempt.task.protocol, &attempt.task.id)?.with_branch(named.as_deref());
         let key = attempt.task.clone();
-        let life = Life { shop: self, lease, task, attempt, start, wanted, unwanted: false, held: None };
+        let life = Life {
+            shop: self,
+            lease,
+            task,
+            attempt,
+            start,
+            wanted,
+            unwanted: false,
+            alone: false,
+            held: None,
+        };
         async {
             let rest = life.run().await;
             self.train.leave(&key, matches!(rest, Ok(Rest::Over(Ending::Done { .. }))));
