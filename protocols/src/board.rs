@@ -19,8 +19,16 @@ pub trait Board: std::fmt::Debug + Send + Sync {
     /// The protocol's name, as it is typed.
     fn protocol(&self) -> &'static str;
 
-    /// The folder of its files. Agents see it as it is, and can't write it.
-    fn folder(&self) -> &'static str;
+    /// The folder of its files, where it has one. Agents see it as it is, and can't write it.
+    fn folder(&self) -> Option<&'static str>;
+
+    /// Everything of the repository that is the board's, as globs: what changes nothing else needs no new proof.
+    fn own(&self) -> Vec<String>;
+
+    /// Whether git carries it from clone to clone: it is to be brought up to date before it is read.
+    fn is_shared(&self) -> bool {
+        false
+    }
 
     /// The folder of the repository's own profiles, where the protocol has one.
     fn profiles(&self) -> Option<&'static str>;
@@ -45,7 +53,7 @@ pub trait Board: std::fmt::Debug + Send + Sync {
         &self,
         tree: &Tree,
         task: &TaskId,
-        agent: &AgentName,
+        claimant: &Claimant<'_>,
         now: &Zoned,
     ) -> Result<Effects, BoardError>;
 
@@ -82,6 +90,14 @@ pub trait Board: std::fmt::Debug + Send + Sync {
     ) -> Result<Effects, BoardError>;
 }
 
+/// Who starts on a task.
+#[derive(Debug, Clone, Copy)]
+pub struct Claimant<'a> {
+    pub agent: &'a AgentName,
+    /// The attempt, by a name that nothing else has in this clone.
+    pub session: &'a str,
+}
+
 /// What a board has to do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Agenda {
@@ -109,6 +125,10 @@ pub struct Start {
     pub urgency: u8,
     /// Whoever it is for has left a report on it by themselves.
     pub handed_in: bool,
+    /// What it says may be all there is to show for it.
+    pub may_change_nothing: bool,
+    /// What the task's own branch is called, where the protocol says so.
+    pub branch: Option<String>,
 }
 
 /// What a start is for.
@@ -281,7 +301,7 @@ pub enum Outcome {
     /// It was judged and goes back to its builder.
     Returned { reason: String },
     /// It is verified and landed.
-    Landed,
+    Landed { commit: String },
     /// Nobody wants it any more.
     Canceled { reason: String },
     /// It was given up on, and is to be tried again.
@@ -320,6 +340,9 @@ pub enum BoardError {
     Unreadable(Vec<Finding>),
     #[error("{reason}")]
     Refused { reason: String, hint: Option<String> },
+    /// What it wants of git could not be done, and nothing of it was.
+    #[error("{reason}")]
+    Unshared { reason: String },
 }
 
 impl BoardError {

@@ -1,10 +1,13 @@
 //! What work is: tasks, scopes, reports and verdicts, and one dialect for each file protocol.
 //!
-//! [`board`] is what the dialects have in common and the engine works with; [`kodingx`] is the native one.
+//! [`board`] is what the dialects have in common and the engine works with; [`kodingx`] is the native one, and
+//! [`codifica`] keeps its tasks in files that git carries from clone to clone.
 //! Below them lie the [`store`], which is the only way a file is written, and [`text`], which edits files
 //! that people write too. Nothing here starts a program, opens a connection or prints.
 
 pub mod board;
+mod circles;
+pub mod codifica;
 pub mod detect;
 pub mod finding;
 pub mod kodingx;
@@ -13,3 +16,4 @@ pub mod names;
 pub mod pattern;
 pub mod store;
 pub mod text;
+mod verdict;

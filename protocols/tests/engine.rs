@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use agency_protocols::board::{Board, BoardError, Event, Outcome, Role};
+use agency_protocols::board::{Board, BoardError, Claimant, Event, Outcome, Role};
 use agency_protocols::kodingx::KodingX;
 use agency_protocols::kodingx::acts::NewTask;
 use agency_protocols::kodingx::scaffold::{Component, Overwrite, Surroundings, Wishes, scaffold};
@@ -13,6 +13,10 @@ use agency_protocols::names::{AgentName, TaskId};
 use agency_protocols::store::{Effects, Store};
 use jiff::Zoned;
 use tempfile::TempDir;
+
+fn landed() -> Outcome {
+    Outcome::Landed { commit: "c0ffee".to_owned() }
+}
 
 struct Site {
     folder: TempDir,
@@ -66,7 +70,9 @@ impl Site {
     }
 
     fn claim(&self, id: &TaskId) {
-        self.act(|tree| Ok(((), self.board().claim(tree, id, &agent(), &self.now)?)));
+        self.act(|tree| {
+            Ok(((), self.board().claim(tree, id, &Claimant { agent: &agent(), session: "1" }, &self.now)?))
+        });
     }
 
     fn settle(&self, id: &TaskId, outcome: &Outcome) -> Result<(), BoardError> {
@@ -171,10 +177,10 @@ fn a_task_goes_from_its_claim_to_done_and_leaves_a_report() {
     let agenda = site.board().next(site.store.tree()).expect("an agenda");
     assert_eq!(agenda.ready[0].role, Role::Reviewer);
 
-    let refused = site.settle(&id, &Outcome::Landed).expect_err("nothing proves it").to_string();
+    let refused = site.settle(&id, &landed()).expect_err("nothing proves it").to_string();
     assert!(refused.contains("never verified"), "{refused}");
     site.verified(&id);
-    site.settle(&id, &Outcome::Landed).expect("settled");
+    site.settle(&id, &landed()).expect("settled");
     assert_eq!(site.status(&id), Status::Done);
     assert!(site.board().next(site.store.tree()).expect("an agenda").ready.is_empty());
 }
@@ -256,7 +262,7 @@ fn what_a_builder_asks_for_becomes_tasks_without_a_scope_and_only_once() {
     site.claim(&id);
     site.settle(&id, &Outcome::Reported { report }).expect("settled");
     site.verified(&id);
-    site.settle(&id, &Outcome::Landed).expect("settled");
+    site.settle(&id, &landed()).expect("settled");
     assert_eq!(made().len(), 2);
 }
 
@@ -282,7 +288,10 @@ fn another_agents_task_can_not_be_claimed() {
     let site = Site::new();
     let id = site.task("Work", Priority::P1, &[]);
     let other = AgentName::parse("aider").expect("a name");
-    let refused = site.board().claim(site.store.tree(), &id, &other, &site.now).expect_err("refused");
+    let refused = site
+        .board()
+        .claim(site.store.tree(), &id, &Claimant { agent: &other, session: "1" }, &site.now)
+        .expect_err("refused");
     assert_eq!(refused.to_string(), "T0001 is assigned to codex, not to aider");
     assert!(Path::new(&site.root()).join(".kodingx").is_dir());
 }

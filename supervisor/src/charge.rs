@@ -16,12 +16,13 @@ use crate::landing::names::RefName;
 use crate::landing::repository::{Opening, Repository};
 use crate::landing::undo::Undone;
 use crate::landing::worktree::{self, Head, Operation};
-use crate::landing::{self, land, refs};
+use crate::landing::{self, board, land, refs};
 use crate::life::{Witness, Workshop};
 use crate::notice::{Notice, Teller};
 use crate::owner::{self, Presence};
 use crate::records;
 use crate::settings::Settings;
+use crate::sharing::Sharing;
 use crate::store::sqlite::SqliteStore;
 use crate::store::{Store, StoreError};
 use crate::train::Train;
@@ -101,7 +102,9 @@ pub async fn open_store(state: &Path) -> Result<SqliteStore, StoreError> {
 /// Everything a run needs from outside.
 pub struct Charge {
     pub settings: Settings,
-    pub repository: Repository,
+    pub repository: Arc<Repository>,
+    /// For a board that git carries from clone to clone.
+    pub sharing: Option<Sharing>,
     pub desk: Desk,
     pub shim: Shim,
     pub teller: Arc<dyn Teller>,
@@ -134,16 +137,19 @@ pub async fn run(
     wishes: Wishes,
     interrupts: mpsc::Receiver<Interrupt>,
 ) -> Result<Summary, ChargeError> {
-    let Charge { settings, repository, desk, shim, teller, witness } = charge;
+    let Charge { settings, repository, sharing, desk, shim, teller, witness } = charge;
     let state = settings.state.clone();
     let failed = |source| ChargeError::State { path: state.clone(), source };
     let store = open_store(&state).await?;
     let term = store.enter(&owner::myself()).await?;
     let presence = Presence::show(&state, term).map_err(failed)?;
     // What a landing that was cut short left in somebody's files is taken back before anything else.
-    let repository = Arc::new(repository);
     let opened = Arc::clone(&repository);
-    match tokio::task::spawn_blocking(move || land::recover(&opened)).await {
+    let recover = move || {
+        let undone = land::recover(&opened)?;
+        board::recover(&opened).map(|()| undone)
+    };
+    match tokio::task::spawn_blocking(recover).await {
         Ok(recovered) => tell_undone(&recovered?, teller.as_ref()),
         Err(_) => return Err(failed(io::Error::other("a thread broke"))),
     }
@@ -152,6 +158,7 @@ pub async fn run(
         store: Arc::new(store),
         desk,
         repository,
+        sharing,
         settings,
         shim,
         term,

@@ -12,41 +12,59 @@ use agency_protocols::store::tree::Tree;
 use agency_protocols::store::{Effects, Store};
 use tokio::sync::oneshot;
 
-type Errand = Box<dyn FnOnce(&Store, &dyn Board) + Send>;
+use crate::sharing::Sharing;
+
+type Errand = Box<dyn FnOnce(&Counter<'_>) + Send>;
+
+/// What is behind the desk.
+struct Counter<'a> {
+    store: &'a Store,
+    board: &'a dyn Board,
+    /// Where git carries it, if git does.
+    sharing: Option<&'a Sharing>,
+}
 
 /// Where things are handed in.
 #[derive(Debug, Clone)]
 pub struct Desk {
     counter: mpsc::Sender<Errand>,
     pub protocol: &'static str,
-    pub folder: &'static str,
+    pub folder: Option<&'static str>,
+    /// Globs of what is the board's.
+    pub own: Vec<String>,
+    /// Others take tasks from it, too.
+    pub shared: bool,
     pub profiles: Option<&'static str>,
 }
 
 impl Desk {
     /// `open` is called on the desk's own thread: a board's files are held by nobody else.
     pub fn open<E: Send + 'static>(
+        sharing: Option<Sharing>,
         open: impl FnOnce() -> Result<(Store, Box<dyn Board>), E> + Send + 'static,
     ) -> Result<Self, E> {
         let (counter, waiting) = mpsc::channel::<Errand>();
         let (opened, answer) = mpsc::channel();
         thread::spawn(move || match open() {
             Ok((store, board)) => {
-                let names = (board.protocol(), board.folder(), board.profiles());
+                let names =
+                    (board.protocol(), board.folder(), board.own(), board.profiles(), board.is_shared());
                 if opened.send(Ok(names)).is_ok() {
+                    let sharing = sharing.as_ref().filter(|_| board.is_shared());
+                    let counter = Counter { store: &store, board: board.as_ref(), sharing };
                     for errand in waiting {
-                        errand(&store, board.as_ref());
+                        errand(&counter);
                     }
                 }
             }
             Err(error) => drop(opened.send(Err(error))),
         });
         // The thread answers before it does anything else, or the process is coming to its end.
-        let (protocol, folder, profiles) = match answer.recv() {
+        let (protocol, folder, own, profiles, shared) = match answer.recv() {
             Ok(answer) => answer?,
             Err(_) => unreachable!("the desk's thread always answers"),
         };
-        Ok(Self { counter, protocol, folder, profiles })
+        Ok(Self { counter, protocol, folder, own, shared, profiles })
     }
 
     /// Looks at the board.
@@ -54,7 +72,7 @@ impl Desk {
         &self,
         verb: impl FnOnce(&dyn Board, &Tree) -> Result<T, BoardError> + Send + 'static,
     ) -> Result<T, BoardError> {
-        self.hand_in(move |store, board| verb(board, store.tree())).await
+        self.hand_in(move |counter| verb(counter.board, counter.store.tree())).await
     }
 
     /// Changes it, under the lock that keeps everybody else out.
@@ -62,15 +80,33 @@ impl Desk {
         &self,
         mut verb: impl FnMut(&dyn Board, &Tree) -> Result<(T, Effects), BoardError> + Send + 'static,
     ) -> Result<T, BoardError> {
-        self.hand_in(move |store, board| store.update(|tree| verb(board, tree))).await
+        self.hand_in(move |Counter { store, board, sharing }| match sharing {
+            Some(sharing) => sharing.act(store, &mut |tree| verb(*board, tree)),
+            None => store.update(|tree| verb(*board, tree)),
+        })
+        .await
+    }
+
+    /// Looks at the board as others have it, if it is shared and that was not done just now.
+    pub async fn look_around<T: Send + 'static>(
+        &self,
+        verb: impl FnOnce(&dyn Board, &Tree) -> Result<T, BoardError> + Send + 'static,
+    ) -> Result<T, BoardError> {
+        self.hand_in(move |counter| {
+            if let Some(sharing) = counter.sharing {
+                sharing.look();
+            }
+            verb(counter.board, counter.store.tree())
+        })
+        .await
     }
 
     async fn hand_in<T: Send + 'static>(
         &self,
-        verb: impl FnOnce(&Store, &dyn Board) -> Result<T, BoardError> + Send + 'static,
+        verb: impl FnOnce(&Counter<'_>) -> Result<T, BoardError> + Send + 'static,
     ) -> Result<T, BoardError> {
         let (done, answer) = oneshot::channel();
-        let errand: Errand = Box::new(move |store, board| drop(done.send(verb(store, board))));
+        let errand: Errand = Box::new(move |counter| drop(done.send(verb(counter))));
         let closed = || BoardError::Refused { reason: "the board's desk is closed".to_owned(), hint: None };
         self.counter.send(errand).map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?

@@ -34,6 +34,7 @@ mod records;
 mod room;
 mod said;
 pub mod settings;
+pub mod sharing;
 pub mod store;
 pub mod trace;
 mod train;

@@ -144,6 +144,7 @@ macro_rules! documents {
 
 documents! {
     quick_start "quick-start.md"
+    codifica "codifica.md"
     concepts "concepts.md"
     agents "agents.md"
     configuration "configuration.md"

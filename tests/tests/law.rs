@@ -142,18 +142,25 @@ fn every_claim_of_the_threat_model_has_its_test() {
     }
 }
 
-/// Every requirement of the protocol has its test, and every test of a section its requirement.
+/// Every requirement of a protocol has its test, and every test of a section its requirement.
 #[test]
-fn every_requirement_of_the_protocol_has_its_test() {
-    let page = fs::read_to_string(root().join("docs/conformance/kodingx.md")).expect("text");
+fn every_requirement_of_the_protocols_has_its_test() {
+    for (protocol, least) in [("kodingx", 120), ("codifica", 50)] {
+        hold_conformance(protocol, least);
+    }
+}
+
+fn hold_conformance(protocol: &str, least: usize) {
+    let name = format!("docs/conformance/{protocol}.md");
+    let page = fs::read_to_string(root().join(&name)).expect("text");
     let names = |folder: &str| -> BTreeSet<String> {
         let texts = sources(folder);
         let tests = texts.iter().flat_map(|(_, text)| text.split("#[test]").skip(1));
         let named = tests.filter_map(|test| test.split_once("fn ")?.1.split_once("()"));
         named.map(|(name, _)| name.to_owned()).collect()
     };
-    let suite = names("tests/tests/kodingx");
-    let folders = ["protocols/src", "protocols/tests", "profiles", "tests/tests/run"];
+    let suite = names(&format!("tests/tests/{protocol}"));
+    let folders = ["protocols/src", "protocols/tests", "profiles", "supervisor/tests", "tests/tests/run"];
     let tests: BTreeSet<String> = folders.into_iter().flat_map(names).chain(suite.clone()).collect();
     let mut listed = BTreeSet::new();
     for row in page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| § | ")) {
@@ -162,16 +169,13 @@ fn every_requirement_of_the_protocol_has_its_test() {
         }
         let cells: Vec<&str> = row.trim_matches('|').split(" | ").collect();
         let named: Vec<&str> = cells.last().unwrap_or(&"").split('`').skip(1).step_by(2).collect();
-        assert!(cells.len() == 4 && !named.is_empty(), "a requirement without a test: {row}");
-        for name in named {
-            assert!(
-                tests.contains(name),
-                "docs/conformance/kodingx.md names {name}, and there is no such test"
-            );
-            listed.insert(name);
+        assert!(cells.len() == 4 && !named.is_empty(), "{name}: a requirement without a test: {row}");
+        for test in named {
+            assert!(tests.contains(test), "{name} names {test}, and there is no such test");
+            listed.insert(test);
         }
     }
-    assert!(listed.len() > 120, "only {} tests are named", listed.len());
+    assert!(listed.len() > least, "{name}: only {} tests are named", listed.len());
     let is_of_a_section = |name: &str| {
         let mut parts = name.split('_');
         parts
@@ -179,10 +183,7 @@ fn every_requirement_of_the_protocol_has_its_test() {
             .and_then(|first| first.strip_prefix('s'))
             .is_some_and(|number| number.parse::<u8>().is_ok())
     };
-    for name in suite.iter().filter(|name| is_of_a_section(name)) {
-        assert!(
-            listed.contains(name.as_str()),
-            "{name} is a test of no requirement in docs/conformance/kodingx.md"
-        );
+    for test in suite.iter().filter(|test| is_of_a_section(test)) {
+        assert!(listed.contains(test.as_str()), "{test} is a test of no requirement in {name}");
     }
 }

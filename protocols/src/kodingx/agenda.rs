@@ -12,8 +12,8 @@ use super::status::{self, Status};
 use super::task::Task;
 use super::{Found, KodingX};
 use crate::board::{
-    Agenda, Board, BoardError, Brief, Event, Evidence, Judged, Outcome, Role, Scope, Seen, Start, Told,
-    Verdict, Waiting,
+    Agenda, Board, BoardError, Brief, Claimant, Event, Evidence, Judged, Outcome, Role, Scope, Seen, Start,
+    Told, Verdict, Waiting,
 };
 use crate::finding::Finding;
 use crate::moment::Moment;
@@ -27,8 +27,12 @@ impl Board for KodingX {
         "kodingx"
     }
 
-    fn folder(&self) -> &'static str {
-        layout::ROOT
+    fn folder(&self) -> Option<&'static str> {
+        Some(layout::ROOT)
+    }
+
+    fn own(&self) -> Vec<String> {
+        vec![format!("{}/**", layout::ROOT)]
     }
 
     fn profiles(&self) -> Option<&'static str> {
@@ -79,13 +83,13 @@ impl Board for KodingX {
         Ok(Brief {
             task: self.find(tree, task)?.text,
             contract: tree.read_text(&contract)?,
-            report: super::verdict::instructions(task, auditor),
+            report: crate::verdict::instructions(task, auditor),
             reported: self.reports(tree, task)?.0.pop().map(|report| report.text),
         })
     }
 
     fn verdict(&self, task: &TaskId, claim: Option<&str>) -> Result<Verdict, String> {
-        super::verdict::read(task, claim.ok_or("it wrote none")?)
+        crate::verdict::read(task, claim.ok_or("it wrote none")?)
     }
 
     fn is_wanted(&self, tree: &Tree, task: &TaskId) -> Result<bool, BoardError> {
@@ -102,10 +106,10 @@ impl Board for KodingX {
         &self,
         tree: &Tree,
         task: &TaskId,
-        agent: &AgentName,
+        claimant: &Claimant<'_>,
         now: &Zoned,
     ) -> Result<Effects, BoardError> {
-        let found = self.find(tree, task)?;
+        let (found, agent) = (self.find(tree, task)?, claimant.agent);
         if found.value.assignee != *agent {
             let reason = format!("{task} is assigned to {}, not to {agent}", found.value.assignee);
             return Err(BoardError::refused(reason));
@@ -232,7 +236,7 @@ impl Board for KodingX {
                 Ok(kept.and(given_up))
             }
             Outcome::Returned { reason } => moved(Status::InProgress, &Actor::Orchestrator, Some(reason)),
-            Outcome::Landed => moved(Status::Done, &Actor::Orchestrator, None),
+            Outcome::Landed { .. } => moved(Status::Done, &Actor::Orchestrator, None),
             Outcome::Canceled { reason } => moved(Status::Canceled, &Actor::Orchestrator, Some(reason)),
             Outcome::Reopened { reason } => moved(Status::Assigned, &Actor::Orchestrator, Some(reason)),
         }
@@ -391,6 +395,8 @@ fn start(place: &Place, task: &Task, role: Role, handed_in: bool) -> Option<Star
         profile: task.dod_profile.clone(),
         urgency: task.priority as u8,
         handed_in,
+        may_change_nothing: false,
+        branch: None,
     })
 }
 
@@ -398,41 +404,11 @@ fn start(place: &Place, task: &Task, role: Role, handed_in: bool) -> Option<Star
 pub(super) fn cycles(tasks: &[(Place, Task)]) -> Vec<Finding> {
     let by_id: BTreeMap<&str, &(Place, Task)> =
         tasks.iter().map(|entry| (entry.1.id.as_str(), entry)).collect();
-    let mut clear: BTreeMap<&str, bool> = BTreeMap::new();
-    let mut found = Vec::new();
-    for start in by_id.keys().copied() {
-        // Depth first, with the way there; what was looked at once is not looked at again.
-        let mut way: Vec<(&str, usize)> = vec![(start, 0)];
-        if clear.contains_key(start) {
-            continue;
-        }
-        clear.insert(start, false);
-        while let Some((id, next)) = way.last_mut() {
-            let dependency = by_id.get(*id).and_then(|(_, task)| task.depends_on.get(*next));
-            *next += 1;
-            match dependency.and_then(|dependency| by_id.get_key_value(dependency.as_str())) {
-                Some((dependency, (place, _))) => match clear.get(dependency) {
-                    None => {
-                        clear.insert(dependency, false);
-                        way.push((dependency, 0));
-                    }
-                    Some(false) => {
-                        let from = way.iter().position(|(id, _)| id == dependency).unwrap_or(0);
-                        let mut circle: Vec<&str> = way[from..].iter().map(|(id, _)| *id).collect();
-                        circle.push(dependency);
-                        let message = format!("tasks wait for each other: {}", circle.join(" → "));
-                        found.push(Finding::error(&place.path, None, "6.2", message).of_field("depends_on"));
-                    }
-                    Some(true) => {}
-                },
-                None if dependency.is_some() => {}
-                None => {
-                    if let Some((id, _)) = way.pop() {
-                        clear.insert(id, true);
-                    }
-                }
-            }
-        }
-    }
-    found
+    let waits_for = by_id.iter().map(|(id, (_, task))| (*id, task.depends_on.as_slice())).collect();
+    let finding = |circle: Vec<&str>| {
+        let place = circle.last().and_then(|id| by_id.get(id)).map(|(place, _)| place.path.as_str());
+        let message = format!("tasks wait for each other: {}", circle.join(" → "));
+        Finding::error(place.unwrap_or_default(), None, "6.2", message).of_field("depends_on")
+    };
+    crate::circles::circles(&waits_for).into_iter().map(finding).collect()
 }

@@ -4,6 +4,7 @@ use serde_yaml::Value;
 
 use crate::finding::Finding;
 use crate::text::frontmatter::Frontmatter;
+pub(super) use crate::text::yaml::text_of as scalar;
 
 /// A header, the file it is in, and what was found wrong so far.
 #[derive(Debug)]
@@ -89,16 +90,5 @@ impl<'a, 't> Header<'a, 't> {
                 }
             },
         }
-    }
-}
-
-/// A value as text, if it is no list and no map.
-pub(super) fn scalar(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
-        Value::Bool(flag) => Some(flag.to_string()),
-        Value::Tagged(tagged) => scalar(&tagged.value),
-        Value::Null | Value::Sequence(_) | Value::Mapping(_) => None,
     }
 }

@@ -29,7 +29,6 @@ pub mod status;
 pub mod task;
 pub mod texts;
 mod told;
-mod verdict;
 pub mod verified;
 pub mod views;
 

@@ -28,6 +28,26 @@ use tree::{Tree, TreeError};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Effects {
     pub changes: Vec<Change>,
+    /// What of it is to be a commit. The store writes files; whoever has a git makes this.
+    pub commit: Option<Commit>,
+}
+
+/// A commit of a board's own: these bytes of its files, and nothing else of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Commit {
+    /// One line.
+    pub message: String,
+    pub edits: Vec<Edit>,
+    /// Without it nothing may be done: it is how others are told.
+    pub is_needed: bool,
+}
+
+/// A piece of a file that becomes another. Where `before` is empty, there was no such file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edit {
+    pub path: String,
+    pub before: String,
+    pub after: String,
 }
 
 /// One file, as it should be.
@@ -92,6 +112,14 @@ impl Effects {
 
     pub fn and(mut self, more: Effects) -> Self {
         self.changes.extend(more.changes);
+        self.commit = match (self.commit, more.commit) {
+            (Some(mut commit), Some(more)) => {
+                commit.edits.extend(more.edits);
+                commit.is_needed |= more.is_needed;
+                Some(commit)
+            }
+            (commit, more) => commit.or(more),
+        };
         self
     }
 }
@@ -146,19 +174,21 @@ impl Store {
         &self,
         mut verb: impl FnMut(&Tree) -> Result<(T, Effects), E>,
     ) -> Result<T, E> {
-        let _lock = self.lock()?;
+        let held = self.hold()?;
         let mut tries = 1;
         loop {
-            let (answer, effects) = verb(&self.tree)?;
-            match self.commit(&effects) {
-                Ok(()) => {
-                    self.tree.memory.keep();
-                    return Ok(answer);
-                }
+            let (answer, effects) = verb(held.tree())?;
+            match held.commit(&effects) {
+                Ok(()) => return Ok(answer),
                 Err(StoreError::Conflict { .. }) if tries < TRIES => tries += 1,
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Keeps everybody else out, for somebody who looks and writes in steps of their own.
+    pub fn hold(&self) -> Result<Held<'_>, StoreError> {
+        Ok(Held { _lock: self.lock()?, store: self })
     }
 
     /// Takes the lock, and finishes what its last holder could not.
@@ -187,6 +217,26 @@ impl Store {
             perform(&self.tree, change)?;
         }
         journal::remove(&self.state)
+    }
+}
+
+/// A store nobody else writes in.
+#[derive(Debug)]
+pub struct Held<'s> {
+    store: &'s Store,
+    _lock: Lock,
+}
+
+impl Held<'_> {
+    pub fn tree(&self) -> &Tree {
+        &self.store.tree
+    }
+
+    /// Does all of it, or nothing. A file that is not what it was is a conflict.
+    pub fn commit(&self, effects: &Effects) -> Result<(), StoreError> {
+        self.store.commit(effects)?;
+        self.store.tree.memory.keep();
+        Ok(())
     }
 }
 

@@ -216,7 +216,7 @@ fn explain(error: &serde_yaml::Error) -> String {
 
 /// How long the first value of a text is, which begins at its first byte: up to a comment, or to the end of
 /// the lines it spans.
-fn inline_end(value: &str) -> usize {
+pub(crate) fn inline_end(value: &str) -> usize {
     let bytes = value.as_bytes();
     match bytes.first() {
         Some(quote @ (b'"' | b'\'')) => {

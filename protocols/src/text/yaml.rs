@@ -8,7 +8,7 @@ use serde_yaml::Value;
 
 /// A value that needs no parser: a word, a quoted string without escapes, a flow list of them on one line,
 /// or a block list of them. `None` is "look at it properly", never "wrong".
-pub(super) fn simple(value: &str) -> Option<Value> {
+pub(crate) fn simple(value: &str) -> Option<Value> {
     let first = value.split('\n').next().unwrap_or_default();
     let head = without_comment(first.trim())?;
     if !head.is_empty() {
@@ -111,6 +111,17 @@ fn is_time(text: &str) -> bool {
         && (bytes.len() == 10 || bytes[10] == b'T')
         && bytes[10..].iter().all(|byte| byte.is_ascii_digit() || b"T:+-.Z".contains(byte))
         && !text.ends_with(':')
+}
+
+/// A value as text, if it is no list and no map.
+pub(crate) fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(flag) => Some(flag.to_string()),
+        Value::Tagged(tagged) => text_of(&tagged.value),
+        Value::Null | Value::Sequence(_) | Value::Mapping(_) => None,
+    }
 }
 
 /// A string as a value: bare where it reads back as itself, quoted otherwise.

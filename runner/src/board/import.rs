@@ -57,7 +57,7 @@ struct Document<'a> {
 
 pub(crate) fn run(command: &Import, who: &Who) -> Result<u8, Failure> {
     let here = Here::find()?;
-    let board = here.board(who)?;
+    let board = here.board(who)?.kodingx("import")?;
     let source = match command.from {
         From::Github => Source::github(command.repo.as_deref().unwrap_or_default(), command.label.as_deref()),
         From::Jira => Source::jira(command.project.as_deref().unwrap_or_default(), command.status.as_deref()),

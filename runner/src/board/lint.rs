@@ -1,10 +1,12 @@
 //! `agency lint`: does this repository comply?
 
+use agency_protocols::codifica;
 use agency_protocols::finding::Finding;
 use agency_protocols::kodingx::lint::lint;
 use clap::Args;
 use serde::Serialize;
 
+use super::spoken::{Spoken, not_there};
 use super::task::shown;
 use super::{Here, Who, code, print, print_json};
 use crate::message::{self, Failure};
@@ -30,12 +32,26 @@ struct Document<'a> {
 
 pub(crate) fn run(command: &Lint, who: &Who) -> Result<u8, Failure> {
     let here = Here::find()?;
-    let board = here.board(who)?;
-    if command.fix {
-        here.act(|tree| Ok(((), board.show_all(tree, &here.now)?)))?;
+    let boards = match command.fix {
+        true => vec![here.board(who)?],
+        false => here.boards(who)?.all(),
+    };
+    let mut findings = Vec::new();
+    for board in boards {
+        findings.extend(match board {
+            Spoken::Kodingx(board) => {
+                if command.fix {
+                    here.act(|tree| Ok(((), board.show_all(tree, &here.now)?)))?;
+                }
+                let profiles: Vec<String> = agency_profiles::builtin::names().map(str::to_owned).collect();
+                lint(&board, here.tree(), &profiles).map_err(super::refused)?
+            }
+            Spoken::Codifica(_) if command.fix => return Err(not_there("lint --fix")),
+            Spoken::Codifica(board) => {
+                codifica::lint::lint(&board, here.tree(), here.now.timestamp()).map_err(super::refused)?
+            }
+        });
     }
-    let profiles: Vec<String> = agency_profiles::builtin::names().map(str::to_owned).collect();
-    let findings = lint(&board, here.tree(), &profiles).map_err(super::refused)?;
     let code = code(&findings);
     if command.json {
         print_json(&Document { version: 1, compliant: code == 0, findings: &findings })?;

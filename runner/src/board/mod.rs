@@ -4,11 +4,13 @@
 //! and tells what came of it, for people or as JSON.
 
 pub(crate) mod archive;
+mod codifica;
 pub(crate) mod import;
 pub(crate) mod lint;
 pub(crate) mod migrate;
 pub(crate) mod report;
 pub(crate) mod scaffold;
+pub(crate) mod spoken;
 pub(crate) mod status;
 pub(crate) mod task;
 pub(crate) mod verify;
@@ -34,6 +36,7 @@ use serde::Serialize;
 use crate::configuration::{Configuration, Operator};
 use crate::message::{self, Failure, INTERNAL, NO_SUCH, UNDONE, USAGE};
 use crate::sandbox::user_state;
+use spoken::Spoken;
 
 /// Who acts on which board.
 #[derive(Debug, Clone, Args)]
@@ -68,6 +71,8 @@ pub(crate) struct Here {
     /// To look without writing.
     tree: Tree,
     pub(crate) now: Zoned,
+    /// Who does what is unassigned, where somebody said so for this once.
+    pub(crate) builder: Option<String>,
 }
 
 impl Here {
@@ -85,7 +90,7 @@ impl Here {
             folder = Folder::around(above).map_err(|error| Failure::new(USAGE, &error))?;
         }
         let tree = Tree::open(&folder.root).map_err(|error| Failure::new(INTERNAL, &error))?;
-        Ok(Self { folder, tree, now: Timestamp::now().to_zoned(TimeZone::UTC) })
+        Ok(Self { folder, tree, now: Timestamp::now().to_zoned(TimeZone::UTC), builder: None })
     }
 
     /// A setting of git's, as whoever acts here has it.
@@ -114,36 +119,55 @@ impl Here {
     }
 
     /// The board, opened anew: a manifest may change while a process lives.
-    pub(crate) fn board(&self, who: &Who) -> Result<KodingX, Failure> {
+    pub(crate) fn board(&self, who: &Who) -> Result<Spoken, Failure> {
+        match self.protocols(who)?.as_slice() {
+            [one] => Spoken::open(self, *one),
+            several => {
+                let names: Vec<&str> = several.iter().map(|protocol| protocol.as_str()).collect();
+                Err(Failure::usage(format!("this repository speaks several protocols: {}", names.join(", ")))
+                    .with_hint("say which one with --protocol NAME"))
+            }
+        }
+    }
+
+    /// Every board there is, for whoever only looks. One that is broken is told, and hides none of the others.
+    pub(crate) fn boards(&self, who: &Who) -> Result<Boards, Failure> {
+        let protocols = self.protocols(who)?;
+        if let [one] = protocols.as_slice() {
+            return Ok(Boards::One(Spoken::open(self, *one)?));
+        }
+        let (mut boards, mut last) = (Vec::new(), None);
+        for protocol in protocols {
+            match Spoken::open(self, protocol) {
+                Ok(board) => boards.push(board),
+                Err(failure) => {
+                    message::notice(&format!("{protocol}: {}", failure.message));
+                    last = Some(failure);
+                }
+            }
+        }
+        match (boards.is_empty(), last) {
+            (true, Some(failure)) => Err(failure),
+            _ => Ok(Boards::Several(boards)),
+        }
+    }
+
+    /// The protocol somebody named, or all whose markers are there.
+    fn protocols(&self, who: &Who) -> Result<Vec<Protocol>, Failure> {
         let found = detect::detect(self.tree());
-        let protocol = match (self.named_protocol(who)?, found.as_slice()) {
-            (Some(protocol), _) => protocol,
+        match (self.named_protocol(who)?, found.as_slice()) {
+            (Some(protocol), _) => Ok(vec![protocol]),
             (None, []) => {
                 // A manifest that is a link, or a board behind one, marks nothing; but it should be said.
                 if let Err(error @ BoardError::Tree(_)) = KodingX::open(self.tree()) {
                     return Err(refused(error));
                 }
                 let root = self.folder.root.display();
-                return Err(Failure::new_message(NO_SUCH, format!("there is no board in {root}"))
-                    .with_hint("`agency init` makes one"));
+                Err(Failure::new_message(NO_SUCH, format!("there is no board in {root}"))
+                    .with_hint("`agency init` makes one"))
             }
-            (None, [one]) => *one,
-            (None, several) => {
-                let names: Vec<&str> = several.iter().map(|protocol| protocol.as_str()).collect();
-                return Err(Failure::usage(format!(
-                    "this repository speaks several protocols: {}",
-                    names.join(", ")
-                ))
-                .with_hint("say which one with --protocol NAME"));
-            }
-        };
-        if protocol != Protocol::Kodingx {
-            return Err(Failure::usage(format!("the protocol `{protocol}` is not supported yet")));
+            (None, _) => Ok(found),
         }
-        KodingX::open(self.tree()).map_err(|error| match error {
-            BoardError::NoBoard => refused(error).or_hint("`agency init` makes a board"),
-            error => refused(error),
-        })
     }
 
     /// The protocol somebody named: on the command line, in the environment, or in the configuration.
@@ -158,7 +182,7 @@ impl Here {
 
     /// The board and its files, to be handed to somebody who keeps them.
     pub(crate) fn open(&self, who: &Who) -> Result<(Store, Box<dyn Board>), Failure> {
-        Ok((self.store()?, Box::new(self.board(who)?)))
+        Ok((self.store()?, self.board(who)?.into_board()))
     }
 
     /// Lets the board say what it wants under the lock, and does it.
@@ -167,6 +191,23 @@ impl Here {
         mut verb: impl FnMut(&Tree) -> Result<(T, Effects), BoardError>,
     ) -> Result<T, Failure> {
         self.store()?.update(|tree| verb(tree)).map_err(refused)
+    }
+}
+
+/// What there is to look at.
+#[derive(Debug)]
+pub(crate) enum Boards {
+    One(Spoken),
+    /// Ids are shown with their protocol, also where only one of them could be read.
+    Several(Vec<Spoken>),
+}
+
+impl Boards {
+    pub(crate) fn all(self) -> Vec<Spoken> {
+        match self {
+            Self::One(board) => vec![board],
+            Self::Several(boards) => boards,
+        }
     }
 }
 
@@ -185,13 +226,17 @@ pub(crate) fn refused(error: BoardError) -> Failure {
         | BoardError::Ambiguous { .. }
         | BoardError::Unreadable(_)
         | BoardError::Refused { .. } => USAGE,
+        BoardError::Unshared { .. } => UNDONE,
     };
     let failure = Failure::new(code, &error);
     match error {
         BoardError::Refused { hint: Some(hint), .. } => failure.with_hint(hint),
         BoardError::Ambiguous { files, .. } => {
             let file = files.last().cloned().unwrap_or_default();
-            failure.with_hint(format!("`agency task renumber {file}` gives one of them another id"))
+            failure.with_hint(match file.starts_with(agency_protocols::kodingx::layout::ROOT) {
+                true => format!("`agency task renumber {file}` gives one of them another id"),
+                false => format!("give one of them another id: {file}"),
+            })
         }
         BoardError::NoSuchTask { .. } => failure.with_hint("`agency task list` shows what there is"),
         _ => failure,

@@ -5,8 +5,9 @@ use agency_protocols::names::TaskId;
 use clap::Args;
 use serde::Serialize;
 
-use super::task::shown;
-use super::{Here, Who, mention, print, print_json, task_id};
+use super::spoken::Spoken;
+use super::task::{one_of, shown};
+use super::{Here, Who, codifica, mention, print, print_json, task_id};
 use crate::message::{self, Failure, NO_SUCH};
 
 /// Print the latest report on a task
@@ -33,7 +34,10 @@ struct Document<'a> {
 
 pub(crate) fn run(command: &ReportCommand, who: &Who) -> Result<u8, Failure> {
     let here = Here::find()?;
-    let board = here.board(who)?;
+    let board = match one_of(&here, who, &command.id)? {
+        Spoken::Kodingx(board) => board,
+        Spoken::Codifica(board) => return codifica::told::report(&command.id, command.json, &here, &board),
+    };
     board.find(here.tree(), &command.id).map_err(super::refused)?;
     let (reports, findings) =
         board.reports(here.tree(), &command.id).map_err(|error| super::refused(error.into()))?;

@@ -2,6 +2,7 @@
 
 use agency_profiles::detect;
 use agency_profiles::sight::Sight;
+use agency_protocols::detect::Protocol;
 use agency_protocols::kodingx::KodingX;
 use agency_protocols::kodingx::adapters::Orchestrator;
 use agency_protocols::kodingx::layout::ROOT;
@@ -14,12 +15,15 @@ use agency_protocols::names::AgentName;
 use clap::Args;
 use serde::Serialize;
 
+use super::spoken::not_there;
 use super::{Here, Who, print_json};
 use crate::message::{self, Failure, INTERNAL};
 
 /// Make a board, and teach a tool to orchestrate by it
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  agency init --orchestrator claude_code --builders codex,aider")]
+#[command(
+    after_help = "Examples:\n  agency init --orchestrator claude_code --builders codex,aider\n  agency init --protocol codifica"
+)]
 pub(crate) struct Init {
     #[command(flatten)]
     wishes: Asked,
@@ -108,6 +112,14 @@ fn component(name: &str) -> Result<Component, String> {
 }
 
 impl Asked {
+    /// Whether something was asked for that only a board of KodingX has.
+    fn is_of_kodingx(&self) -> bool {
+        self.orchestrator.is_some()
+            || self.license_mode.is_some()
+            || self.environment.is_some()
+            || self.role_mode.is_some()
+    }
+
     fn wishes(&self) -> Wishes {
         Wishes {
             orchestrator: self.orchestrator,
@@ -120,6 +132,13 @@ impl Asked {
 }
 
 pub(crate) fn init(command: &Init, who: &Who) -> Result<u8, Failure> {
+    if who.protocol == Some(Protocol::Codifica) {
+        let agents = command.wishes.builders.clone().unwrap_or_default();
+        if command.wishes.is_of_kodingx() {
+            return Err(Failure::usage("a board of Codifica is made with --builders alone"));
+        }
+        return super::codifica::init::init(&agents, command.force, command.json);
+    }
     let here = fresh(who, command.force, "agency init --force")?;
     let overwrite = if command.force { Overwrite::Generated } else { Overwrite::Never };
     build(&here, &Component::FULL, overwrite, &command.wishes.wishes(), command.json)
@@ -137,7 +156,7 @@ pub(crate) fn install(command: &Install, who: &Who) -> Result<u8, Failure> {
 
 pub(crate) fn upgrade(command: &Upgrade, who: &Who) -> Result<u8, Failure> {
     let here = Here::find()?;
-    here.board(who)?;
+    here.board(who)?.kodingx("upgrade")?;
     let mut parts = command.add.clone();
     if command.full {
         parts.extend(Component::FULL.iter().filter(|part| !command.add.contains(part)));
@@ -147,11 +166,13 @@ pub(crate) fn upgrade(command: &Upgrade, who: &Who) -> Result<u8, Failure> {
 
 /// A place where a board may be made.
 fn fresh(who: &Who, force: bool, again: &str) -> Result<Here, Failure> {
-    use agency_protocols::detect::Protocol;
     if let Some(protocol) = who.protocol
         && protocol != Protocol::Kodingx
     {
-        return Err(Failure::usage(format!("the protocol `{protocol}` is not supported yet")));
+        return Err(match protocol {
+            Protocol::Codifica => not_there(again.trim_start_matches("agency ").trim_end_matches(" --force")),
+            other => Failure::usage(format!("the protocol `{other}` is not supported yet")),
+        });
     }
     let here = Here::find()?;
     if here.tree().exists(ROOT) && !force {

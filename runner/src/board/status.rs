@@ -4,6 +4,7 @@ use std::fmt;
 
 use agency_protocols::detect::Protocol;
 use agency_protocols::finding::Finding;
+use agency_protocols::kodingx::KodingX;
 use agency_protocols::kodingx::layout::{Kind, STATE, places};
 use agency_protocols::kodingx::status::Status;
 use agency_protocols::text::frontmatter::Frontmatter;
@@ -13,8 +14,9 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use super::task::{Shown, table};
-use super::{Here, Who, code, mention, print};
+use super::spoken::Spoken;
+use super::task::{Row, Shown, json, rows_of, table};
+use super::{Boards, Here, Who, code, codifica, mention, print};
 use crate::message::{Failure, INTERNAL};
 use crate::run::view::picture::doing;
 
@@ -98,7 +100,81 @@ pub(super) fn told(
     working: Option<&[Attempt]>,
     as_json: bool,
 ) -> Result<(String, Vec<Finding>), Failure> {
-    let board = here.board(who)?;
+    let board = match here.boards(who)? {
+        Boards::Several(boards) => return told_all(here, boards, working, as_json),
+        Boards::One(Spoken::Kodingx(board)) => board,
+        Boards::One(Spoken::Codifica(board)) => {
+            let told = codifica::status::told(here, &board, false)?;
+            return Ok((with_work(told.document, told.text, working, as_json), told.findings));
+        }
+    };
+    told_kodingx(here, &board, working, as_json)
+}
+
+/// What is being worked on, before or in what else is said.
+fn with_work(
+    mut document: serde_json::Value,
+    text: String,
+    working: Option<&[Attempt]>,
+    as_json: bool,
+) -> String {
+    let at_work: Option<Vec<AtWork<'_>>> = working.map(|attempts| attempts.iter().map(AtWork::of).collect());
+    if as_json {
+        if let Some(at_work) = at_work {
+            document["working"] = json(&at_work);
+        }
+        return format!("{document}\n");
+    }
+    let lines: String = at_work.unwrap_or_default().iter().map(|one| format!("{one}\n")).collect();
+    lines + &text
+}
+
+/// The boards of several protocols: ids say which they are of.
+fn told_all(
+    here: &Here,
+    boards: Vec<Spoken>,
+    working: Option<&[Attempt]>,
+    as_json: bool,
+) -> Result<(String, Vec<Finding>), Failure> {
+    let (mut documents, mut text, mut findings) = (Vec::new(), String::new(), Vec::new());
+    for board in boards {
+        match board {
+            Spoken::Kodingx(board) => {
+                let listing = board.tasks(here.tree()).map_err(|error| super::refused(error.into()))?;
+                let tasks: Vec<serde_json::Value> = listing
+                    .tasks
+                    .iter()
+                    .map(|(place, task)| {
+                        let mut task = json(&Shown { file: &place.path, task });
+                        task["id"] = format!("kodingx:{}", task["id"].as_str().unwrap_or_default()).into();
+                        task
+                    })
+                    .collect();
+                documents.push(serde_json::json!({ "protocol": "kodingx", "tasks": tasks }));
+                let open = listing.tasks.iter().map(|(_, task)| task).filter(|task| !task.status.is_final());
+                text.push_str(&rows_of(
+                    &open.map(|task| Row::of(task).prefixed("kodingx")).collect::<Vec<_>>(),
+                ));
+                findings.extend(listing.findings);
+            }
+            Spoken::Codifica(board) => {
+                let told = codifica::status::told(here, &board, true)?;
+                documents.push(told.document);
+                text.push_str(&told.text);
+                findings.extend(told.findings);
+            }
+        }
+    }
+    let document = serde_json::json!({ "version": 1, "boards": documents, "findings": &findings });
+    Ok((with_work(document, text, working, as_json), findings))
+}
+
+fn told_kodingx(
+    here: &Here,
+    board: &KodingX,
+    working: Option<&[Attempt]>,
+    as_json: bool,
+) -> Result<(String, Vec<Finding>), Failure> {
     let failed = |error| super::refused(agency_protocols::board::BoardError::Tree(error));
     let listing = board.tasks(here.tree()).map_err(failed)?;
     let reports = places(here.tree(), Kind::Report, false).map_err(failed)?.len();

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use agency_protocols::kodingx::KodingX;
 use agency_protocols::kodingx::acts::NewTask;
 use agency_protocols::kodingx::layout::Place;
 use agency_protocols::kodingx::status::Status;
@@ -10,7 +11,8 @@ use agency_protocols::names::{AgentName, TaskId};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::{Here, Who, code, mention, print, print_json, task_id, text_of};
+use super::spoken::Spoken;
+use super::{Boards, Here, Who, code, codifica, mention, print, print_json, task_id, text_of};
 use crate::message::{self, Failure};
 
 /// Make, list, show and move tasks
@@ -45,46 +47,58 @@ pub(crate) struct New {
 pub(crate) struct Wanted {
     /// The agent that is to do it [default: the board's first builder]
     #[arg(long, value_name = "AGENT", value_parser = agent)]
-    assignee: Option<AgentName>,
-    /// P0 is the most urgent
+    pub(super) assignee: Option<AgentName>,
+    /// P0 is the most urgent; `critical`, `high`, `normal` and `low` are the same
     #[arg(long, value_name = "P0|P1|P2|P3", value_parser = priority, default_value = "P2")]
-    priority: Priority,
+    pub(super) priority: Priority,
     /// A glob of files of which something must change; may be repeated
     #[arg(long, value_name = "GLOB")]
-    must_touch: Vec<String>,
+    pub(super) must_touch: Vec<String>,
     /// A glob of files that may change, too
     #[arg(long, value_name = "GLOB")]
-    may_touch: Vec<String>,
+    pub(super) may_touch: Vec<String>,
     /// A glob of files that may not change even there
     #[arg(long, value_name = "GLOB")]
-    must_not_touch: Vec<String>,
+    pub(super) must_not_touch: Vec<String>,
     /// The Definition of Done it is held to [default: the board's]
     #[arg(long, value_name = "NAME")]
-    dod_profile: Option<String>,
+    pub(super) dod_profile: Option<String>,
     /// A task that must be DONE first
     #[arg(long, value_name = "ID", value_delimiter = ',')]
-    depends_on: Vec<String>,
+    pub(super) depends_on: Vec<String>,
     /// Something that holds when it is done
     #[arg(long, value_name = "TEXT")]
-    acceptance: Vec<String>,
+    pub(super) acceptance: Vec<String>,
     /// Something that holds all the way
     #[arg(long, value_name = "TEXT")]
-    constraint: Vec<String>,
+    pub(super) constraint: Vec<String>,
     /// A file to read first
     #[arg(long, value_name = "PATH")]
-    context_file: Vec<String>,
+    pub(super) context_file: Vec<String>,
     /// A word to find it by
     #[arg(long, value_name = "LABEL", value_delimiter = ',')]
-    label: Vec<String>,
+    pub(super) label: Vec<String>,
     /// A risk it is linked to, by its id in RISKS.md
     #[arg(long, value_name = "R-ID", value_delimiter = ',')]
-    risk: Vec<String>,
+    pub(super) risk: Vec<String>,
     /// Where else it is known: `github_issue=#123`, `jira=PROJ-456`
     #[arg(long, value_name = "KEY=VALUE", value_parser = external)]
-    external: Vec<(String, String)>,
+    pub(super) external: Vec<(String, String)>,
     /// A file with the text of the task
     #[arg(long, value_name = "FILE")]
-    body: Option<PathBuf>,
+    pub(super) body: Option<PathBuf>,
+    /// What kind of task it is: build, test, review, investigate, followup, or a custom type
+    #[arg(long = "type", value_name = "TYPE", help_heading = "Codifica")]
+    pub(super) kind: Option<String>,
+    /// What it is about
+    #[arg(long, value_name = "TEXT", help_heading = "Codifica")]
+    pub(super) description: Option<String>,
+    /// Something to go through
+    #[arg(long, value_name = "TEXT", help_heading = "Codifica")]
+    pub(super) checklist: Vec<String>,
+    /// The task it follows from
+    #[arg(long, value_name = "ID", help_heading = "Codifica")]
+    pub(super) derived_from: Option<String>,
 }
 
 /// List tasks
@@ -92,14 +106,14 @@ pub(crate) struct Wanted {
 #[command(after_help = "Example:\n  agency task list --status NEW,BLOCKED --json")]
 pub(crate) struct List {
     /// Only these states
-    #[arg(long, value_name = "STATE", value_delimiter = ',', value_parser = status)]
-    status: Vec<Status>,
+    #[arg(long, value_name = "STATE", value_delimiter = ',')]
+    pub(super) status: Vec<String>,
     /// Only this agent's
     #[arg(long, value_name = "AGENT", value_parser = agent)]
-    assignee: Option<AgentName>,
+    pub(super) assignee: Option<AgentName>,
     /// As JSON, on standard output
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 /// Show one task
@@ -120,16 +134,17 @@ pub(crate) struct Show {
 pub(crate) struct Move {
     /// The task
     #[arg(value_name = "ID", value_parser = task_id)]
-    id: TaskId,
-    /// NEW, ASSIGNED, IN_PROGRESS, BLOCKED, READY_FOR_REVIEW, DONE or CANCELED
-    #[arg(value_name = "STATE", value_parser = status)]
-    to: Status,
+    pub(super) id: TaskId,
+    /// NEW, ASSIGNED, IN_PROGRESS, BLOCKED, READY_FOR_REVIEW, DONE or CANCELED; in Codifica todo, in_progress,
+    /// to_be_tested, done, blocked or rejected
+    #[arg(value_name = "STATE")]
+    pub(super) to: String,
     /// Why; it is kept with the task
     #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
+    pub(super) reason: Option<String>,
     /// As JSON, on standard output
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 /// Give a task another id, where two clones made the same one
@@ -173,13 +188,16 @@ fn agent(name: &str) -> Result<AgentName, String> {
 }
 
 fn priority(text: &str) -> Result<Priority, String> {
-    Priority::parse(&text.to_ascii_uppercase()).ok_or_else(|| "a priority is P0, P1, P2 or P3".to_owned())
+    let names = ["critical", "high", "normal", "low"];
+    let number = names.iter().position(|name| text.eq_ignore_ascii_case(name));
+    let text = number.map_or_else(|| text.to_ascii_uppercase(), |number| format!("P{number}"));
+    Priority::parse(&text).ok_or_else(|| "a priority is P0, P1, P2 or P3".to_owned())
 }
 
-fn status(text: &str) -> Result<Status, String> {
+fn status(text: &str) -> Result<Status, Failure> {
     Status::typed(text).ok_or_else(|| {
         let known: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
-        format!("there is no state `{text}`; there are {}", known.join(", "))
+        Failure::usage(format!("there is no state `{text}`; there are {}", known.join(", ")))
     })
 }
 
@@ -238,17 +256,19 @@ pub(crate) fn run(command: &TaskCommand, who: &Who) -> Result<u8, Failure> {
         TaskCommand::Show(command) => show(command, who),
         TaskCommand::Move(command) => {
             let (here, actor) = (Here::find()?, who.actor());
-            let board = here.board(who)?;
-            let task = here.act(|tree| {
-                board.move_task(tree, &command.id, command.to, &actor, command.reason.as_deref(), &here.now)
-            })?;
-            changed(&here, who, &task, command.json)
+            let board = match here.board(who)? {
+                Spoken::Kodingx(board) => board,
+                Spoken::Codifica(board) => return codifica::task::move_it(command, who, &here, &board),
+            };
+            let (to, reason) = (status(&command.to)?, command.reason.as_deref());
+            let task = here.act(|tree| board.move_task(tree, &command.id, to, &actor, reason, &here.now))?;
+            changed(&here, &board, &task, command.json)
         }
         TaskCommand::Renumber(command) => {
             let here = Here::find()?;
-            let board = here.board(who)?;
+            let board = here.board(who)?.kodingx("task renumber")?;
             let task = here.act(|tree| board.renumber(tree, &command.file, &here.now))?;
-            changed(&here, who, &task, command.json)
+            changed(&here, &board, &task, command.json)
         }
     }
 }
@@ -262,15 +282,23 @@ pub(crate) fn assign(command: &Assign, who: &Who) -> Result<u8, Failure> {
         return Err(Failure::usage(format!("say who {id} is for, with --assignee AGENT")));
     };
     let (here, actor) = (Here::find()?, who.actor());
-    let board = here.board(who)?;
+    let board = match here.board(who)? {
+        Spoken::Kodingx(board) => board,
+        Spoken::Codifica(board) => {
+            return codifica::task::assign(&here, &board, (id, agent), &actor, command.json);
+        }
+    };
     let task =
         here.act(|tree| board.assign(tree, id, agent, &actor, command.reason.as_deref(), &here.now))?;
-    changed(&here, who, &task, command.json)
+    changed(&here, &board, &task, command.json)
 }
 
 fn make(title: &str, wanted: &Wanted, status: Status, json: bool, who: &Who) -> Result<u8, Failure> {
     let here = Here::find()?;
-    let board = here.board(who)?;
+    let board = match here.board(who)? {
+        Spoken::Kodingx(board) => board,
+        Spoken::Codifica(board) => return codifica::task::make(title, wanted, json, &here, &board),
+    };
     let new = wanted.task(title, status)?;
     let made = here.act(|tree| board.new_task(tree, &new, &here.now))?;
     if json {
@@ -291,9 +319,9 @@ fn make(title: &str, wanted: &Wanted, status: Status, json: bool, who: &Who) -> 
     Ok(0)
 }
 
-fn changed(here: &Here, who: &Who, task: &Task, json: bool) -> Result<u8, Failure> {
+fn changed(here: &Here, board: &KodingX, task: &Task, json: bool) -> Result<u8, Failure> {
     if json {
-        let found = here.board(who)?.find(here.tree(), &task.id).map_err(super::refused)?;
+        let found = board.find(here.tree(), &task.id).map_err(super::refused)?;
         let task = Shown { file: &found.place.path, task: &found.value };
         print_json(&Document { version: 1, task, body: None })?;
     } else {
@@ -304,11 +332,67 @@ fn changed(here: &Here, who: &Who, task: &Task, json: bool) -> Result<u8, Failur
 
 fn list(command: &List, who: &Who) -> Result<u8, Failure> {
     let here = Here::find()?;
-    let listing = here.board(who)?.tasks(here.tree()).map_err(|error| super::refused(error.into()))?;
-    let wanted = |(_, task): &&(Place, Task)| {
-        (command.status.is_empty() || command.status.contains(&task.status))
-            && command.assignee.as_ref().is_none_or(|agent| *agent == task.assignee)
-    };
+    match here.boards(who)? {
+        Boards::One(Spoken::Kodingx(board)) => list_one(command, &here, &board),
+        Boards::One(Spoken::Codifica(board)) => codifica::task::list(command, &here, &board),
+        Boards::Several(boards) => list_all(command, &here, boards),
+    }
+}
+
+/// Tasks of several protocols: ids say which they are of.
+fn list_all(command: &List, here: &Here, boards: Vec<Spoken>) -> Result<u8, Failure> {
+    let (mut rows, mut tasks, mut findings) = (Vec::new(), Vec::new(), Vec::new());
+    for board in boards {
+        let (more, shown, found) = match &board {
+            Spoken::Kodingx(board) => {
+                let listing = board.tasks(here.tree()).map_err(|error| super::refused(error.into()))?;
+                let wanted = |(_, task): &&(Place, Task)| {
+                    is_wanted(command, task.status.as_str(), Some(&task.assignee))
+                };
+                let listed: Vec<&(Place, Task)> = listing.tasks.iter().filter(wanted).collect();
+                let rows: Vec<Row> =
+                    listed.iter().map(|(_, task)| Row::of(task).prefixed("kodingx")).collect();
+                let shown = |(place, task): &&(Place, Task)| json(&Shown { file: &place.path, task });
+                let shown: Vec<_> = listed.iter().map(shown).collect();
+                (rows, shown, listing.findings)
+            }
+            Spoken::Codifica(board) => codifica::task::listed(command, here, board)?,
+        };
+        let protocol = board.as_board().protocol();
+        rows.extend(more);
+        findings.extend(found);
+        tasks.extend(shown.into_iter().map(|mut task| {
+            let id = format!("{protocol}:{}", task["id"].as_str().unwrap_or_default());
+            task["id"] = id.into();
+            task
+        }));
+    }
+    match command.json {
+        true => print_json(&serde_json::json!({ "version": 1, "tasks": tasks, "findings": findings }))?,
+        false => {
+            print(&rows_of(&rows))?;
+            mention(&findings);
+        }
+    }
+    Ok(code(&findings))
+}
+
+/// A document of ours, to be put into another.
+pub(super) fn json(document: &impl Serialize) -> serde_json::Value {
+    serde_json::to_value(document).unwrap_or_default()
+}
+
+/// Whether somebody asked for tasks like this one.
+pub(super) fn is_wanted(command: &List, state: &str, agent: Option<&AgentName>) -> bool {
+    let same = |wanted: &String| wanted.replace(['-', ' '], "_").eq_ignore_ascii_case(state);
+    (command.status.is_empty() || command.status.iter().any(same))
+        && command.assignee.as_ref().is_none_or(|wanted| agent == Some(wanted))
+}
+
+fn list_one(command: &List, here: &Here, board: &KodingX) -> Result<u8, Failure> {
+    command.status.iter().try_for_each(|text| status(text).map(drop))?;
+    let listing = board.tasks(here.tree()).map_err(|error| super::refused(error.into()))?;
+    let wanted = |(_, task): &&(Place, Task)| is_wanted(command, task.status.as_str(), Some(&task.assignee));
     let tasks: Vec<&(Place, Task)> = listing.tasks.iter().filter(wanted).collect();
     if command.json {
         #[derive(Serialize)]
@@ -326,20 +410,57 @@ fn list(command: &List, who: &Who) -> Result<u8, Failure> {
     Ok(code(&listing.findings))
 }
 
+/// One line about a task.
+pub(crate) struct Row {
+    pub(crate) id: String,
+    pub(crate) priority: String,
+    pub(crate) state: String,
+    pub(crate) owner: String,
+    pub(crate) title: String,
+}
+
+impl Row {
+    pub(crate) fn of(task: &Task) -> Self {
+        Self {
+            id: task.id.to_string(),
+            priority: task.priority.to_string(),
+            state: task.status.to_string(),
+            owner: task.assignee.to_string(),
+            title: task.title.clone(),
+        }
+    }
+
+    pub(crate) fn prefixed(mut self, protocol: &str) -> Self {
+        self.id = format!("{protocol}:{}", self.id);
+        self
+    }
+}
+
 /// One line for each task, in columns.
-pub(crate) fn table<'a>(tasks: impl Iterator<Item = &'a Task> + Clone) -> String {
-    let width = |of: fn(&Task) -> usize| tasks.clone().map(of).max().unwrap_or(0);
-    let (id, agent) = (width(|task| task.id.as_str().len()), width(|task| task.assignee.as_str().len()));
-    let line = |task: &Task| {
-        let title: String = task.title.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        format!("{:id$}  {}  {:16}  {:agent$}  {title}\n", task.id, task.priority, task.status, task.assignee)
+pub(crate) fn table<'a>(tasks: impl Iterator<Item = &'a Task>) -> String {
+    rows_of(&tasks.map(Row::of).collect::<Vec<_>>())
+}
+
+pub(crate) fn rows_of(rows: &[Row]) -> String {
+    let width = |of: fn(&Row) -> &str, least: usize| {
+        rows.iter().map(|row| of(row).chars().count()).max().unwrap_or(0).max(least)
     };
-    tasks.clone().map(line).collect()
+    let (id, priority) = (width(|row| &row.id, 0), width(|row| &row.priority, 0));
+    let (state, owner) = (width(|row| &row.state, 16), width(|row| &row.owner, 0));
+    let line = |row: &Row| {
+        let title: String = row.title.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let Row { id: name, priority: urgency, state: stands, owner: who, .. } = row;
+        format!("{name:id$}  {urgency:priority$}  {stands:state$}  {who:owner$}  {title}\n")
+    };
+    rows.iter().map(line).collect()
 }
 
 fn show(command: &Show, who: &Who) -> Result<u8, Failure> {
     let here = Here::find()?;
-    let found = here.board(who)?.find(here.tree(), &command.id).map_err(super::refused)?;
+    let found = match one_of(&here, who, &command.id)? {
+        Spoken::Codifica(board) => return codifica::task::show(&command.id, command.json, &here, &board),
+        Spoken::Kodingx(board) => board.find(here.tree(), &command.id).map_err(super::refused)?,
+    };
     if command.json {
         let body = agency_protocols::text::frontmatter::Frontmatter::parse(&found.text)
             .map(|matter| matter.body())
@@ -351,6 +472,14 @@ fn show(command: &Show, who: &Who) -> Result<u8, Failure> {
         print(&shown(&found.text))?;
     }
     Ok(0)
+}
+
+/// The board that has a task, for whoever only looks.
+pub(super) fn one_of(here: &Here, who: &Who, id: &TaskId) -> Result<Spoken, Failure> {
+    let mut boards = here.boards(who)?.all();
+    let has = |board: &Spoken| board.as_board().brief(here.tree(), id).is_ok();
+    let holder = boards.iter().position(has).unwrap_or(0);
+    Ok(boards.swap_remove(holder))
 }
 
 /// Text of a repository, as it is for programs and harmless at a terminal.

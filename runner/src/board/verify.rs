@@ -12,6 +12,7 @@ use agency_profiles::proof::Proof;
 use agency_profiles::prove::{Candidate, Event, Order, ProveError, prove};
 use agency_profiles::resolve::Resolved;
 use agency_profiles::sight::Sight;
+use agency_protocols::codifica::Codifica;
 use agency_protocols::kodingx::artifact::Verdict;
 use agency_protocols::kodingx::layout::{PROFILES, ROOT};
 use agency_protocols::kodingx::task::Task;
@@ -28,6 +29,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
+use super::spoken::{Spoken, not_there};
 use super::{Here, Who, approver, print_json, task_id};
 use crate::arguments::Isolation;
 use crate::configuration::trust::Trust;
@@ -81,7 +83,10 @@ pub(crate) struct Verify {
 
 pub(crate) fn run(command: &Verify, who: &Who) -> Result<u8, Failure> {
     let here = Here::find()?;
-    let board = here.board(who)?;
+    let board = match here.board(who)? {
+        Spoken::Kodingx(board) => board,
+        Spoken::Codifica(board) => return run_codifica(command, who, &here, &board),
+    };
     let found = board.find(here.tree(), &command.task).map_err(super::refused)?;
     let request = overriding(command, who, &here)?;
     if request.is_some() {
@@ -89,12 +94,11 @@ pub(crate) fn run(command: &Verify, who: &Who) -> Result<u8, Failure> {
     }
     let configuration = Configuration::load(&here.folder.root, &command.operator)?;
     configuration.mention_withheld();
-    let profile = profile(&here, &found.value, &command.operator)?;
-    let proof = tried(command, &here, &configuration, &profile)?;
-    if let Some(file) = &command.junit {
-        std::fs::write(file, junit::document(&proof))
-            .map_err(|error| Failure::usage(format!("can't write {}: {error}", file.display())))?;
-    }
+    let named = Named { task: &found.value.id, profile: &found.value.dod_profile, folder: PROFILES };
+    let profile = profile(&here, &named, &command.operator)?;
+    let board_folder = RelPath::parse(ROOT.as_bytes()).map_err(|error| Failure::new(INTERNAL, &error))?;
+    let proof = tried(command, &here, &configuration, &profile, &[board_folder])?;
+    write_junit(command, &proof)?;
     let mut evidence = evidence::of(&proof, &here.folder.root);
     evidence.notes.push(evidence::UNAUDITED.to_owned());
     let now = Timestamp::now().to_zoned(TimeZone::UTC);
@@ -103,6 +107,31 @@ pub(crate) fn run(command: &Verify, who: &Who) -> Result<u8, Failure> {
         tell_risks(&here, &board, &found)?;
     }
     tell(command, &verified, &proof)
+}
+
+fn write_junit(command: &Verify, proof: &Proof) -> Result<(), Failure> {
+    let Some(file) = &command.junit else { return Ok(()) };
+    std::fs::write(file, junit::document(proof))
+        .map_err(|error| Failure::usage(format!("can't write {}: {error}", file.display())))
+}
+
+/// The same for a task of Codifica, where nobody overrides what is found.
+fn run_codifica(command: &Verify, who: &Who, here: &Here, board: &Codifica) -> Result<u8, Failure> {
+    if command.overrides || command.check_risks {
+        return Err(not_there(if command.overrides { "verify --override" } else { "verify --check-risks" }));
+    }
+    let found = board.find(here.tree(), &command.task).map_err(super::refused)?;
+    let configuration = Configuration::load(&here.folder.root, &command.operator)?;
+    configuration.mention_withheld();
+    let wanted = found.task.dod_profile.as_deref().unwrap_or(agency_protocols::codifica::PROFILE);
+    let folder = agency_protocols::codifica::PROFILES;
+    let profile = profile(here, &Named { task: &found.task.id, profile: wanted, folder }, &command.operator)?;
+    let proof = tried(command, here, &configuration, &profile, &[])?;
+    write_junit(command, &proof)?;
+    let mut evidence = evidence::of(&proof, &here.folder.root);
+    evidence.notes.push(evidence::UNAUDITED.to_owned());
+    let (task, actor) = (&command.task, who.actor());
+    super::codifica::told::verified((task, &actor), (&evidence, &proof), command.json, here, board)
 }
 
 /// The decision of a person, if there is one. Asked for before anything is run.
@@ -115,14 +144,21 @@ fn overriding(command: &Verify, who: &Who, here: &Here) -> Result<Option<Overrid
     Ok(Some(OverrideRequest { approver, reason: reason.clone(), followup: followup.clone() }))
 }
 
+/// A task's profile, and where the repository keeps its own.
+struct Named<'a> {
+    task: &'a TaskId,
+    profile: &'a str,
+    folder: &'static str,
+}
+
 /// What the task's profile means here. One of the repository's own needs trust.
-fn profile(here: &Here, task: &Task, operator: &Operator) -> Result<Resolved, Failure> {
+fn profile(here: &Here, named: &Named<'_>, operator: &Operator) -> Result<Resolved, Failure> {
+    let Named { task, profile, folder } = named;
     let root = &here.folder.root;
     let sight = Sight::of(root).map_err(|error| Failure::new(INTERNAL, &error))?;
-    let library = Library::new(Some(root.join(PROFILES)));
-    let resolved = library.resolve(&task.dod_profile, &sight).map_err(|error| {
-        Failure::new(USAGE, &error)
-            .with_hint(format!("{} names `{}`; profiles are in {PROFILES}/", task.id, task.dod_profile))
+    let library = Library::new(Some(root.join(folder)));
+    let resolved = library.resolve(profile, &sight).map_err(|error| {
+        Failure::new(USAGE, &error).with_hint(format!("{task} names `{profile}`; profiles are in {folder}/"))
     })?;
     if operator.trust || resolved.untrusted().is_empty() {
         return Ok(resolved);
@@ -145,6 +181,7 @@ fn tried(
     here: &Here,
     configuration: &Configuration,
     profile: &Resolved,
+    aside: &[RelPath],
 ) -> Result<Proof, Failure> {
     let level = isolation::usual(command.isolation, configuration)?;
     let container = isolation::container(configuration)?;
@@ -158,7 +195,6 @@ fn tried(
         command.task,
         here.now.strftime("%Y%m%dT%H%M%S%.6f")
     ));
-    let board = RelPath::parse(ROOT.as_bytes()).map_err(|error| Failure::new(INTERNAL, &error))?;
     let variables: Vec<_> = std::env::vars_os().collect();
     let order = Order {
         folder: &here.folder,
@@ -173,7 +209,7 @@ fn tried(
         handed: &[],
         trusted: true,
         fail_fast: command.fail_fast,
-        aside: &[board],
+        aside,
         prepared: None,
         clock: &Timestamp::now,
         attendant: &Nobody,

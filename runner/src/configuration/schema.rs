@@ -145,6 +145,7 @@ pub(crate) const KEYS: &[Key] = &[
         "how long the agent waits, where the line does not say it",
     ),
     trusted("agents.*.signals.*.early", Kind::Flag, "it ends an agent whose model has not answered yet"),
+    trusted("roles.builder", Kind::Text, "the agent that does what is unassigned"),
     trusted("roles.auditor", Kind::Text, "the agent that judges the work of the others"),
     trusted("budget.task.time", Kind::Duration, "how long the agents of a task may be at work, all together"),
     trusted("budget.task.tokens", Kind::Count, "how many tokens a task may use"),

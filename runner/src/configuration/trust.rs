@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use agency_protocols::kodingx::layout::PROFILES;
 use agency_protocols::store::ETag;
 use agency_protocols::store::lock::Lock;
 use agency_protocols::store::tree::Tree;
+use agency_protocols::{codifica, kodingx};
 use agency_sandbox::host::Host;
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -98,9 +98,11 @@ fn record(root: &Path) -> PathBuf {
 fn governed(here: &Here) -> Result<BTreeMap<String, String>, Failure> {
     let failed = |error: agency_protocols::store::tree::TreeError| Failure::new(INTERNAL, &error);
     let mut names = vec![FILE.to_owned()];
-    for entry in here.tree().list(PROFILES).map_err(failed)? {
-        if entry.name.ends_with(".yml") || entry.name.ends_with(".yaml") {
-            names.push(format!("{PROFILES}/{}", entry.name));
+    for folder in [kodingx::layout::PROFILES, codifica::PROFILES] {
+        for entry in here.tree().list(folder).map_err(failed)? {
+            if entry.name.ends_with(".yml") || entry.name.ends_with(".yaml") {
+                names.push(format!("{folder}/{}", entry.name));
+            }
         }
     }
     let mut found = BTreeMap::new();

@@ -2,7 +2,7 @@
 //!
 //! It is written into the store, where every supervisor of the repository finds it, whichever it is.
 
-use agency_protocols::board::{Board, Outcome};
+use agency_protocols::board::Outcome;
 use agency_protocols::names::TaskId;
 use agency_sandbox::host::Host;
 use agency_supervisor::attempt::{Ending, Phase, TaskKey};
@@ -72,8 +72,12 @@ pub(crate) fn cancel(command: &Cancel, who: &Who) -> Result<u8, Failure> {
     let key = key(&here, who, &command.task)?;
     let asked = with_store(&here, async |store| store.ask_to_cancel(&key).await)?;
     if !asked {
+        let how = match key.protocol.as_str() {
+            "codifica" => "rejected --as human --reason …",
+            _ => "CANCELED",
+        };
         return Err(Failure::new_message(NO_SUCH, format!("{} is not being worked on", command.task))
-            .with_hint(format!("`agency task move {} CANCELED` takes it off the board", command.task)));
+            .with_hint(format!("`agency task move {} {how}` takes it off the board", command.task)));
     }
     tell(command.json, &command.task, "canceled", "its agent is stopped; an `agency run` does that")
 }
@@ -86,9 +90,9 @@ pub(crate) fn retry(command: &Retry, who: &Who) -> Result<u8, Failure> {
     // One that was put off is as it was, and only has to wait no longer.
     let is_put_off = attempts.last().is_some_and(|last| matches!(last.phase, Phase::Over(Ending::Parked(_))));
     if !is_put_off {
-        here.act(|tree| {
+        here.act_on(board.as_board(), |tree| {
             let outcome = Outcome::Reopened { reason: "to be tried again".to_owned() };
-            Ok(((), Board::settle(&board, tree, &command.task, &outcome, &here.now)?))
+            Ok(((), board.as_board().settle(tree, &command.task, &outcome, &here.now)?))
         })?;
     }
     with_store(&here, async |store| store.forgive(&key).await)?;
@@ -127,7 +131,7 @@ fn tell(as_json: bool, task: &TaskId, what: &str, text: &str) -> Result<u8, Fail
 
 /// A task as the store names it.
 pub(super) fn key(here: &Here, who: &Who, task: &TaskId) -> Result<TaskKey, Failure> {
-    let protocol = Board::protocol(&here.board(who)?).to_owned();
+    let protocol = here.board(who)?.as_board().protocol().to_owned();
     Ok(TaskKey { protocol, id: task.to_string() })
 }
 

@@ -160,7 +160,10 @@ fn would(start: Start, settings: &Settings) -> Would {
     let isolation = agent.and_then(|agent| agent.level).unwrap_or(settings.level);
     let lands = match settings.land {
         Land::Merge => format!("on {}", settings.branch),
-        Land::Branch => format!("on agency/{}", start.task),
+        Land::Branch => match &start.branch {
+            Some(named) => format!("on {named}"),
+            None => format!("on agency/{}", start.task),
+        },
         Land::None => "nowhere: it is verified and kept".to_owned(),
     };
     Would { start, isolation, lands }

@@ -12,7 +12,7 @@ pub(crate) mod logs;
 pub(crate) mod owner;
 mod progress;
 pub(crate) mod ps;
-mod settings;
+pub(crate) mod settings;
 mod table;
 pub(crate) mod view;
 mod voice;
@@ -24,13 +24,16 @@ use std::sync::Arc;
 use agency_protocols::board::{Agenda, Board, Role};
 use agency_protocols::names::TaskId;
 use agency_sandbox::host::Host;
+use agency_sandbox::scope::{Judgement, Scope};
 use agency_supervisor::attempt::{Ending, FailureKind, Term};
 use agency_supervisor::charge::{self, Charge, ChargeError};
 use agency_supervisor::desk::Desk;
 use agency_supervisor::dispatch::{Fate, Interrupt, Summary, Wishes};
 use agency_supervisor::errand::{self, send::Shim};
 use agency_supervisor::landing::repository::Repository;
+use agency_supervisor::notice::{Notice, Teller};
 use agency_supervisor::settings::Settings;
+use agency_supervisor::sharing::{Sharing, Tell};
 use clap::Args;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -96,14 +99,29 @@ pub(crate) struct Run {
 }
 
 pub(crate) fn run(command: &Run, who: &Who) -> Result<u8, Failure> {
-    let here = owner::here()?;
-    let board = here.board(who)?;
+    let mut here = owner::here()?;
+    here.builder.clone_from(&command.agent);
+    let spoken = here.board(who)?;
     let host = Host::observe();
     let configuration = Configuration::load(&here.folder.root, &command.operator)?;
     let state = here.folder.state(&user_state(&host)).map_err(|error| Failure::new(INTERNAL, &error))?;
     let repository = charge::open_repository(&here.folder, state.path(), &host.home).map_err(refused)?;
     let branch = charge::branch(&repository, &here.folder).map_err(refused)?;
-    let agenda = agenda(command, &here, &board)?;
+    let repository = Arc::new(repository);
+    let sharing = spoken.as_board().is_shared().then(|| {
+        let (committer, own) = (settings::committer(&here), spoken.as_board().own());
+        Sharing::new(Arc::clone(&repository), branch.clone(), committer, own, Arc::new(message::notice))
+    });
+    if let Some(sharing) = &sharing
+        && !command.dry_run
+    {
+        here.name_itself()?;
+        sharing.refresh();
+    }
+    // What was brought up to date may be another board.
+    let spoken = if sharing.is_some() { here.board(who)? } else { spoken };
+    let board = spoken.as_board();
+    let agenda = agenda(command, &here, board)?;
     let tasks = (!command.task.is_empty())
         .then(|| command.task.iter().map(ToString::to_string).collect::<BTreeSet<String>>());
     let wishes = Wishes {
@@ -137,20 +155,26 @@ pub(crate) fn run(command: &Run, who: &Who) -> Result<u8, Failure> {
         unusable: &unusable,
     })?;
     let asked = telemetry::asked(|name| std::env::var_os(name))?;
-    mention_uncommitted(&repository, &branch, &board);
+    mention_uncommitted(&repository, &branch, board);
     if command.dry_run {
-        let (protocol, json) = (Board::protocol(&board), command.json);
+        let (protocol, json) = (board.protocol(), command.json);
         let (agenda, settings, wishes) = (&agenda, &settings, &wishes);
         return dry_run::run(dry_run::Given { agenda, protocol, settings, wishes, unusable, json });
     }
     let telemetry = telemetry::start(asked, &settings)?;
     let voice = Arc::new(Voice::new(command.json, &settings.state));
-    let ended = work(&voice, wishes, who, &here, settings, repository);
+    let ended = work(&voice, wishes, who, &here, settings, Shared { repository, sharing });
     // However it ended: the terminal is as it was.
     voice.close();
     let (Ok(code) | Err(Failure { code, .. })) = &ended;
     telemetry.end(*code);
     ended
+}
+
+/// The repository, and where its branch is shared if the board asks for that.
+struct Shared {
+    repository: Arc<Repository>,
+    sharing: Option<Sharing>,
 }
 
 /// The supervisor is in charge, until nothing is left to do.
@@ -160,15 +184,23 @@ fn work(
     who: &Who,
     here: &Here,
     settings: Settings,
-    repository: Repository,
+    Shared { repository, sharing }: Shared,
 ) -> Result<u8, Failure> {
     let who = who.clone();
-    let root = here.folder.root.clone();
-    let desk = Desk::open(move || Here::at(&root)?.open(&who))?;
+    let (root, builder) = (here.folder.root.clone(), here.builder.clone());
+    let told = Arc::<Voice>::clone(voice);
+    let tell: Tell = Arc::new(move |what| told.tell(&Notice::Trouble { task: None, what: what.to_owned() }));
+    let sharing = sharing.map(|sharing| sharing.told_to(tell));
+    let desk = Desk::open(sharing.clone(), move || {
+        let mut here = Here::at(&root)?;
+        here.builder = builder;
+        here.open(&who)
+    })?;
     let shim = std::env::current_exe().map_err(|error| Failure::new(INTERNAL, &error))?;
     let charge = Charge {
         settings,
         repository,
+        sharing,
         desk,
         shim: Shim { command: vec![shim.into(), "shim".into()] },
         teller: Arc::<Voice>::clone(voice),
@@ -204,9 +236,9 @@ fn mention_uncommitted(
     board: &dyn Board,
 ) {
     let Ok(files) = agency_supervisor::landing::uncommitted::files(repository, branch) else { return };
-    let folder = format!("{}/", board.folder());
-    let files: Vec<String> =
-        files.iter().map(ToString::to_string).filter(|file| !file.starts_with(&folder)).collect();
+    let Ok(own) = Scope::parse(&board.own(), &[]) else { return };
+    let theirs = files.iter().filter(|file| own.judge(file) != Judgement::InScope);
+    let files: Vec<String> = theirs.map(ToString::to_string).collect();
     if files.is_empty() {
         return;
     }

@@ -327,7 +327,7 @@ fn duration(configuration: &Configuration, path: &[&str]) -> Result<Option<Durat
 }
 
 /// Commits are made in the name of whoever runs this, as git knows them.
-fn committer(here: &Here) -> Committer {
+pub(crate) fn committer(here: &Here) -> Committer {
     Committer {
         name: here.git_says("user.name").unwrap_or_else(|| "agency".to_owned()),
         email: here.git_says("user.email").unwrap_or_else(|| "agency@localhost".to_owned()),

@@ -335,7 +335,7 @@ impl<S: Store> Dispatcher<S> {
         if self.read_at.is_some_and(|at| now.since(at) < pause) {
             return Ok(());
         }
-        self.agenda = self.shop.desk.look(|board, tree| board.next(tree)).await?;
+        self.agenda = self.shop.desk.look_around(|board, tree| board.next(tree)).await?;
         let read = BootClock.now();
         (self.read_at, self.reading_takes) = (Some(read), read.since(now));
         let ids = || self.agenda.ready.iter().map(|start| start.task.to_string()).collect();

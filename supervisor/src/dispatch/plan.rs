@@ -137,6 +137,8 @@ mod tests {
             profile: "auto".into(),
             urgency: 0,
             handed_in: false,
+            may_change_nothing: false,
+            branch: None,
         }
     }
 

@@ -101,6 +101,14 @@ impl<S: Store> Dispatcher<S> {
         if !matches!(ending, Ending::Lost { .. }) {
             self.troubles.remove(&key);
         }
+        // Somebody elsewhere was faster: it is theirs to do, and nothing that this run has left undone.
+        if self.shop.desk.shared
+            && matches!(ending, Ending::Lost { .. })
+            && !self.shop.is_wanted(&key).await?
+        {
+            self.summary.tasks.remove(&key);
+            return Ok(());
+        }
         match &ending {
             Ending::Lost { .. } | Ending::Canceled | Ending::Parked(_) => {}
             _ => self.parking.worked(&attempt.agent),

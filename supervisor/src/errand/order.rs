@@ -94,6 +94,16 @@ pub struct AgentOrder {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setup: Option<SetupOrder>,
     pub subject: String,
+    /// What it says may be all there is to show for it.
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub may_change_nothing: bool,
+    /// What the task's own branch is called, where the board says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+}
+
+fn is_not(flag: &bool) -> bool {
+    !flag
 }
 
 impl AgentOrder {

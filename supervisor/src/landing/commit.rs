@@ -115,6 +115,21 @@ pub fn write(
     )
 }
 
+/// Makes a commit of a tree on two others.
+pub fn write_merge(
+    repository: &Repository,
+    tree: &Oid,
+    [ours, theirs]: [&Oid; 2],
+    who: &Signature,
+    message: &str,
+) -> Result<Oid, Error> {
+    let text = format!(
+        "tree {tree}\nparent {ours}\nparent {theirs}\nauthor {who}\ncommitter {who}\n\n{}\n",
+        one_line(message)
+    );
+    repository.write_object(ObjectKind::Commit, text.as_bytes())
+}
+
 /// A commit, as git keeps it.
 pub(super) fn text(
     tree: &Oid,

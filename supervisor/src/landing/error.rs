@@ -43,6 +43,10 @@ pub enum Error {
     Owner { uid: u32, source: io::Error },
     #[error("{what} is held by somebody for too long")]
     Busy { what: String },
+    #[error("can't {doing} {remote}: {message}")]
+    Remote { doing: &'static str, remote: String, message: String },
+    #[error("a file of the board can't be put back: {reason}")]
+    Board { reason: String },
     #[error("the input of git is closed")]
     Pipe(#[from] io::Error),
     /// Only an observer asks for this.

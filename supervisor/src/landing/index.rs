@@ -120,6 +120,11 @@ impl Listing {
         }
     }
 
+    /// What is staged at a path that changes.
+    pub(super) fn entry(&self, path: &RelPath) -> Option<&Entry> {
+        self.entries.get(path)?.as_ref()
+    }
+
     pub(super) fn is_skipped(&self, path: &RelPath) -> bool {
         self.skipped.contains(path)
     }

@@ -12,6 +12,7 @@ use std::ops::ControlFlow;
 use serde::Serialize;
 
 use super::checkout::{self, Checkout, Way};
+use super::commit::Signature;
 use super::difference;
 use super::error::Error;
 use super::index;
@@ -21,8 +22,8 @@ use super::merge;
 use super::names::{Oid, RefName};
 use super::objects::Objects;
 use super::obstacle::Obstacle;
-use super::plan::{self, Decision, Facts, Refusal, Request, Work};
-use super::refs::{self, Reason, Transaction};
+use super::plan::{self, CheckoutFacts, Decision, Facts, Refusal, Request, Work};
+use super::refs::{self, Line, Reason, Transaction};
 use super::repository::Repository;
 use super::steps::{Observer, Step, Watch, When};
 use super::undo::{self, Undone};
@@ -73,6 +74,54 @@ pub fn land(repository: &Repository, request: &Request<'_>) -> Result<Outcome, E
     land_observed(repository, request, &mut |_| ControlFlow::Continue(()))
 }
 
+/// What is asked when the references are locked, and before the first file changes: whether others take the commit.
+/// When they do not, nothing happens here.
+pub type Publish<'a> = &'a dyn Fn(&Oid) -> Result<bool, Error>;
+
+/// Lands where others have a say: what they do not take is [`Outcome::Moved`].
+pub fn land_published(
+    repository: &Repository,
+    request: &Request<'_>,
+    publish: Publish<'_>,
+) -> Result<Outcome, Error> {
+    take_turns(repository, |observer| attempt(repository, request, Some(publish), observer))
+}
+
+/// Brings a branch from one commit to one that has it in its history, and the checkout with it. No task lands by this.
+pub fn forward(
+    repository: &Repository,
+    target: &RefName,
+    (from, to): (&Oid, &Oid),
+    who: &Signature,
+) -> Result<Outcome, Error> {
+    take_turns(repository, |observer| {
+        undo::undo(repository, observer)?;
+        if refs::at(repository, target)?.as_ref() != Some(from) {
+            return Ok(Tried::Answer(Outcome::Moved { found: refs::at(repository, target)? }));
+        }
+        let (worktrees, facts, checkouts) = repository.ask(|objects| {
+            let changed = difference::compare(objects, from, to)?;
+            look_at_checkouts(repository, objects, target, &Way { from, to, changed: &changed })
+        })?;
+        let obstacles = plan::obstacles(&facts);
+        if !obstacles.is_empty() {
+            return Ok(Tried::Answer(Outcome::Waits { obstacles }));
+        }
+        let motion = Motion {
+            target,
+            expected: Some(from),
+            commit: to,
+            lines: vec![Line::Update { name: target.clone(), from: Some(from.clone()), to: to.clone() }],
+            // Whether it happened is seen in the branch itself.
+            proof: (target.clone(), to.clone()),
+            reason: Reason { who, text: "agency: brought up to date".to_owned() },
+            moves_files: true,
+        };
+        let checkout = checkouts.into_iter().flatten().next();
+        Landing { repository, motion, worktrees: &worktrees, publish: None }.carry_out(checkout, observer)
+    })
+}
+
 /// Takes back what an interrupted landing left, whatever task it was for. Every landing does so first.
 pub fn recover(repository: &Repository) -> Result<Undone, Error> {
     let _acting = repository.act()?;
@@ -86,6 +135,21 @@ pub fn land_observed(
     request: &Request<'_>,
     observer: Observer<'_>,
 ) -> Result<Outcome, Error> {
+    take_turns_observed(repository, observer, |observer| attempt(repository, request, None, observer))
+}
+
+fn take_turns(
+    repository: &Repository,
+    attempt: impl FnMut(Observer<'_>) -> Result<Tried, Error>,
+) -> Result<Outcome, Error> {
+    take_turns_observed(repository, &mut |_| ControlFlow::Continue(()), attempt)
+}
+
+fn take_turns_observed(
+    repository: &Repository,
+    observer: Observer<'_>,
+    mut attempt: impl FnMut(Observer<'_>) -> Result<Tried, Error>,
+) -> Result<Outcome, Error> {
     let _acting = repository.act()?;
     let _turn = match repository.landing.take() {
         Err(Error::Busy { what }) => return Ok(Outcome::Busy { what }),
@@ -93,7 +157,7 @@ pub fn land_observed(
     };
     let mut busy = String::new();
     for _ in 0..ATTEMPTS {
-        match attempt(repository, request, observer) {
+        match attempt(observer) {
             Ok(Tried::Answer(outcome)) => return Ok(outcome),
             Ok(Tried::Again(what)) | Err(Error::Busy { what }) => busy = what,
             Err(error) => return Err(error),
@@ -109,7 +173,12 @@ enum Tried {
     Again(String),
 }
 
-fn attempt(repository: &Repository, request: &Request<'_>, observer: Observer<'_>) -> Result<Tried, Error> {
+fn attempt(
+    repository: &Repository,
+    request: &Request<'_>,
+    publish: Option<Publish<'_>>,
+    observer: Observer<'_>,
+) -> Result<Tried, Error> {
     undo::undo(repository, observer)?;
     let target = refs::resolve(repository, request.target)?;
     let request = &Request { target: &target, ..request.clone() };
@@ -130,8 +199,20 @@ fn attempt(repository: &Repository, request: &Request<'_>, observer: Observer<'_
         (Work::Contained, None) => return Err(Error::Answer { doing: "find the branch that has the work" }),
     };
     let record = landed::write(repository, request.lease, request.target, commit)?;
-    let landing = Landing { repository, request, facts: &facts, worktrees: &worktrees, commit, record };
-    landing.carry_out(checkout, observer)
+    let lease = request.lease;
+    let motion = Motion {
+        target: request.target,
+        expected: request.expected,
+        commit,
+        lines: plan::lines(request, &facts, &record),
+        proof: (lease.task.landed(), record),
+        reason: Reason {
+            who: request.who,
+            text: format!("agency: {} lands, attempt {}", lease.task, lease.epoch),
+        },
+        moves_files: matches!(request.work, Work::Commit { .. }),
+    };
+    Landing { repository, motion, worktrees: &worktrees, publish }.carry_out(checkout, observer)
 }
 
 /// Everything a plan is made of.
@@ -166,10 +247,7 @@ fn observe(repository: &Repository, objects: &mut Objects, request: &Request<'_>
     };
     seen.facts.changed = difference::compare(objects, base, commit)?;
     // Looking at files is the dearest part, and for nothing when the answer is known.
-    if matches!(plan::decide(request, &seen.facts), Decision::Go { .. }) {
-        seen.worktrees = worktree::with_branch(repository, request.target)?;
-    }
-    if seen.worktrees.is_empty() {
+    if !matches!(plan::decide(request, &seen.facts), Decision::Go { .. }) {
         return Ok(seen);
     }
     let nothing = repository.format.empty_tree();
@@ -179,28 +257,56 @@ fn observe(repository: &Repository, objects: &mut Objects, request: &Request<'_>
         false => difference::compare(objects, from, commit)?,
     };
     let way = Way { from, to: commit, changed: &changed };
-    for worktree in &seen.worktrees {
-        if let Some((facts, checkout)) = checkout::observe(repository, objects, worktree, &way)? {
-            seen.facts.checkouts.push(facts);
-            seen.checkouts.push(checkout);
+    (seen.worktrees, seen.facts.checkouts, seen.checkouts) =
+        look_at_checkouts(repository, objects, request.target, &way)?;
+    Ok(seen)
+}
+
+/// The work trees that have a branch checked out; of each that is there how it stands, and what it takes to bring it
+/// along.
+type Checkouts = (Vec<Worktree>, Vec<CheckoutFacts>, Vec<Option<Checkout>>);
+
+fn look_at_checkouts(
+    repository: &Repository,
+    objects: &mut Objects,
+    target: &RefName,
+    way: &Way<'_>,
+) -> Result<Checkouts, Error> {
+    let worktrees = worktree::with_branch(repository, target)?;
+    let (mut all, mut checkouts) = (Vec::new(), Vec::new());
+    for worktree in &worktrees {
+        if let Some((facts, checkout)) = checkout::observe(repository, objects, worktree, way)? {
+            all.push(facts);
+            checkouts.push(checkout);
         }
     }
-    Ok(seen)
+    Ok((worktrees, all, checkouts))
+}
+
+/// What is to move, and how it is told that it did.
+struct Motion<'a> {
+    target: &'a RefName,
+    expected: Option<&'a Oid>,
+    commit: &'a Oid,
+    lines: Vec<Line>,
+    /// A reference, and where it is when this is done.
+    proof: (RefName, Oid),
+    reason: Reason<'a>,
+    moves_files: bool,
 }
 
 /// A landing that nothing speaks against.
 struct Landing<'a> {
     repository: &'a Repository,
-    request: &'a Request<'a>,
-    facts: &'a Facts,
+    motion: Motion<'a>,
     worktrees: &'a [Worktree],
-    commit: &'a Oid,
-    record: Oid,
+    publish: Option<Publish<'a>>,
 }
 
 impl Landing<'_> {
     fn carry_out(&self, checkout: Option<Checkout>, observer: Observer<'_>) -> Result<Tried, Error> {
-        let landed = || Tried::Answer(Outcome::Landed { commit: self.commit.clone() });
+        let landed = || Tried::Answer(Outcome::Landed { commit: self.motion.commit.clone() });
+        let unpublished = || Tried::Answer(Outcome::Moved { found: None });
         let mut watch = Watch { observer, undoing: false };
         let Some(checkout) = checkout else {
             let transaction = match watch.step(Step::Prepare, || self.prepare()) {
@@ -209,6 +315,9 @@ impl Landing<'_> {
             };
             if self.is_checked_out_elsewhere()? {
                 return Ok(Tried::Again("the branch is being checked out".to_owned()));
+            }
+            if !self.is_published()? {
+                return Ok(unpublished());
             }
             watch.step(Step::Commit, || transaction.commit())?;
             return Ok(landed());
@@ -252,6 +361,9 @@ impl Landing<'_> {
         if self.is_checked_out_elsewhere()? {
             return again("the branch is being checked out");
         }
+        if !self.is_published()? {
+            return Ok(Some(Tried::Answer(Outcome::Moved { found: None })));
+        }
         watch.tell(Step::PlaceFiles, When::Before)?;
         let obstacles = checkout.place(self.repository, &HashSet::new(), watch)?;
         watch.tell(Step::PlaceFiles, When::After)?;
@@ -266,31 +378,33 @@ impl Landing<'_> {
         Ok(None)
     }
 
+    /// Whether others take it, where they are asked. Our own references are locked meanwhile: nobody who lost the lease
+    /// gets as far as to ask.
+    fn is_published(&self) -> Result<bool, Error> {
+        self.publish.map_or(Ok(true), |publish| publish(self.motion.commit))
+    }
+
     /// Whether other work trees have the branch now. Their files would be what the branch was, and the next
     /// commit there would take the work back.
     fn is_checked_out_elsewhere(&self) -> Result<bool, Error> {
-        match self.request.work {
-            Work::Commit { .. } => {
-                Ok(worktree::with_branch(self.repository, self.request.target)? != self.worktrees)
-            }
-            Work::Contained => Ok(false),
+        match self.motion.moves_files {
+            true => Ok(worktree::with_branch(self.repository, self.motion.target)? != self.worktrees),
+            false => Ok(false),
         }
     }
 
     fn prepare(&self) -> Result<Transaction<'_>, Error> {
-        let Request { lease, who, .. } = self.request;
-        let text = format!("agency: {} lands, attempt {}", lease.task, lease.epoch);
-        let lines = plan::lines(self.request, self.facts, &self.record);
-        Transaction::prepare(self.repository, &lines, &Reason { who, text })
+        Transaction::prepare(self.repository, &self.motion.lines, &self.motion.reason)
     }
 
     fn pending(&self, checkout: &Checkout, next: &index::Next) -> Pending {
         let Way { from, to, .. } = checkout.way();
+        let (landed, record) = self.motion.proof.clone();
         Pending {
-            landed: self.request.lease.task.landed(),
-            record: self.record.clone(),
-            target: self.request.target.clone(),
-            target_at: self.request.expected.cloned(),
+            landed,
+            record,
+            target: self.motion.target.clone(),
+            target_at: self.motion.expected.cloned(),
             from: from.clone(),
             to: to.clone(),
             root: checkout.root.clone(),

@@ -116,13 +116,22 @@ fn merge_tree(repository: &Repository, ours: &Oid, theirs: &Oid) -> Result<Merge
 }
 
 /// Whether a commit is in the history of another, or is that one.
-pub(super) fn is_ancestor(repository: &Repository, one: &Oid, other: &Oid) -> Result<bool, Error> {
+pub fn is_ancestor(repository: &Repository, one: &Oid, other: &Oid) -> Result<bool, Error> {
     if one == other {
         return Ok(true);
     }
     match repository.objects.run(["merge-base", "--is-ancestor", one.as_str(), other.as_str()]) {
         Ok(_) => Ok(true),
         Err(GitError::Failed { status, .. }) if status.code() == Some(1) => Ok(false),
+        Err(error) => Err(git("look at the branch's history")(error)),
+    }
+}
+
+/// The last commit that two have in common.
+pub fn base(repository: &Repository, one: &Oid, other: &Oid) -> Result<Option<Oid>, Error> {
+    match repository.objects.run(["merge-base", one.as_str(), other.as_str()]) {
+        Ok(output) => Oid::of_line(&output).map(Some),
+        Err(GitError::Failed { status, .. }) if status.code() == Some(1) => Ok(None),
         Err(error) => Err(git("look at the branch's history")(error)),
     }
 }

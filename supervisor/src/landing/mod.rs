@@ -20,6 +20,8 @@
 //! [`docs/decisions/017-landing.md`]: https://github.com/agency-runner/agency/blob/main/docs/decisions/017-landing.md
 
 mod bench;
+pub mod board;
+mod board_journal;
 pub mod candidate;
 mod checkout;
 pub mod commit;
@@ -40,6 +42,7 @@ mod owner;
 pub mod plan;
 mod record;
 pub mod refs;
+pub mod remote;
 pub mod repository;
 pub mod scope;
 mod settings;

@@ -150,10 +150,12 @@ pub struct Task {
     protocol: String,
     id: String,
     component: String,
+    /// What its own branch is called, where somebody says so.
+    named: Option<RefName>,
 }
 
 /// Components that mean something else below `refs/agency`.
-const TAKEN: [&str; 2] = ["lease", "landed"];
+const TAKEN: [&str; 3] = ["lease", "landed", "upstream"];
 /// A component of a path has 255 bytes at most, and git appends `.lock`.
 const LONGEST: usize = 200;
 
@@ -173,7 +175,13 @@ impl Task {
         if !(1..=LONGEST).contains(&component.len()) {
             return Err(Error::Name { what: "a task that can be landed", name: id.to_owned() });
         }
-        Ok(Self { protocol: protocol.to_owned(), id: id.to_owned(), component })
+        Ok(Self { protocol: protocol.to_owned(), id: id.to_owned(), component, named: None })
+    }
+
+    /// With a name for its own branch. One that git would refuse is none.
+    pub fn with_branch(mut self, name: Option<&str>) -> Self {
+        self.named = name.and_then(|name| RefName::branch(name).ok());
+        self
     }
 
     /// As it was given.
@@ -197,9 +205,9 @@ impl Task {
     }
 
     /// Where it lands when no branch of a person is to move: `agency/<id>`. People type it, so it is short; two
-    /// protocols with the same id share it, and the second finds it taken.
+    /// protocols with the same id share it, and the second finds it taken. A protocol may say otherwise.
     pub fn branch(&self) -> RefName {
-        RefName(format!("refs/heads/agency/{}", self.component))
+        self.named.clone().unwrap_or_else(|| RefName(format!("refs/heads/agency/{}", self.component)))
     }
 }
 

@@ -228,7 +228,7 @@ fn refusal(request: &Request<'_>, facts: &Facts) -> Option<Refusal> {
     (!outside.is_empty()).then_some(Refusal::Scope { outside })
 }
 
-fn obstacles(checkouts: &[CheckoutFacts]) -> Vec<Obstacle> {
+pub(super) fn obstacles(checkouts: &[CheckoutFacts]) -> Vec<Obstacle> {
     if checkouts.len() > 1 {
         let twice = |checkout: &CheckoutFacts| Obstacle { root: checkout.root.clone(), what: What::Twice };
         return checkouts.iter().map(twice).collect();

@@ -67,6 +67,11 @@ pub fn at(repository: &Repository, name: &RefName) -> Result<Option<Oid>, Error>
     Ok(read(repository, std::slice::from_ref(name))?.remove(name).map(|found| found.at))
 }
 
+/// The tree of a commit.
+pub fn tree_of(repository: &Repository, commit: &Oid) -> Result<Oid, Error> {
+    repository.ask(|objects| objects.tree_of(commit))
+}
+
 /// `<object> <name>` on a line.
 fn find_packed(packed: &str, name: &RefName) -> Result<Option<Oid>, Error> {
     let line = packed.lines().find_map(|line| line.strip_suffix(name.as_str())?.strip_suffix(' '));

@@ -131,6 +131,11 @@ impl Repository {
         }
     }
 
+    /// Where the person's own configuration is.
+    pub(super) fn home(&self) -> Option<&Path> {
+        self.home.as_deref()
+    }
+
     pub fn format(&self) -> Format {
         self.format
     }

@@ -150,12 +150,14 @@ impl<S: Store> Life<'_, S> {
                 profile: built.profile,
                 task_file: built.task_file,
                 scope: ScopeOrder::default(),
-                live: vec![self.shop.desk.folder.to_owned()],
+                live: self.shop.desk.folder.map(str::to_owned).into_iter().collect(),
                 limits,
                 short_of_time,
                 papers,
                 setup: settings.setup_order([work.base.as_str()]),
                 subject: built.subject,
+                may_change_nothing: true,
+                branch: None,
             })),
         ))
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agency_protocols::board::{BoardError, Start};
+use agency_protocols::board::{BoardError, Claimant, Start};
 use agency_protocols::names::{AgentName, TaskId};
 use jiff::Zoned;
 use tracing::Instrument;
@@ -105,7 +105,12 @@ impl<S: Store> Life<'_, S> {
     async fn announce(&mut self) -> Result<(), LifeError> {
         self.hold().await?;
         let (task, agent) = self.names()?;
-        self.write_board(move |board, tree| Ok(((), board.claim(tree, &task, &agent, &Zoned::now())?))).await
+        let session = format!("{}.{}", self.attempt.task.id, self.attempt.epoch);
+        self.write_board(move |board, tree| {
+            let claimant = Claimant { agent: &agent, session: &session };
+            Ok(((), board.claim(tree, &task, &claimant, &Zoned::now())?))
+        })
+        .await
     }
 
     /// The lease in git, moved to this attempt and this owner if it is not there yet.
@@ -196,11 +201,13 @@ impl<S: Store> Life<'_, S> {
                 task_file: start.file.clone(),
                 scope,
                 profile: start.profile.clone(),
-                live: vec![self.shop.desk.folder.to_owned()],
+                live: self.shop.desk.folder.map(str::to_owned).into_iter().collect(),
                 limits,
                 short_of_time,
                 papers: footing.papers.clone(),
                 subject: start.title.clone(),
+                may_change_nothing: start.may_change_nothing,
+                branch: start.branch.clone(),
             })),
         );
         Ok(place.order(&order)?)

@@ -30,11 +30,12 @@ impl<S: Store> Life<'_, S> {
     /// How it ended, and what the board is to know of it.
     async fn verdict(&self) -> Result<(Ending, Option<BoardOutcome>), LifeError> {
         if let Phase::Landed { commit } = &self.attempt.phase {
-            return Ok((Ending::Done { commit: commit.clone() }, Some(BoardOutcome::Landed)));
+            let commit = commit.clone();
+            return Ok((Ending::Done { commit: commit.clone() }, Some(BoardOutcome::Landed { commit })));
         }
         let unwanted = self.is_unwanted();
         if unwanted && let Some(commit) = self.landed_unnoticed().await? {
-            return Ok((Ending::Done { commit }, Some(BoardOutcome::Landed)));
+            return Ok((Ending::Done { commit: commit.clone() }, Some(BoardOutcome::Landed { commit })));
         }
         match &self.attempt.phase {
             Phase::Ended(Ended::Canceled) => Ok((Ending::Canceled, Some(canceled()))),
@@ -181,7 +182,7 @@ impl<S: Store> Life<'_, S> {
         let (task, _) = self.names()?;
         let told = self.write_board(move |board, tree| {
             // Whoever took the task off the board meanwhile has had the last word on it.
-            if !matches!(outcome, BoardOutcome::Landed) && !board.is_wanted(tree, &task)? {
+            if !matches!(outcome, BoardOutcome::Landed { .. }) && !board.is_wanted(tree, &task)? {
                 return Ok(((), Effects::none()));
             }
             Ok(((), board.settle(tree, &task, &outcome, &Zoned::now())?))

@@ -178,6 +178,10 @@ impl<S: Store> Life<'_, S> {
             Some(candidate) if done.did_something => {
                 Ok(Ended::Work(Work { base: order.base.clone(), candidate: candidate.clone() }))
             }
+            // What it found out is in its report.
+            _ if order.may_change_nothing => {
+                Ok(Ended::Work(Work { base: order.base.clone(), candidate: order.base.clone() }))
+            }
             _ => failed(FailureKind::Nothing, format!("it changed nothing{}", wanted(order))),
         }
     }

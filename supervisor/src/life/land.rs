@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agency_protocols::board::Judged;
 use agency_sandbox::path::RelPath;
-use agency_sandbox::scope::Scope;
+use agency_sandbox::scope::{Judgement, Scope};
 use jiff::Zoned;
 use serde_json::json;
 
@@ -193,11 +193,10 @@ impl<S: Store> Life<'_, S> {
             return Ok(false);
         };
         let (old, new) = (Oid::parse(old)?, Oid::parse(new)?);
-        let folder =
-            RelPath::parse(self.shop.desk.folder.as_bytes()).map_err(|_| odd("the board's folder"))?;
+        let own = Scope::parse(&self.shop.desk.own, &[]).map_err(|error| odd(&error.to_string()))?;
         self.blocking(move |repository| {
             let changed = difference::between(repository, &old, &new)?;
-            Ok(!folder.is_root() && changed.iter().all(|one| one.path.is_within(&folder)))
+            Ok(changed.iter().all(|one| own.judge(&one.path) == Judgement::InScope))
         })
         .await
     }
@@ -272,7 +271,10 @@ impl<S: Store> Life<'_, S> {
             None => UNAUDITED.to_owned(),
         });
         if merge.work.is_on_the_branch() {
-            evidence.notes.push("the work was done outside: what it changed was not seen".to_owned());
+            evidence.notes.push(match self.agent_place().standing()? {
+                Standing::Over(_) => "its agent changed no file".to_owned(),
+                _ => "the work was done outside: what it changed was not seen".to_owned(),
+            });
         }
         let (task, _) = self.names()?;
         let judged = self
@@ -323,7 +325,13 @@ impl<S: Store> Life<'_, S> {
                 Outcome::Stale { .. } => {
                     return Err(crate::store::StoreError::Fenced(self.lease.clone()).into());
                 }
-                Outcome::Moved { .. } => self.merge().await?,
+                Outcome::Moved { .. } => {
+                    self.refresh().await?;
+                    match self.over_the_board(&merge).await? {
+                        Some(merge) => self.advance(Phase::Proved { merge, passed: true }).await?,
+                        None => self.merge().await?,
+                    }
+                }
                 Outcome::Refused { refusal: refusal @ Refusal::Scope { .. } } => {
                     self.failed(FailureKind::Scope, refusal.to_string()).await?;
                 }
@@ -346,6 +354,63 @@ impl<S: Store> Life<'_, S> {
             return Ok(None);
         }
         Ok(Some(Rest::Waits(format!("another program is at work in the repository all the time: {busy}"))))
+    }
+
+    /// What was proved, on the branch as it is now, if nothing but commits of the board came between. Those that stand
+    /// on it need not be merged again: what it lands as differs in the board alone.
+    async fn over_the_board(&self, merge: &Merge) -> Result<Option<Merge>, LifeError> {
+        let Some(onto) = &merge.onto else { return Ok(None) };
+        if self.shop.sharing.is_none() || self.target().as_ref() != Some(&self.shop.settings.branch) {
+            return Ok(None);
+        }
+        let onto = Oid::parse(onto)?;
+        let proved = merge.commit.as_deref().map(Oid::parse).transpose()?;
+        let own = Scope::parse(&self.shop.desk.own, &[]).map_err(|error| odd(&error.to_string()))?;
+        let (branch, task, order) =
+            (self.shop.settings.branch.clone(), self.task.clone(), self.agent_order()?);
+        let seconds = self.outcome()?.ended_at;
+        let author = Signature::new(&order.agent, &format!("{}@agency.invalid", order.agent), seconds, 0);
+        let committer = self.shop.settings.committer.signature(seconds);
+        let (epoch, verify) = (self.attempt.epoch.0, self.verify_id(merge.number));
+        let moved = self.blocking(move |repository| {
+            let Some(tip) = refs::at(repository, &branch)?.filter(|tip| *tip != onto) else {
+                return Ok(None);
+            };
+            let between = difference::between(repository, &onto, &tip)?;
+            let boards = between.iter().all(|one| own.judge(&one.path) == Judgement::InScope);
+            if !boards || !merge::is_ancestor(repository, &onto, &tip)? {
+                return Ok(None);
+            }
+            // What the branch has already, it still has.
+            let Some(proved) = proved else { return Ok(Some((tip, None))) };
+            let Merged::Clean { tree } = merge::onto(repository, &onto, &proved, &tip)? else {
+                return Ok(None);
+            };
+            let statement = Statement {
+                author: &author,
+                committer: &committer,
+                subject: &order.subject,
+                body: "",
+                task: &task,
+                epoch,
+                verify: Some(&verify),
+            };
+            let commit = commit::write(repository, &tree, &tip, &statement)?;
+            Ok(Some((tip, Some(commit))))
+        });
+        Ok(moved.await?.map(|(tip, commit)| Merge {
+            onto: Some(tip.to_string()),
+            commit: commit.map(|commit| commit.to_string()),
+            ..merge.clone()
+        }))
+    }
+
+    /// Others may have gone on where the branch is shared.
+    async fn refresh(&mut self) -> Result<(), LifeError> {
+        let Some(sharing) = self.shop.sharing.clone() else { return Ok(()) };
+        // Where a person has to bring the two together, it lands here alone: asking again would be refused again.
+        self.alone = !self.blocking(move |_| Ok(sharing.refresh())).await?;
+        Ok(())
     }
 
     async fn landed(&mut self, commit: Oid) -> Result<Option<Rest>, LifeError> {
@@ -382,6 +447,7 @@ impl<S: Store> Life<'_, S> {
         let reopened_after = self.reopened_after().await?;
         let who = self.shop.settings.committer.signature(crate::clock::wall());
         let (merge, target) = (merge.clone(), target.clone());
+        let sharing = self.shop.sharing.clone().filter(|sharing| sharing.branch == target && !self.alone);
         self.step(
             Step::Land,
             self.blocking(move |repository| {
@@ -397,18 +463,21 @@ impl<S: Store> Life<'_, S> {
                     Some(commit) => Work::Commit { commit, base: parent },
                     None => Work::Contained,
                 };
-                land::land(
-                    repository,
-                    &Request {
-                        lease: &lease,
-                        target: &target,
-                        expected: onto.as_ref(),
-                        work,
-                        scope: &globs,
-                        reopened_after,
-                        who: &who,
-                    },
-                )
+                let request = Request {
+                    lease: &lease,
+                    target: &target,
+                    expected: onto.as_ref(),
+                    work,
+                    scope: &globs,
+                    reopened_after,
+                    who: &who,
+                };
+                match &sharing {
+                    Some(sharing) => {
+                        land::land_published(repository, &request, &|made| sharing.publish(made))
+                    }
+                    None => land::land(repository, &request),
+                }
             }),
         )
         .await

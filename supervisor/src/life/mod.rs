@@ -59,6 +59,7 @@ use crate::landing::names::Task;
 use crate::landing::repository::Repository;
 use crate::notice::{Notice, Teller};
 use crate::settings::{Land, Settings};
+use crate::sharing::Sharing;
 use crate::store::{Store, StoreError};
 use crate::trace;
 use crate::train::Train;
@@ -150,6 +151,8 @@ pub struct Workshop<S> {
     pub(crate) store: Arc<S>,
     pub(crate) desk: Desk,
     pub(crate) repository: Arc<Repository>,
+    /// Where the board's commits go, and with them the branch, if git carries them.
+    pub(crate) sharing: Option<Sharing>,
     pub(crate) settings: Settings,
     pub(crate) shim: Shim,
     pub(crate) term: Term,
@@ -222,6 +225,8 @@ pub(crate) struct Life<'a, S> {
     pub(crate) wanted: watch::Receiver<Wanted>,
     /// A person had taken it off the board before it was taken on.
     pub(crate) unwanted: bool,
+    /// The branch can't be shared at the moment.
+    pub(crate) alone: bool,
     /// Its lease in git, once it was looked at.
     pub(crate) held: Option<landing::lease::Lease>,
 }
@@ -242,9 +247,25 @@ impl<S: Store> Workshop<S> {
             outcome = tracing::field::Empty,
         );
         let lease = attempt.lease().ok_or_else(|| odd("an attempt that nobody holds"))?;
-        let task = Task::new(&attempt.task.protocol, &attempt.task.id)?;
+        // Once it was begun, its branch is called what it was called then.
+        let begun = Place::new(self.records(&attempt).join("agent")).read_order().ok();
+        let named = match begun.map(|order| order.what) {
+            Some(What::Agent(order)) => order.branch,
+            _ => start.as_ref().and_then(|start| start.branch.clone()),
+        };
+        let task = Task::new(&attempt.task.protocol, &attempt.task.id)?.with_branch(named.as_deref());
         let key = attempt.task.clone();
-        let life = Life { shop: self, lease, task, attempt, start, wanted, unwanted: false, held: None };
+        let life = Life {
+            shop: self,
+            lease,
+            task,
+            attempt,
+            start,
+            wanted,
+            unwanted: false,
+            alone: false,
+            held: None,
+        };
         async {
             let rest = life.run().await;
             self.train.leave(&key, matches!(rest, Ok(Rest::Over(Ending::Done { .. }))));

@@ -1,6 +1,7 @@
 //! Landing, with real git: every git there is here, as root, as an ordinary user, and as root in somebody
 //! else's repository.
 
+mod boards;
 mod candidates;
 mod checkouts;
 mod costs;

@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agency_protocols::board::Board;
+use agency_protocols::codifica::{Codifica, Setting};
 use agency_protocols::kodingx::KodingX;
+use agency_protocols::names::AgentName;
 use agency_protocols::store::Store;
 use agency_sandbox::changed;
 use agency_sandbox::host::Host;
@@ -30,6 +32,7 @@ use agency_supervisor::errand::{self, send::Shim};
 use agency_supervisor::life::{Side, Step, Witness};
 use agency_supervisor::notice::Silent;
 use agency_supervisor::settings::{Agent, Committer, Land, Leases, Settings};
+use agency_supervisor::sharing::Sharing;
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::sync::mpsc;
 
@@ -111,10 +114,18 @@ fn supervise(arguments: &Arguments) -> Result<()> {
             heartbeat: Duration::from_secs(300),
         },
     };
+    let repository = Arc::new(repository);
+    let shared = folder.root.join("codifica.json").exists();
+    let own = ["codifica.json", "work.md", "assets/*/verify-*.json"].map(str::to_owned).to_vec();
+    let sharing = shared.then(|| {
+        let (branch, committer) = (settings.branch.clone(), settings.committer.clone());
+        Sharing::new(Arc::clone(&repository), branch, committer, own, Arc::new(|_| {}))
+    });
     let charge = Charge {
         settings,
         repository,
-        desk: desk(folder.root, state)?,
+        desk: desk(sharing.clone(), folder.root, state)?,
+        sharing,
         shim: Shim { command: vec![std::env::current_exe()?.into(), "shim".into()] },
         teller: Arc::new(Silent),
         witness: witness(arguments)?,
@@ -128,9 +139,14 @@ fn supervise(arguments: &Arguments) -> Result<()> {
     }
 }
 
-fn desk(root: PathBuf, state: PathBuf) -> Result<Desk> {
-    Desk::open(move || -> Result<(Store, Box<dyn Board>)> {
+fn desk(sharing: Option<Sharing>, root: PathBuf, state: PathBuf) -> Result<Desk> {
+    Desk::open(sharing.clone(), move || -> Result<(Store, Box<dyn Board>)> {
         let store = Store::open(&root, &state)?;
+        if sharing.is_some() {
+            let setting = Setting { site: Some("here".to_owned()), agent: AgentName::parse("shell").ok() };
+            let board = Codifica::open(store.tree(), setting)?;
+            return Ok((store, Box::new(board)));
+        }
         let board = KodingX::open(store.tree())?;
         Ok((store, Box::new(board)))
     })

@@ -1,22 +1,22 @@
 //! What an auditor is told about its verdict, and how the one it writes is read.
 //!
-//! The specification names the three verdicts and no format (§3.5); this one has the shape of a report. It is
+//! No protocol has a format of its own for it; this one has the shape of a report. It is
 //! read strictly: an auditor whose answer leaves room for doubt has given none.
 
 use serde_yaml::Value;
 
-use super::header::scalar;
 use crate::board::{Remark, Ruling, Verdict};
 use crate::names::{AgentName, TaskId};
 use crate::text::frontmatter::Frontmatter;
 use crate::text::one_line;
+use crate::text::yaml::text_of as scalar;
 
 /// More than anybody reads.
 const MOST_FINDINGS: usize = 50;
 const LONGEST_MESSAGE: usize = 2_000;
 
 /// How a verdict is written, in words.
-pub(super) fn instructions(task: &TaskId, auditor: &AgentName) -> String {
+pub(crate) fn instructions(task: &TaskId, auditor: &AgentName) -> String {
     format!(
         "It is your verdict. Write it as Markdown with this header, and your reasons below:\n\n\
          ---\n\
@@ -33,7 +33,7 @@ pub(super) fn instructions(task: &TaskId, auditor: &AgentName) -> String {
 }
 
 /// The verdict in a text, or why there is none.
-pub(super) fn read(task: &TaskId, text: &str) -> Result<Verdict, String> {
+pub(crate) fn read(task: &TaskId, text: &str) -> Result<Verdict, String> {
     let matter = Frontmatter::parse(unfenced(text)).map_err(|error| error.reason)?;
     let field = |key: &str| matter.value(key).map_err(|error| error.reason);
     match field("task_id")?.as_ref().and_then(scalar) {

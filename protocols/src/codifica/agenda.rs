@@ -1,0 +1,334 @@
+//! The board as the engine sees it.
+
+use jiff::{Timestamp, Zoned};
+
+use super::acts::{Move, moved, stamp};
+use super::notes::{Artifact, Note, Provenance, RECOMMENDS};
+use super::report::Report;
+use super::splice::Draft;
+use super::transitions::State;
+use super::{Codifica, Found, block, notes, unreadable};
+use crate::board::{
+    Agenda, Board, BoardError, Brief, Claimant, Event, Evidence, Judged, Outcome, Role, Seen, Start, Told,
+    Verdict, Waiting,
+};
+use crate::names::{Actor, AgentName, TaskId};
+use crate::store::Effects;
+use crate::store::tree::Tree;
+use crate::text::slug::slug;
+
+/// The profile of a task that names none: whatever the repository is.
+pub const PROFILE: &str = "auto";
+/// Where a repository keeps profiles of its own.
+pub const PROFILES: &str = ".codifica/profiles";
+
+impl Board for Codifica {
+    fn protocol(&self) -> &'static str {
+        "codifica"
+    }
+
+    /// Its files lie where `codifica.json` says, and agents see them as they were committed.
+    fn folder(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn own(&self) -> Vec<String> {
+        let mut own = self.board_files();
+        own.push(format!("{}/*/verify-*.json", self.contract.assets));
+        own
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn profiles(&self) -> Option<&'static str> {
+        Some(PROFILES)
+    }
+
+    fn next(&self, tree: &Tree) -> Result<Agenda, BoardError> {
+        let listing = self.tasks(tree)?;
+        let selection = self.select(&listing, Timestamp::now());
+        let mut agenda = Agenda { findings: super::dependencies::cycles(&listing), ..Agenda::default() };
+        let kept = if selection.ready.is_empty() { Vec::new() } else { self.kept(tree)? };
+        for (listed, agent) in &selection.ready {
+            let task = &listed.task;
+            agenda.ready.push(Start {
+                task: task.id.clone(),
+                title: task.title.clone(),
+                role: Role::Builder,
+                agent: agent.clone(),
+                file: listing.path(listed).to_owned(),
+                scope: self.scope(&kept, &task.id),
+                profile: task.dod_profile.clone().unwrap_or_else(|| PROFILE.to_owned()),
+                urgency: task.priority as u8,
+                handed_in: false,
+                may_change_nothing: task.kind.may_change_nothing(),
+                branch: self.contract.rules.branch_pattern.as_ref().map(|pattern| {
+                    let named = pattern.replace("{type}", &task.kind.to_string());
+                    named.replace("{id}", task.id.as_str()).replace("{slug}", &slug(&task.title))
+                }),
+            });
+        }
+        agenda.waiting = selection
+            .waiting
+            .iter()
+            .map(|(listed, why)| Waiting { task: listed.task.id.clone(), why: why.clone() })
+            .collect();
+        agenda.reported = selection.reported.iter().map(|listed| listed.task.id.clone()).collect();
+        agenda.findings.extend(listing.findings);
+        Ok(agenda)
+    }
+
+    fn brief(&self, tree: &Tree, task: &TaskId) -> Result<Brief, BoardError> {
+        self.told(tree, task)
+    }
+
+    /// A person who took it away, gave it to somebody else or ended it has had the last word.
+    fn is_wanted(&self, tree: &Tree, task: &TaskId) -> Result<bool, BoardError> {
+        let found = match self.find(tree, task) {
+            Err(BoardError::NoSuchTask { .. }) => return Ok(false),
+            other => other?,
+        };
+        let block = found.parsed()?;
+        Ok(match found.task.state {
+            State::InProgress | State::ToBeTested => self.is_ours(&block),
+            State::Todo => {
+                let last = notes::steps(&block).pop();
+                !last.is_some_and(|step| {
+                    step.by.is_some_and(|by| by.starts_with("human")) && self.is_ours(&block)
+                })
+            }
+            State::Done | State::Blocked | State::Rejected => false,
+        })
+    }
+
+    fn audit(&self, tree: &Tree, task: &TaskId, auditor: &AgentName) -> Result<Brief, BoardError> {
+        let found = self.find(tree, task)?;
+        let reported = notes::notes(&found.parsed()?).pop().map(|note| note.note);
+        let contract = format!(
+            "This repository uses the Codifica protocol; its specification is `{}`. Judge the work by the task's \
+             acceptance criteria.\n",
+            self.contract.spec
+        );
+        Ok(Brief {
+            task: found.block().trim_end().to_owned(),
+            contract: Some(contract),
+            report: crate::verdict::instructions(task, auditor),
+            reported,
+        })
+    }
+
+    fn verdict(&self, task: &TaskId, claim: Option<&str>) -> Result<Verdict, String> {
+        crate::verdict::read(task, claim.ok_or("it wrote none")?)
+    }
+
+    /// §8.1: state, owner and time of the claim, in a single commit.
+    fn claim(
+        &self,
+        tree: &Tree,
+        task: &TaskId,
+        claimant: &Claimant<'_>,
+        now: &Zoned,
+    ) -> Result<Effects, BoardError> {
+        let (found, agent) = (self.find(tree, task)?, claimant.agent);
+        match found.task.state {
+            State::Todo => {}
+            // An attempt that was interrupted goes on.
+            State::InProgress
+                if found.task.owner.agent() == Some(agent) && self.is_ours(&found.parsed()?) =>
+            {
+                return Ok(Effects::none());
+            }
+            state => {
+                let reason = format!(
+                    "{task} is {state} and belongs to {}: it can't be claimed (§8.1)",
+                    found.task.owner
+                );
+                return Err(BoardError::refused(reason));
+            }
+        }
+        self.may_claim(tree, agent)?;
+        let actor = Actor::Agent(agent.clone());
+        let session = match &self.setting.site {
+            Some(site) => format!("{site}/{}", claimant.session),
+            None => claimant.session.to_owned(),
+        };
+        let provenance = Provenance::of_session(Some(&session));
+        let wanted = Move { to: State::InProgress, actor: &actor, reason: None, provenance };
+        self.may_move(tree, &found, &wanted, now)?;
+        let mut draft = self.draft(&found)?;
+        moved(&mut draft, &found.task, &wanted, now).map_err(|error| unreadable(&found.file, error))?;
+        let patch = self.finished(found, draft)?;
+        Ok(self.effects(vec![patch], format!("{task}: claimed by agent:{agent}"), true))
+    }
+
+    fn receive(&self, _: &Tree, task: &TaskId, _: &Zoned) -> Result<(Option<String>, Effects), BoardError> {
+        Err(BoardError::refused(format!(
+            "{task}: whoever works outside claims and moves their tasks themselves"
+        )))
+    }
+
+    /// §8.1.1: there is no heartbeat in this protocol.
+    fn record(&self, _: &Tree, _: &TaskId, event: &Event, _: &Zoned) -> Result<Effects, BoardError> {
+        match event {
+            Event::Heartbeat => Ok(Effects::none()),
+        }
+    }
+
+    fn report(&self, claim: Option<&str>, seen: &Seen<'_>) -> Told {
+        super::report::corrected(claim, seen)
+    }
+
+    fn verified(
+        &self,
+        tree: &Tree,
+        task: &TaskId,
+        evidence: &Evidence,
+        now: &Zoned,
+    ) -> Result<(Judged, Effects), BoardError> {
+        let owner = self.find(tree, task)?.task.owner;
+        let by =
+            owner.agent().map_or_else(|| super::acts::RUNNER.to_owned(), |agent| format!("agent:{agent}"));
+        let (verified, effects) = Codifica::verified(self, tree, task, evidence, &by, now)?;
+        Ok((if verified.passed { Judged::Accepted } else { Judged::Failed }, effects))
+    }
+
+    fn settle(
+        &self,
+        tree: &Tree,
+        task: &TaskId,
+        outcome: &Outcome,
+        now: &Zoned,
+    ) -> Result<Effects, BoardError> {
+        let found = self.find(tree, task)?;
+        let Some(agent) = found.task.owner.agent().cloned() else {
+            return Err(BoardError::refused(format!(
+                "{task} belongs to {}, and to no agent",
+                found.task.owner
+            )));
+        };
+        let ending = Ending { board: self, tree, found, agent: Actor::Agent(agent), now };
+        match outcome {
+            Outcome::Reported { report } => ending.reported(&Report::parse(report)),
+            Outcome::Blocked { report, reason } => ending.blocked(report.as_deref(), reason),
+            Outcome::Returned { reason } => ending.returned(reason),
+            Outcome::Landed { commit } => ending.landed(commit),
+            Outcome::Canceled { reason } => ending.blocked(None, reason),
+            Outcome::Reopened { reason } => ending.reopened(reason),
+        }
+    }
+}
+
+/// How an attempt at a task ended, being told.
+struct Ending<'a> {
+    board: &'a Codifica,
+    tree: &'a Tree,
+    found: Found,
+    agent: Actor,
+    now: &'a Zoned,
+}
+
+impl Ending<'_> {
+    /// The agent says that it is ready: its note, what it made, and to be tested.
+    fn reported(&self, report: &Report) -> Result<Effects, BoardError> {
+        if self.found.task.state == State::ToBeTested {
+            return Ok(Effects::none());
+        }
+        let note = self.note(&report.note, Some(&report.summary))?;
+        let known = notes::artifacts(&self.found.parsed()?);
+        self.moved_with(State::ToBeTested, None, None, |draft| {
+            draft.push("execution_notes", &note.node())?;
+            let is_new = |one: &&Artifact| known.iter().all(|other| other.path != one.path);
+            let mut new = report.artifacts.iter().filter(is_new);
+            new.try_for_each(|artifact| draft.push("artifacts", &artifact.node()))
+        })
+    }
+
+    /// §7.2: an agent can't block a task. It says that somebody should, and why.
+    fn blocked(&self, report: Option<&str>, reason: &str) -> Result<Effects, BoardError> {
+        if notes::wants_a_block(&self.found.parsed()?).is_some() {
+            return Ok(Effects::none());
+        }
+        let more = report.map(Report::parse).map(|report| format!("\n\n{}", report.note)).unwrap_or_default();
+        let said = format!("Recommend blocking: {reason}");
+        let note = self.note(&format!("{RECOMMENDS}{}{more}", reason.trim()), Some(&said))?;
+        self.noted(&note, "recommends to be blocked")
+    }
+
+    /// It goes back; whoever takes it next claims it anew.
+    fn returned(&self, reason: &str) -> Result<Effects, BoardError> {
+        match self.found.task.state {
+            State::ToBeTested => self.moved_with(State::Todo, Some(reason), None, |_| Ok(())),
+            _ => Ok(Effects::none()),
+        }
+    }
+
+    fn landed(&self, commit: &str) -> Result<Effects, BoardError> {
+        if self.found.task.state == State::Done {
+            return Ok(Effects::none());
+        }
+        let short: String = commit.chars().take(12).collect();
+        let last = notes::notes(&self.found.parsed()?).into_iter().rev();
+        // The proof has a summary too; what the agent said is what it did.
+        let said = last.filter_map(|note| note.summary).find(|summary| !summary.starts_with("Verif"));
+        let said = said.unwrap_or_else(|| self.found.task.title.clone());
+        let mut note = self.note(&format!("Landed as {short}."), Some(&said))?;
+        note.provenance.commit_sha = Some(commit.to_owned());
+        self.moved_with(State::Done, None, Some(commit), |draft| draft.push("execution_notes", &note.node()))
+    }
+
+    /// Somebody wants another try. What a person has blocked, a person opens.
+    fn reopened(&self, reason: &str) -> Result<Effects, BoardError> {
+        let id = &self.found.task.id;
+        match self.found.task.state {
+            State::InProgress => {
+                let note = self.note(&format!("Tried again: {}", reason.trim()), None)?;
+                self.noted(&note, "is tried again")
+            }
+            State::ToBeTested => self.moved_with(State::Todo, Some(reason), None, |_| Ok(())),
+            State::Todo => Ok(Effects::none()),
+            state => {
+                Err(BoardError::refused(format!("{id} is {state}: only a person opens it again (§7.1)"))
+                    .with_hint(format!("agency task move {id} todo --as human --reason …")))
+            }
+        }
+    }
+
+    fn note(&self, text: &str, summary: Option<&str>) -> Result<Note, BoardError> {
+        Ok(Note {
+            by: Some(self.agent.to_string()),
+            note: text.to_owned(),
+            summary: summary.map(str::to_owned),
+            timestamp: Some(stamp(self.now)),
+            provenance: Provenance::of_session(notes::session(&self.found.parsed()?).as_deref()),
+        })
+    }
+
+    fn noted(&self, note: &Note, what: &str) -> Result<Effects, BoardError> {
+        let mut draft = self.board.draft(&self.found)?;
+        draft.push("execution_notes", &note.node()).map_err(|error| unreadable(&self.found.file, error))?;
+        let message = format!("{}: {} {what}", self.found.task.id, self.agent);
+        Ok(self.board.effects(vec![self.board.finished(self.found.clone(), draft)?], message, false))
+    }
+
+    /// A move of the agent's, with more to it.
+    fn moved_with(
+        &self,
+        to: State,
+        reason: Option<&str>,
+        commit: Option<&str>,
+        more: impl FnOnce(&mut Draft) -> Result<(), block::Malformed>,
+    ) -> Result<Effects, BoardError> {
+        let session = notes::session(&self.found.parsed()?);
+        let provenance = Provenance { session_id: session, commit_sha: commit.map(str::to_owned) };
+        let wanted = Move { to, actor: &self.agent, reason, provenance };
+        self.board.may_move(self.tree, &self.found, &wanted, self.now)?;
+        let mut draft = self.board.draft(&self.found)?;
+        more(&mut draft)
+            .and_then(|()| moved(&mut draft, &self.found.task, &wanted, self.now))
+            .map_err(|error| unreadable(&self.found.file, error))?;
+        let message = format!("{}: {} -> {to} by {}", self.found.task.id, self.found.task.state, self.agent);
+        Ok(self.board.effects(vec![self.board.finished(self.found.clone(), draft)?], message, false))
+    }
+}

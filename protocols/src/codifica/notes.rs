@@ -1,0 +1,241 @@
+//! What grows on a task as it is worked on: execution notes, artifacts, transitions, each with where it came from
+//! (§5, §10). Read as people and agents have written it, written as the specification has it.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::Serialize;
+use serde_yaml::Value;
+
+use super::block::Block;
+use super::splice::Node;
+use super::transitions::State;
+use crate::moment::Moment;
+use crate::text::one_line;
+use crate::text::yaml::text_of;
+
+/// §5: the most of a summary, in characters.
+pub const LONGEST_SUMMARY: usize = 120;
+/// The most of a note that is kept in a state file.
+const LONGEST_NOTE: usize = 4_000;
+
+/// How a note begins that asks a person to block its task (§7.2).
+pub const RECOMMENDS: &str = "Recommend blocking: ";
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Note {
+    pub by: Option<String>,
+    pub note: String,
+    pub summary: Option<String>,
+    pub timestamp: Option<String>,
+    #[serde(flatten)]
+    pub provenance: Provenance,
+}
+
+/// §10.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Provenance {
+    pub session_id: Option<String>,
+    pub commit_sha: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Artifact {
+    pub path: String,
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+}
+
+/// A move that was made.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Step {
+    pub from: Option<String>,
+    pub to: Option<String>,
+    pub by: Option<String>,
+    pub reason: Option<String>,
+    pub timestamp: Option<String>,
+    #[serde(flatten)]
+    pub provenance: Provenance,
+}
+
+impl Provenance {
+    pub fn of_session(session: Option<&str>) -> Self {
+        Self { session_id: session.map(str::to_owned), commit_sha: None }
+    }
+
+    fn read(value: &Value) -> Self {
+        let part = |key: &str| value.get("provenance").and_then(|value| text_of(value.get(key)?));
+        Self { session_id: part("session_id"), commit_sha: part("commit_sha") }
+    }
+
+    fn node(&self) -> Option<Node> {
+        if *self == Self::default() {
+            return None;
+        }
+        let part = |text: &Option<String>| text.clone().map(Node::Text);
+        let node = Node::Map(Vec::new());
+        Some(node.with("session_id", part(&self.session_id)).with("commit_sha", part(&self.commit_sha)))
+    }
+}
+
+impl Note {
+    pub fn node(&self) -> Node {
+        let note: String = self.note.trim().chars().take(LONGEST_NOTE).collect();
+        let part = |text: &Option<String>| text.clone().map(Node::Text);
+        Node::Map(Vec::new())
+            .with("by", part(&self.by))
+            .with("note", Some(Node::Text(note)))
+            .with("summary", self.summary.as_deref().map(|text| Node::Text(summary(text))))
+            .with("timestamp", part(&self.timestamp))
+            .with("provenance", self.provenance.node())
+    }
+
+    pub fn recommends_a_block(&self) -> Option<&str> {
+        self.note.strip_prefix(RECOMMENDS)
+    }
+}
+
+impl Artifact {
+    pub fn node(&self) -> Node {
+        let kind = self.kind.as_deref().unwrap_or("file");
+        Node::map([("path", Node::text(&self.path)), ("type", Node::text(kind))])
+    }
+}
+
+impl Step {
+    pub fn node(&self) -> Node {
+        let part = |text: &Option<String>| text.clone().map(Node::Text);
+        Node::Map(Vec::new())
+            .with("from", part(&self.from))
+            .with("to", part(&self.to))
+            .with("by", part(&self.by))
+            .with("reason", part(&self.reason))
+            .with("timestamp", part(&self.timestamp))
+            .with("provenance", self.provenance.node())
+    }
+}
+
+/// A single line of at most 120 characters.
+pub fn summary(text: &str) -> String {
+    let line = one_line(text);
+    if line.chars().count() <= LONGEST_SUMMARY {
+        return line;
+    }
+    let cut: String = line.chars().take(LONGEST_SUMMARY - 1).collect();
+    format!("{}…", cut.trim_end())
+}
+
+fn items(block: &Block<'_>, key: &str) -> Vec<Value> {
+    match block.value(key).ok().flatten().map(|read| read.value) {
+        Some(Value::Sequence(items)) => items,
+        Some(Value::Null) | None => Vec::new(),
+        Some(one) => vec![one],
+    }
+}
+
+pub fn notes(block: &Block<'_>) -> Vec<Note> {
+    let read = |value: &Value| match text_of(value) {
+        Some(note) => Note { note, ..Note::default() },
+        None => {
+            let part = |key: &str| value.get(key).and_then(text_of);
+            Note {
+                by: part("by"),
+                note: part("note").unwrap_or_default(),
+                summary: part("summary"),
+                timestamp: part("timestamp"),
+                provenance: Provenance::read(value),
+            }
+        }
+    };
+    items(block, "execution_notes").iter().map(read).collect()
+}
+
+pub fn artifacts(block: &Block<'_>) -> Vec<Artifact> {
+    let read = |value: &Value| match text_of(value) {
+        Some(path) => Some(Artifact { path, kind: None }),
+        None => {
+            let part = |key: &str| value.get(key).and_then(text_of);
+            Some(Artifact { path: part("path")?, kind: part("type") })
+        }
+    };
+    items(block, "artifacts").iter().filter_map(read).collect()
+}
+
+pub fn steps(block: &Block<'_>) -> Vec<Step> {
+    let read = |value: &Value| {
+        let part = |key: &str| value.get(key).and_then(text_of);
+        Step {
+            from: part("from"),
+            to: part("to"),
+            by: part("by"),
+            reason: part("reason"),
+            timestamp: part("timestamp"),
+            provenance: Provenance::read(value),
+        }
+    };
+    items(block, "state_transitions").iter().map(read).collect()
+}
+
+pub fn moment(text: &str) -> Option<Timestamp> {
+    Moment::parse(text, &TimeZone::UTC).map(Moment::timestamp)
+}
+
+/// §8.1.1: when something was last heard of a task.
+pub fn last_heard(block: &Block<'_>, claimed_at: Option<&str>) -> Option<Timestamp> {
+    let noted = notes(block).into_iter().filter_map(|note| note.timestamp);
+    let moved = steps(block).into_iter().filter_map(|step| step.timestamp);
+    noted.chain(moved).chain(claimed_at.map(str::to_owned)).filter_map(|text| moment(&text)).max()
+}
+
+/// The session that claimed a task last, if it said which it was.
+pub fn session(block: &Block<'_>) -> Option<String> {
+    let claimed = |step: &Step| step.to.as_deref() == Some(State::InProgress.as_str());
+    steps(block).into_iter().rfind(claimed)?.provenance.session_id
+}
+
+/// Why an agent wants its task blocked, if that was the last thing that happened to it.
+pub fn wants_a_block(block: &Block<'_>) -> Option<String> {
+    let last = notes(block).pop()?;
+    let why = last.recommends_a_block()?;
+    let noted = last.timestamp.as_deref().and_then(moment);
+    let answered = steps(block).pop().and_then(|step| step.timestamp).and_then(|text| moment(&text));
+    // A person who moved it since has heard.
+    let heard = matches!((noted, answered), (Some(noted), Some(answered)) if answered > noted);
+    (!heard).then(|| why.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_are_read_as_people_write_them() {
+        let text = "- id: A\n  execution_notes:\n    - plain words\n    - by: agent\n      note: more\n      timestamp: 2026-01-01T10:00:00Z\n      provenance:\n        session_id: s1\n  artifacts:\n    - a.txt\n    - path: b.txt\n      type: code\n  state_transitions:\n    - from: todo\n      to: in_progress\n      timestamp: 2026-01-01T09:00:00Z\n      provenance: {session_id: s0}\n";
+        let block = Block::parse(text, 1).expect("a block");
+        let read = notes(&block);
+        assert_eq!((read[0].note.as_str(), read[1].by.as_deref()), ("plain words", Some("agent")));
+        assert_eq!(read[1].provenance.session_id.as_deref(), Some("s1"));
+        assert_eq!(artifacts(&block).len(), 2);
+        assert_eq!(session(&block).as_deref(), Some("s0"));
+        assert_eq!(last_heard(&block, None), moment("2026-01-01T10:00:00Z"));
+    }
+
+    #[test]
+    fn a_summary_is_one_line_of_120_characters_at_most() {
+        assert_eq!(summary("a\nb"), "a b");
+        let long = summary(&"ä".repeat(200));
+        assert_eq!(long.chars().count(), 120);
+        assert!(long.ends_with('…'));
+    }
+
+    #[test]
+    fn a_wish_to_be_blocked_counts_until_somebody_moves_the_task() {
+        let with = |step: &str| {
+            let text = format!(
+                "- id: A\n  execution_notes:\n    - note: \"{RECOMMENDS}no key\"\n      timestamp: 2026-01-01T10:00:00Z\n  state_transitions:\n    - to: in_progress\n      timestamp: {step}\n"
+            );
+            wants_a_block(&Block::parse(&text, 1).expect("a block"))
+        };
+        assert_eq!(with("2026-01-01T09:00:00Z").as_deref(), Some("no key"));
+        assert_eq!(with("2026-01-01T11:00:00Z"), None);
+    }
+}
