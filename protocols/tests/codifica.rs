@@ -3,8 +3,9 @@
 use std::fs;
 
 use agency_protocols::board::{Board, BoardError, Claimant, Evidence, Judged, Outcome};
+use agency_protocols::codifica::transitions::State;
 use agency_protocols::codifica::{Codifica, Setting};
-use agency_protocols::names::{AgentName, TaskId};
+use agency_protocols::names::{Actor, AgentName, TaskId};
 use agency_protocols::store::{Change, Effects, Store};
 use jiff::Zoned;
 use proptest::prelude::*;
@@ -148,6 +149,29 @@ fn a_claim_of_another_clone_is_not_ours_and_its_task_is_not_wanted() {
     assert!(refused.to_string().contains("(§8.1)"), "{refused}");
     assert!(there.next(site.store.tree()).expect("an agenda").ready.is_empty());
     assert!(!there.is_wanted(site.store.tree(), &id()).expect("asked"));
+}
+
+#[test]
+fn what_a_person_lets_go_on_is_still_ours_and_what_they_put_back_is_not() {
+    let site = Site::new(WORK);
+    let moves = |to: State| {
+        let person = Actor::Human(None);
+        let moved =
+            site.act(|board, tree| Ok(board.move_task(tree, &id(), to, &person, Some("so"), &site.now)?.1));
+        moved.expect("moved");
+    };
+    let ready = || site.board().next(site.store.tree()).expect("an agenda").ready.len();
+    let wanted = || site.board().is_wanted(site.store.tree(), &id()).expect("asked");
+    site.claim(&id()).expect("claimed");
+    moves(State::Blocked);
+    assert_eq!((ready(), wanted()), (0, false));
+    moves(State::InProgress);
+    assert_eq!((ready(), wanted()), (1, true), "it goes on where it was");
+    moves(State::Blocked);
+    moves(State::Todo);
+    assert_eq!((ready(), wanted()), (1, false), "what ran before is not wanted; it may be claimed anew");
+    moves(State::InProgress);
+    assert_eq!((ready(), wanted()), (0, false), "a person took it");
 }
 
 /// A task as somebody writes it: odd order, comments, blocks with fences, odd spaces, lists on one line.

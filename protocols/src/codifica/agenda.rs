@@ -93,11 +93,11 @@ impl Board for Codifica {
         let block = found.parsed()?;
         Ok(match found.task.state {
             State::InProgress | State::ToBeTested => self.is_ours(&block),
+            // One that was ours, and that a person put back.
             State::Todo => {
                 let last = notes::steps(&block).pop();
-                !last.is_some_and(|step| {
-                    step.by.is_some_and(|by| by.starts_with("human")) && self.is_ours(&block)
-                })
+                let put_back = last.is_some_and(|step| step.by.is_some_and(|by| by.starts_with("human")));
+                !(put_back && notes::was_claimed_by(&block, |session| self.is_our_session(session)))
             }
             State::Done | State::Blocked | State::Rejected => false,
         })

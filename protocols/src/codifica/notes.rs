@@ -186,10 +186,26 @@ pub fn last_heard(block: &Block<'_>, claimed_at: Option<&str>) -> Option<Timesta
     noted.chain(moved).chain(claimed_at.map(str::to_owned)).filter_map(|text| moment(&text)).max()
 }
 
-/// The session that claimed a task last, if it said which it was.
+/// The session that holds a task by its last claim, if it said which it was. A person who blocks a task and lets it go
+/// on leaves it with whom it was; one who puts it back, or takes it themselves, does not.
 pub fn session(block: &Block<'_>) -> Option<String> {
-    let claimed = |step: &Step| step.to.as_deref() == Some(State::InProgress.as_str());
-    steps(block).into_iter().rfind(claimed)?.provenance.session_id
+    let is = |state: &Option<String>, other: State| state.as_deref() == Some(other.as_str());
+    for step in steps(block).into_iter().rev() {
+        if is(&step.to, State::Todo) {
+            return None;
+        }
+        if is(&step.to, State::InProgress)
+            && (step.provenance.session_id.is_some() || !is(&step.from, State::Blocked))
+        {
+            return step.provenance.session_id;
+        }
+    }
+    None
+}
+
+/// Whether a task was ever claimed by one of these sessions.
+pub fn was_claimed_by(block: &Block<'_>, is_one: impl Fn(&str) -> bool) -> bool {
+    steps(block).iter().any(|step| step.provenance.session_id.as_deref().is_some_and(&is_one))
 }
 
 /// Why an agent wants its task blocked, if that was the last thing that happened to it.

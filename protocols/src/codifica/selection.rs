@@ -150,9 +150,12 @@ impl Codifica {
 
     /// Whether the claim of a task was made by this clone.
     pub(super) fn is_ours(&self, block: &Block<'_>) -> bool {
+        notes::session(block).is_some_and(|session| self.is_our_session(&session))
+    }
+
+    pub(super) fn is_our_session(&self, session: &str) -> bool {
         let site = self.setting.site.as_deref();
-        let session = notes::session(block);
-        site.is_some_and(|site| session.is_some_and(|session| session.starts_with(&format!("{site}/"))))
+        site.is_some_and(|site| session.strip_prefix(site).is_some_and(|rest| rest.starts_with('/')))
     }
 
     /// For how many hours nothing was heard of a task, if that is too long. One that never said anything is stale.

@@ -119,10 +119,13 @@ fn s08_1_1_what_somebody_else_holds_is_not_dispatched() {
 fn s08_2_an_agent_reads_what_the_task_before_it_left() {
     let tasks = ready("A-1") + &ready("B-1") + "  depends_on: [A-1]\n";
     let site = Site::new(&tasks);
-    site.agent(
-        "mkdir -p src; cp \"$AGENCY_PROMPT_FILE\" src/prompt-$AGENCY_TASK_ID 2>/dev/null || printf '%s' \"$AGENCY_PROMPT\" > src/prompt-$AGENCY_TASK_ID
-         printf -- '---\\nstatus: done\\nsummary: The API is in src/api\\nartifacts:\\n  - path: src/prompt-A-1\\n    type: code\\n---\\n\\nAll of it.\\n' > \"$AGENCY_REPORT_FILE\"",
-    );
+    let report = "---\\nstatus: done\\nsummary: The API is in src/api\\nartifacts:\\n  - path: src/prompt-A-1\\n    type: code\\n---\\n\\nAll of it.\\n";
+    let script =
+        format!("cp \"$0\" src/prompt-$AGENCY_TASK_ID; printf -- '{report}' > \"$AGENCY_REPORT_FILE\"");
+    let command = serde_json::json!(["sh", "-c", script, "{prompt_file}"]);
+    site.ground.write("agency.toml", format!("[run]\nattempts = 1\n[agents.shell]\ncommand = {command}\n"));
+    site.ground.ok(&["trust", "--yes"]);
+    site.ground.commit_all();
     let said = site.ground.agency(&["run"]);
     assert_eq!(said.code, 0, "{said:?}");
     let first = site.task("A-1");
@@ -131,6 +134,13 @@ fn s08_2_an_agent_reads_what_the_task_before_it_left() {
     let told = site.ground.ok(&["report", "A-1"]).out;
     assert!(told.contains("The API is in src/api") && told.contains("src/prompt-A-1"), "{told}");
     assert_eq!((site.state("A-1"), site.state("B-1")), ("done".into(), "done".into()));
+    let prompt = site.ground.read("src/prompt-B-1");
+    for part in
+        ["It depends on A-1:", "agent:shell: The API is in src/api", "artifact: src/prompt-A-1 (code)"]
+    {
+        assert!(prompt.contains(part), "{part}: {prompt}");
+    }
+    assert!(!site.ground.read("src/prompt-A-1").contains("It depends on"));
 }
 
 #[test]
@@ -183,7 +193,11 @@ fn s08_4_a_conflict_on_the_same_task_is_left_to_a_person() {
     said.assert_names(&["has gone another way", "work.md", "merge it by hand"]);
     assert_eq!(other.ground.git(&["rev-parse", "HEAD~1"]), before, "nothing was merged");
     let claim = other.moves("A-1", "in_progress", "agent:other", None);
-    assert!(claim.code == 10 || claim.code == 2, "{claim:?}");
+    assert_eq!(claim.code, 2, "{claim:?}");
+    assert_eq!(
+        site.ground.git(&["log", "--format=%s", "-1", "origin/main"]).trim(),
+        "A-1: todo -> in_progress by agent:shell"
+    );
 }
 
 #[test]

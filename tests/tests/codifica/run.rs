@@ -73,10 +73,12 @@ fn the_board_itself_is_not_the_agents_to_write() {
     for file in ["work.md", "codifica.json", "codifica-spec.md"] {
         let site = Site::with_rules(r#"{"file_scope": {"include": ["**"]}}"#, &ready("FEAT-1"));
         site.agent(&format!("echo forged >> {file}; echo x > src/x"));
-        let before = site.ground.read(file);
+        let before = site.ground.git(&["show", &format!("HEAD:{file}")]);
         let said = site.ground.agency(&["run"]);
         assert_eq!(said.code, 20, "{file}: {said:?}");
-        assert!(!site.ground.read(file).contains("forged") && before.lines().count() > 0, "{file}");
+        let now = site.ground.read(file);
+        // What the runner itself said about the task is all that may differ.
+        assert!(!now.contains("forged") && (file == "work.md" || now == before), "{file}: {now}");
         assert!(!site.ground.exists("src/x"));
     }
 }
