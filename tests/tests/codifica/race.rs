@@ -1,6 +1,7 @@
 //! Two clones and one upstream, after the same tasks.
 
 use std::collections::BTreeMap;
+use std::sync::Barrier;
 
 use crate::site::{Site, ready};
 
@@ -10,20 +11,22 @@ fn ids() -> Vec<String> {
     (1..=TASKS).map(|number| format!("FEAT-{number:03}")).collect()
 }
 
-/// Each clone asks for every task, in an order of its own, as fast as it can.
+/// Both ask at the same moment, fifty times: every other time for the same task, and each time for the next commit.
 #[test]
 fn two_clones_race_for_fifty_tasks_and_each_is_claimed_once() {
     let tasks: String = ids().iter().map(|id| ready(id).replace("agent:shell", "unassigned")).collect();
     let first = Site::new(&tasks);
     let remote = first.share();
     let second = Site::clone_of(&remote);
+    let (ids, together) = (ids(), Barrier::new(2));
     let claims = |site: &Site, actor: &str, turned: bool| -> usize {
-        let mut ids = ids();
-        // Every push is a race; from the middle on, so is every task. Nobody is left with nothing only for being slower.
-        if turned {
-            ids.reverse();
-        }
-        ids.iter().filter(|id| site.moves(id, "in_progress", actor, None).code == 0).count()
+        let claimed = (0..TASKS).filter(|round| {
+            let wanted = if turned && round % 2 == 1 { TASKS - 1 - round } else { *round };
+            // Nobody is left with nothing only for being slower.
+            together.wait();
+            site.moves(&ids[wanted], "in_progress", actor, None).code == 0
+        });
+        claimed.count()
     };
     let (ours, theirs) = std::thread::scope(|scope| {
         let ours = scope.spawn(|| claims(&first, "agent:one", false));
