@@ -2,7 +2,7 @@
 //!
 //! Three processes take part. This one, the supervisor, stays outside and keeps the pipes, the deadlines and
 //! the cgroup. The sandbox's first process builds the view (`init`), or keeps the processes together where
-//! there is none (`bare`); it is born to us (`born`), or calls from a container ([`called`]). The agent (`agent`)
+//! there is none (`bare`); it is born to us (`born`), or calls from a container (`called`). The agent (`agent`)
 //! gives up everything and waits at a gate; what holds it is read back there ([`crate::attest`]), and only if
 //! nothing that was asked for is missing does its program start.
 
