@@ -14,7 +14,7 @@ const SPEC: &str = "codifica-spec.md";
 const STATE: &str = "work.md";
 const ARCHIVE: &str = "work-archive.md";
 
-/// The specification, in the words of the protocol, for those who have nothing else at hand.
+/// What the protocol says, for those who have nothing else at hand. The contract of agents is added to the letter.
 const SPECIFICATION: &str = include_str!("specification.md");
 
 /// A file, and what became of it.

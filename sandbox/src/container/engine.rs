@@ -96,6 +96,9 @@ pub(crate) struct Image {
 /// How long an answer is waited for. Making a container of a large image takes a while on a busy disk.
 const PATIENCE: u64 = 120;
 
+/// How long a container may be going.
+const GOING: Duration = Duration::from_secs(20);
+
 const USUAL: &[&str] = &["/run/docker.sock", "/var/run/docker.sock", "/run/podman/podman.sock"];
 const USUAL_OF_A_USER: &[&str] = &["docker.sock", "podman/podman.sock"];
 
@@ -242,12 +245,12 @@ impl Engine {
     /// Ends a container and takes it away; returns when it is gone.
     pub(crate) fn remove(&self, id: &str) -> Result<(), EngineError> {
         let options = || RemoveContainerOptionsBuilder::new().force(true).v(true).build();
-        let until = Instant::now() + Duration::from_secs(PATIENCE);
+        let until = Instant::now() + GOING;
         loop {
             match self.runtime.block_on(self.docker.remove_container(id, Some(options()))) {
                 Ok(()) | Err(Error::DockerResponseServerError { status_code: 404, .. }) => return Ok(()),
-                // It goes by itself already, which takes a moment.
-                Err(Error::DockerResponseServerError { status_code: 409, .. }) if Instant::now() < until => {
+                // It is going by itself, or has just ended when it was to be: it takes a moment to be gone.
+                Err(Error::DockerResponseServerError { .. }) if Instant::now() < until => {
                     std::thread::sleep(Duration::from_millis(2));
                 }
                 Err(error) => return Err(refused("remove a container")(error)),

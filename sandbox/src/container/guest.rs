@@ -177,7 +177,11 @@ fn wait(agent: Pid, signals: &SignalFd, channel: &OwnedFd) -> Ended {
         }
         while let Ok(Some(info)) = signals.read_signal() {
             if info.ssi_signo == Signal::SIGTERM as u32 {
-                let _ = channel::send(channel, &FromSandbox::Terminated, None);
+                // From outside the namespace nobody has a number. One of the agent's own processes does not count: whoever
+                // could have it look like an engine's doing would never have failed.
+                if info.ssi_pid == 0 {
+                    let _ = channel::send(channel, &FromSandbox::Terminated, None);
+                }
                 let _ = kill(everyone(agent), Signal::SIGTERM);
             }
         }

@@ -44,16 +44,16 @@ pub(crate) struct Contained {
 }
 
 impl Contained {
-    /// Everybody in it is dead, or about to be: returns when nothing of it is left. An engine that does not answer
-    /// has it no more, or loses it to whoever comes next.
+    /// Everybody in it is dead, or about to be: returns when nothing of it is left. What an engine keeps of one that
+    /// runs no more is in nobody's way, and is removed by whoever comes next.
     pub(super) fn take_away(&mut self) -> Result<(), LaunchError> {
-        if !std::mem::replace(&mut self.gone, true) {
-            match self.engine.remove(&self.id) {
-                Ok(()) | Err(EngineError::Gone) => {}
-                Err(error) => return Err(error.into()),
-            }
+        if std::mem::replace(&mut self.gone, true) {
+            return Ok(());
         }
-        Ok(())
+        match self.engine.remove(&self.id) {
+            Err(error) if self.engine.runs(&self.id) => Err(error.into()),
+            _ => Ok(()),
+        }
     }
 }
 

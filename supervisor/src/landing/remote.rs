@@ -98,6 +98,15 @@ fn address(repository: &Repository, url: &str) -> String {
     }
 }
 
+/// Whether an address leads back into the repository. Git would run the hooks it finds there, and those are the
+/// repository's own.
+fn is_inside(repository: &Repository, url: &str) -> bool {
+    let path = Path::new(url.strip_prefix("file://").unwrap_or(url));
+    let Ok(real) = path.canonicalize() else { return false };
+    let places = repository.root.iter().chain([&repository.real.common]);
+    places.filter_map(|place| place.canonicalize().ok()).any(|place| real.starts_with(place))
+}
+
 impl Upstream {
     /// Where we remember it.
     fn remembered(&self) -> Result<RefName, Error> {
@@ -205,6 +214,10 @@ fn run(
     doing: &'static str,
     upstream: &Upstream,
 ) -> Result<Output, Error> {
+    if [&upstream.url, &upstream.push_url].into_iter().any(|url| is_inside(repository, url)) {
+        let why = "it lies in this very repository, whose hooks would be run";
+        return Err(failed(doing, upstream, why));
+    }
     let _acting = repository.act()?;
     let odd = |error: std::io::Error| failed(doing, upstream, &error.to_string());
     let child = spawn(&mut command).map_err(odd)?;

@@ -20,6 +20,29 @@ fn s08_1_a_claim_is_one_commit_of_state_owner_and_time() {
     assert_eq!(site.ground.git(&["status", "--porcelain"]), "", "the checkout comes along");
 }
 
+/// Whoever gives somebody a repository with its `.git` has a say in where it is pushed to. Git runs the hooks it finds
+/// there, as the person who pushes.
+#[test]
+fn an_upstream_inside_the_repository_runs_nothing() {
+    for inside in [".git/shared.git", "src/shared.git"] {
+        let site = Site::new(&ready("A-1"));
+        let remote = site.ground.path().join(inside);
+        site.share_at(&remote);
+        let ran = site.ground.user().join("ran");
+        for hook in ["pre-receive", "update", "post-receive"] {
+            let script = format!("#!/bin/sh\ntouch {}\n", ran.display());
+            site.ground.write_program(&format!("{inside}/hooks/{hook}"), &script);
+        }
+        let said = site.moves("A-1", "in_progress", "agent:shell", None);
+        assert_ne!(said.code, 0, "{said:?}");
+        said.assert_names(&["origin/main", "it lies in this very repository"]);
+        assert_eq!((site.state("A-1").as_str(), ran.exists()), ("todo", false));
+        // That they would have run is shown by git itself.
+        site.ground.git(&["push", "--quiet", "--force", "origin", "HEAD~0:refs/heads/other"]);
+        assert!(ran.exists());
+    }
+}
+
 #[test]
 fn s08_1_a_claim_is_pushed_and_a_refused_push_leaves_nothing() {
     let site = Site::new(&(ready("A-1") + &ready("B-1")));

@@ -1,5 +1,7 @@
 //! A repository that speaks Codifica, and clones of it.
 
+use std::path::Path;
+
 use agency_tests::ground::{Ground, Said};
 use serde_yaml::Value as Yaml;
 
@@ -64,7 +66,12 @@ impl Site {
 
     /// A bare repository that this one is a clone of.
     pub(crate) fn share(&self) -> String {
-        let remote = self.ground.path().join(".git/shared.git").display().to_string();
+        self.share_at(&self.ground.user().join("shared.git"))
+    }
+
+    /// The same, anywhere.
+    pub(crate) fn share_at(&self, remote: &Path) -> String {
+        let remote = remote.display().to_string();
         self.ground.git(&["clone", "--quiet", "--bare", ".", &remote]);
         self.ground.git(&["remote", "add", "origin", &remote]);
         self.ground.git(&["fetch", "--quiet", "origin"]);

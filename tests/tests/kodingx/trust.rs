@@ -170,7 +170,9 @@ fn trust_in_one_repository_is_none_in_another() {
 #[test]
 fn a_configuration_counts_when_it_is_trusted() {
     let ground = cloned();
-    ground.write("agency.toml", "[run]\nisolation = \"container\"\nparallel = 1\n");
+    let nowhere = "[container]\nimage = \"a\"\nengine = \"unix:///nowhere/socket\"\n";
+    let text = format!("[run]\nisolation = \"container\"\nparallel = 1\n{nowhere}");
+    ground.write("agency.toml", text);
     let said = ground.ok(&["trust", "--yes"]);
     assert!(said.out.contains("+isolation = \"container\""), "{said:?}");
     let said = verify(&ground);
