@@ -5,7 +5,8 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use super::{Asked, Held, Mount, Process};
+use super::mountinfo::Mount;
+use super::{Asked, Held, Process};
 use crate::container::recipe;
 use crate::control::Control;
 use crate::launch::called::Contained;
@@ -54,15 +55,15 @@ impl Process {
                 (Held::No, how.into())
             }
             Control::Network if policy.network == Network::Full => (
-                self.is_foreign("net").into(),
-                format!("{}, the engine's bridge, as asked", self.namespace("net")),
+                self.early.is_foreign("net").into(),
+                format!("{}, the engine's bridge, as asked", self.early.namespace("net")),
             ),
             Control::ReadOnlyHost | Control::Attributes => self.read_only_but_its_own(asked, contained),
             Control::Scope => self.scope_of_copy(asked),
             Control::PrivateProc => {
-                let settings = self.mount_at(Path::new("/proc/sys"));
-                let fresh = self.is_foreign("pid")
-                    && self.mount_at(Path::new("/proc")).is_some_and(|mount| mount.kind == "proc")
+                let settings = self.early.mount_at(Path::new("/proc/sys"));
+                let fresh = self.early.is_foreign("pid")
+                    && self.early.mount_at(Path::new("/proc")).is_some_and(|mount| mount.kind == "proc")
                     && settings.is_some_and(|mount| mount.read_only);
                 let how = if settings.is_some() { "its settings read-only" } else { "its settings writable" };
                 (fresh.into(), format!("proc, {how}"))
@@ -77,7 +78,7 @@ impl Process {
             }
             Control::TmpSize => {
                 let size = |path: &str| {
-                    let mount = self.mount_of(Path::new(path)).filter(|mount| mount.kind == "tmpfs")?;
+                    let mount = self.early.mount_of(Path::new(path)).filter(|mount| mount.kind == "tmpfs")?;
                     mount.options.split(',').find(|option| option.starts_with("size=")).map(str::to_owned)
                 };
                 let sizes = ["/tmp", "/var/tmp", "/dev/shm"].map(size);
@@ -122,9 +123,10 @@ impl Process {
         };
         let stray = inside()
             .find(|mount| !mount.read_only && !writable.contains(&mount.point) && !is_pinned(&mount.point));
-        let is_closed =
-            |path: &RelPath| self.mount_of(&root.join(path.as_path())).is_some_and(|mount| mount.read_only);
-        let held = self.mount_at(root).is_some()
+        let is_closed = |path: &RelPath| {
+            self.early.mount_of(&root.join(path.as_path())).is_some_and(|mount| mount.read_only)
+        };
+        let held = self.early.mount_at(root).is_some()
             && stray.is_none()
             && asked.opening.close.iter().all(is_closed)
             && asked.policy.wants(Control::Scope);
@@ -145,7 +147,7 @@ impl Process {
             }
             count += usize::from(device);
         }
-        let own = self.mount_at(Path::new("/dev")).is_some_and(|mount| mount.kind == "tmpfs");
+        let own = self.early.mount_at(Path::new("/dev")).is_some_and(|mount| mount.kind == "tmpfs");
         (own.into(), format!("{count} devices"))
     }
 

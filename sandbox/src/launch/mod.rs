@@ -22,7 +22,7 @@ use std::time::{Duration, Instant, SystemTime};
 use nix::sys::signalfd::SignalFd;
 
 use crate::ahead::Ahead;
-use crate::attest::{self, Asked, Attestation, Statement};
+use crate::attest::{self, Asked, Attestation, Ours, Statement};
 use crate::bare::Bare;
 use crate::bare::replica::Replica;
 use crate::cgroup::Cgroup;
@@ -165,7 +165,8 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
 
     // Whatever can be known before the agent stands at the gate is looked up before: it waits there for us.
     let hidden = hidden(request, &identity);
-    let Prepared { early, upper, master, listeners } = sandbox.wait_for_birth()?;
+    let ours = Ours::read().map_err(internal("can't read our own namespaces"))?;
+    let Prepared { early, upper, master, listeners } = sandbox.wait_for_birth(&ours)?;
     let upper = match place.replica() {
         Some(replica) => open_folder(&replica.upper).map_err(internal("can't open the agent's layer"))?,
         None => upper.ok_or_else(|| too_early("the sandbox has no layer"))?,
@@ -175,7 +176,6 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
     }
     let raw = RawTerminal::enter(request.streams[0], master.as_ref());
     let conversation = converse(request, pipes, master).map_err(internal("can't connect the streams"))?;
-    let ready = sandbox.wait_until_ready()?;
     let asked = Asked {
         policy,
         workspace: request.workspace,
@@ -187,8 +187,10 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
         place: &place,
         listeners: &listeners,
     };
-    let attestation =
-        attest::read(&asked, &ready, early).map_err(internal("can't read back what holds the sandbox"))?;
+    let judged = attest::judge(&asked, &early);
+    let ready = sandbox.wait_until_ready()?;
+    let attestation = attest::read(&asked, &ready, early, judged)
+        .map_err(internal("can't read back what holds the sandbox"))?;
     let missing: Vec<Statement> = attestation.missing().cloned().collect();
     if !missing.is_empty() {
         return Err(LaunchError::NotHeld { missing });

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{LaunchError, internal, unavailable};
-use crate::attest::Early;
+use crate::attest::{Early, Ours};
 use crate::cgroup::Cgroup;
 use crate::channel::{self, FromSandbox, Ready};
 use crate::egress::Listener;
@@ -42,7 +42,7 @@ pub(super) struct Prepared {
 
 impl Sandbox {
     /// Waits until the view is made and the agent's process is there; it goes on to give up everything else.
-    pub(super) fn wait_for_birth(&self) -> Result<Prepared, LaunchError> {
+    pub(super) fn wait_for_birth(&self, ours: &Ours) -> Result<Prepared, LaunchError> {
         let (mut upper, mut master, mut listeners) = (None, None, Vec::new());
         loop {
             match self.hear()? {
@@ -52,7 +52,7 @@ impl Sandbox {
                     listeners.push(Listener { address, socket });
                 }
                 (FromSandbox::Born { pid: Some(pid) }, _) => {
-                    let early = match Early::read(pid) {
+                    let early = match Early::read(pid, ours) {
                         Ok(early) => early,
                         // It may be gone already, and have said why.
                         Err(error) => {
