@@ -14,9 +14,11 @@ use bollard::errors::Error;
 use bollard::models::{ContainerCreateBody, ContainerSummary};
 use bollard::query_parameters::{
     CreateImageOptionsBuilder, ListContainersOptionsBuilder, RemoveContainerOptionsBuilder,
+    WaitContainerOptionsBuilder,
 };
 use bollard::{API_DEFAULT_VERSION, Docker};
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
 use tokio_stream::StreamExt;
 
 use super::Pull;
@@ -98,7 +100,10 @@ pub(crate) struct Image {
 /// How long an answer is waited for. Making a container of a large image takes a while on a busy disk.
 const PATIENCE: u64 = 120;
 
-/// How long a container may be going.
+/// How long a container may be going by itself, before it is sent.
+const BY_ITSELF: Duration = Duration::from_secs(10);
+
+/// How long one may be going that was sent.
 const GOING: Duration = Duration::from_secs(20);
 
 const USUAL: &[&str] = &["/run/docker.sock", "/var/run/docker.sock", "/run/podman/podman.sock"];
@@ -221,6 +226,20 @@ impl Engine {
         found.is_ok_and(|found| found.state.is_some_and(|state| state.running == Some(true)))
     }
 
+    /// Waits for a container that ended to be gone, which the engine sees to by itself. One that it does not see to is
+    /// taken away.
+    pub(crate) fn let_go(&self, id: &str) -> Result<(), EngineError> {
+        let options = WaitContainerOptionsBuilder::new().condition("removed").build();
+        let going = self.docker.wait_container(id, Some(options));
+        let gone = self.runtime.block_on(async { timeout(BY_ITSELF, std::pin::pin!(going).next()).await });
+        match gone {
+            Ok(Some(Ok(_) | Err(Error::DockerResponseServerError { status_code: 404, .. }))) => Ok(()),
+            // That is its exit code, which is nobody's here.
+            Ok(Some(Err(Error::DockerContainerWaitError { error, .. }))) if error.is_empty() => Ok(()),
+            _ => self.remove(id),
+        }
+    }
+
     /// Ends a container and takes it away; returns when it is gone.
     pub(crate) fn remove(&self, id: &str) -> Result<(), EngineError> {
         let options = || RemoveContainerOptionsBuilder::new().force(true).v(true).build();
@@ -252,8 +271,8 @@ impl Engine {
     }
 }
 
-/// Asks whoever listens who it is. Everybody says so in the head of any answer; the question for its version would have an
-/// engine start other programs for it, and takes as long as copying a small repository.
+/// Asks whoever listens who it is. Everybody says so in the head of any answer; asked for its version, an engine runs other
+/// programs to know theirs, and takes fifteen times as long.
 fn greet(mut stream: UnixStream) -> io::Result<Vec<u8>> {
     const LONGEST: u64 = 64 * 1024;
     stream.set_read_timeout(Some(Duration::from_secs(PATIENCE)))?;
