@@ -5,6 +5,8 @@
 //! on.
 
 use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,9 +14,11 @@ use bollard::errors::Error;
 use bollard::models::{ContainerCreateBody, ContainerSummary};
 use bollard::query_parameters::{
     CreateImageOptionsBuilder, ListContainersOptionsBuilder, RemoveContainerOptionsBuilder,
+    WaitContainerOptionsBuilder,
 };
 use bollard::{API_DEFAULT_VERSION, Docker};
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
 use tokio_stream::StreamExt;
 
 use super::Pull;
@@ -96,7 +100,10 @@ pub(crate) struct Image {
 /// How long an answer is waited for. Making a container of a large image takes a while on a busy disk.
 const PATIENCE: u64 = 120;
 
-/// How long a container may be going.
+/// How long a container may be going by itself, before it is sent.
+const BY_ITSELF: Duration = Duration::from_secs(10);
+
+/// How long one may be going that was sent.
 const GOING: Duration = Duration::from_secs(20);
 
 const USUAL: &[&str] = &["/run/docker.sock", "/var/run/docker.sock", "/run/podman/podman.sock"];
@@ -129,19 +136,14 @@ impl Engine {
             .map_err(|error| EngineError::Refused { what: "be asked", reason: error.to_string() })?;
         let mut forbidden = None;
         for socket in &tried {
-            match std::os::unix::net::UnixStream::connect(socket) {
-                Ok(_) => {
-                    let mut engine = Self {
-                        docker: connect(socket)?,
-                        runtime,
-                        socket: socket.clone(),
-                        version: String::new(),
-                        dialect: Dialect::Docker,
-                    };
-                    engine.negotiate()?;
-                    return Ok(engine);
+            match UnixStream::connect(socket) {
+                Ok(stream) => {
+                    let head = greet(stream).map_err(|_| EngineError::Gone)?;
+                    let (dialect, version) = introduced(&head)?;
+                    let (docker, socket) = (connect(socket)?, socket.clone());
+                    return Ok(Self { runtime, docker, socket, version, dialect });
                 }
-                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     forbidden.get_or_insert_with(|| socket.clone());
                 }
                 Err(_) => {}
@@ -151,24 +153,6 @@ impl Engine {
             Some(socket) => EngineError::Forbidden { socket },
             None => EngineError::None { tried },
         })
-    }
-
-    /// Speaks as old a version as the engine knows.
-    fn negotiate(&mut self) -> Result<(), EngineError> {
-        let docker = self.docker.clone();
-        self.docker = self.runtime.block_on(docker.negotiate_version()).map_err(refused("be asked"))?;
-        let version = self.runtime.block_on(self.docker.version()).map_err(refused("tell its version"))?;
-        let named = version.components.unwrap_or_default().into_iter().next();
-        let (name, number) = named.map_or(("Engine".into(), version.version.unwrap_or_default()), |first| {
-            (first.name, first.version)
-        });
-        self.dialect = if name.starts_with("Podman") { Dialect::Podman } else { Dialect::Docker };
-        let name = match self.dialect {
-            Dialect::Docker => "Docker",
-            Dialect::Podman => "Podman",
-        };
-        self.version = format!("{name} {number}");
-        Ok(())
     }
 
     /// An image by its name; it is fetched if it is not there and may be.
@@ -242,6 +226,20 @@ impl Engine {
         found.is_ok_and(|found| found.state.is_some_and(|state| state.running == Some(true)))
     }
 
+    /// Waits for a container that ended to be gone, which the engine sees to by itself. One that it does not see to is
+    /// taken away.
+    pub(crate) fn let_go(&self, id: &str) -> Result<(), EngineError> {
+        let options = WaitContainerOptionsBuilder::new().condition("removed").build();
+        let going = self.docker.wait_container(id, Some(options));
+        let gone = self.runtime.block_on(async { timeout(BY_ITSELF, std::pin::pin!(going).next()).await });
+        match gone {
+            Ok(Some(Ok(_) | Err(Error::DockerResponseServerError { status_code: 404, .. }))) => Ok(()),
+            // That is its exit code, which is nobody's here.
+            Ok(Some(Err(Error::DockerContainerWaitError { error, .. }))) if error.is_empty() => Ok(()),
+            _ => self.remove(id),
+        }
+    }
+
     /// Ends a container and takes it away; returns when it is gone.
     pub(crate) fn remove(&self, id: &str) -> Result<(), EngineError> {
         let options = || RemoveContainerOptionsBuilder::new().force(true).v(true).build();
@@ -273,6 +271,41 @@ impl Engine {
     }
 }
 
+/// Asks whoever listens who it is. Everybody says so in the head of any answer; asked for its version, an engine runs other
+/// programs to know theirs, and takes fifteen times as long.
+fn greet(mut stream: UnixStream) -> io::Result<Vec<u8>> {
+    const LONGEST: u64 = 64 * 1024;
+    stream.set_read_timeout(Some(Duration::from_secs(PATIENCE)))?;
+    stream.write_all(b"GET /_ping HTTP/1.1\r\nHost: engine\r\nConnection: close\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.take(LONGEST).read_to_end(&mut answer)?;
+    Ok(answer)
+}
+
+/// Who answered, and what it calls itself.
+fn introduced(answer: &[u8]) -> Result<(Dialect, String), EngineError> {
+    let unasked = |reason: &str| EngineError::Refused { what: "be asked", reason: reason.to_owned() };
+    let mut headers = [httparse::EMPTY_HEADER; 64];
+    let mut head = httparse::Response::new(&mut headers);
+    match head.parse(answer) {
+        Ok(httparse::Status::Complete(_)) => {}
+        Ok(httparse::Status::Partial) => return Err(EngineError::Gone),
+        Err(_) => return Err(unasked("what listens there is no engine")),
+    }
+    if head.code != Some(200) {
+        return Err(unasked(head.reason.unwrap_or_default()));
+    }
+    let server = head.headers.iter().find(|header| header.name.eq_ignore_ascii_case("server"));
+    let server = server.map(|header| String::from_utf8_lossy(header.value)).unwrap_or_default();
+    let (name, number) = server.split_once('/').unwrap_or_default();
+    let number = number.split(' ').next().unwrap_or_default();
+    let (dialect, name) = match name {
+        "Libpod" => (Dialect::Podman, "Podman"),
+        _ => (Dialect::Docker, "Docker"),
+    };
+    Ok((dialect, format!("{name} {number}").trim_end().to_owned()))
+}
+
 fn connect(socket: &Path) -> Result<Docker, EngineError> {
     Docker::connect_with_unix(&socket.to_string_lossy(), PATIENCE, API_DEFAULT_VERSION)
         .map_err(refused("be connected to"))
@@ -288,5 +321,25 @@ fn refused(what: &'static str) -> impl Fn(Error) -> EngineError {
             EngineError::Gone
         }
         other => EngineError::Refused { what, reason: other.to_string() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_is_known_by_how_it_answers() {
+        let says = |head: &str| introduced(format!("HTTP/1.1 {head}\r\n\r\nOK").as_bytes());
+        let docker = says("200 OK\r\nApi-Version: 1.41\r\nServer: Docker/20.10.24+dfsg1 (linux)");
+        assert_eq!(docker.expect("known"), (Dialect::Docker, "Docker 20.10.24+dfsg1".to_owned()));
+        let podman = says("200 OK\r\nserver: Libpod/4.3.1 (linux)");
+        assert_eq!(podman.expect("known"), (Dialect::Podman, "Podman 4.3.1".to_owned()));
+        // Behind something that says nothing of itself.
+        assert_eq!(says("200 OK").expect("known"), (Dialect::Docker, "Docker".to_owned()));
+        let refused = says("403 Forbidden").expect_err("refused").to_string();
+        assert_eq!(refused, "the container engine could not be asked: Forbidden");
+        assert!(matches!(introduced(b"SSH-2.0-OpenSSH\r\n"), Err(EngineError::Refused { .. })));
+        assert!(matches!(introduced(b""), Err(EngineError::Gone)));
     }
 }

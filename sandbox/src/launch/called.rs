@@ -3,10 +3,11 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Instant;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{PidfdFlags, Signal, pidfd_open};
 
@@ -40,17 +41,32 @@ pub(crate) struct Contained {
     pub(crate) in_memory: Vec<PathBuf>,
     pub(crate) id: String,
     pub(crate) engine: Engine,
+    /// Its first process, once it called.
+    first: Option<OwnedFd>,
     gone: bool,
 }
 
 impl Contained {
-    /// Everybody in it is dead, or about to be: returns when nothing of it is left. What an engine keeps of one that
-    /// runs no more is in nobody's way, and is removed by whoever comes next.
+    /// Whether its first process is dead. Where that had a namespace, everybody else in it is: a first process is not dead
+    /// before the last of the others.
+    pub(super) fn has_ended(&self) -> bool {
+        const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+        self.first.as_ref().is_some_and(|first| {
+            poll(&mut [PollFd::from_borrowed_fd(first.as_fd(), PollFlags::IN)], Some(&AT_ONCE)) == Ok(1)
+        })
+    }
+
+    /// Returns when nothing of it is left. One that ended goes by itself; any other is ended. What an engine keeps of one
+    /// that runs no more is in nobody's way, and is removed by whoever comes next.
     pub(super) fn take_away(&mut self) -> Result<(), LaunchError> {
         if std::mem::replace(&mut self.gone, true) {
             return Ok(());
         }
-        match self.engine.remove(&self.id) {
+        let gone = match self.has_ended() {
+            true => self.engine.let_go(&self.id),
+            false => self.engine.remove(&self.id),
+        };
+        match gone {
             Err(error) if self.engine.runs(&self.id) => Err(error.into()),
             _ => Ok(()),
         }
@@ -107,9 +123,11 @@ pub(super) fn begin(
     let tmpfs = body.host_config.as_ref().and_then(|held| held.tmpfs.as_ref());
     let in_memory = tmpfs.iter().flat_map(|folders| folders.keys()).map(PathBuf::from).collect();
     let id = engine.start(body)?;
-    let contained = Contained { replica, image, environment, caches, in_memory, id, engine, gone: false };
+    let mut contained =
+        Contained { replica, image, environment, caches, in_memory, id, engine, first: None, gone: false };
     let started = Instant::now();
     let sandbox = answer(&door, &contained, user)?;
+    contained.first = Some(sandbox.pidfd.try_clone().map_err(internal("can't hold the container"))?);
     door.close().map_err(internal("can't close the door"))?;
     channel::hand_order(&sandbox.channel, &order, pipes.theirs.as_ref())
         .map_err(internal("can't talk to the sandbox"))?;
@@ -197,8 +215,7 @@ fn order(
         notes: profile.map(|text| (request.host.home.join(host::PROFILE), text)).into_iter().collect(),
     };
     let mut file = File::from(memfd_create("order", MemfdFlags::CLOEXEC)?);
-    serde_json::to_writer(&mut file, &order)?;
-    file.flush()?;
+    file.write_all(&serde_json::to_vec(&order)?)?;
     file.seek(SeekFrom::Start(0))?;
     Ok(file.into())
 }

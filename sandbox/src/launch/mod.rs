@@ -157,8 +157,7 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
     let opening = opening(policy, request.workspace).map_err(internal("can't look at the workspace"))?;
     // Whatever goes wrong from here on: the sandbox goes first, and last who cleans up after it, whose end is waited for
     // and who waits for everybody in the sandbox.
-    let Begun { janitor, mut cgroup, signals, pipes, mut place, sandbox, started, aside } = match policy.level
-    {
+    let Begun { janitor, mut cgroup, signals, pipes, place, sandbox, started, aside } = match policy.level {
         Level::Process | Level::Landlock => born::begin(request, ahead, &opening, &identity)?,
         Level::Container => called::begin(request, &opening, &identity)?,
     };
@@ -245,27 +244,32 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
     let network = proxy.map(Proxy::stop);
     drop(raw);
     let unread = |source| LaunchError::Uncollected { source };
-    let sandbox = match &mut place {
-        Place::View => Some(sandbox),
+    let (sandbox, contained) = match place {
+        Place::View => (Some(sandbox), None),
         Place::Bare(bare) => {
             drop(sandbox);
             clear(&identity, janitor.as_ref()).map_err(unread)?;
             collect(&bare.replica, request.workspace, &upper).map_err(unread)?;
-            None
+            (None, None)
         }
-        Place::Container(contained) => {
+        Place::Container(mut contained) => {
             drop(sandbox);
-            contained.take_away()?;
+            // What the dead left is collected while the engine takes the rest apart. Of those without a namespace of their own
+            // only the engine knows whether they are.
+            let dead = policy.wants(Control::PidNamespace) && contained.has_ended();
+            if !dead || end.is_none() {
+                contained.take_away()?;
+            }
             if end.is_none() {
                 return Err(LaunchError::Lost { engine: contained.engine.answers() });
             }
             collect(&contained.replica, request.workspace, &upper).map_err(unread)?;
-            None
+            (None, Some(contained))
         }
     };
     // Without a word, it was killed.
     let end = end.unwrap_or(End::Signaled(libc::SIGKILL));
-    let remains = Remains { _sandbox: sandbox, _cgroup: cgroup, _janitor: janitor };
+    let remains = Remains { _sandbox: sandbox, _contained: contained, _cgroup: cgroup, _janitor: janitor };
     Ok(Outcome { end, output, attestation, elapsed: started.elapsed(), network, upper, remains })
 }
 

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::called::Contained;
 use super::{LaunchError, internal, unavailable};
 use crate::attest::{Early, Ours};
 use crate::cgroup::Cgroup;
@@ -12,12 +13,13 @@ use crate::channel::{self, FromSandbox, Ready};
 use crate::egress::Listener;
 use crate::janitor::Janitor;
 
-/// What the kernel is still taking apart when every process of a sandbox is dead. Dropping it waits until
-/// that is over: then no process, mount or cgroup is left.
+/// What the kernel, or an engine, is still taking apart when every process of a sandbox is dead. Dropping it waits until
+/// that is over: then no process, mount, cgroup or container is left.
 #[derive(Debug)]
 pub struct Remains {
     // In this order: a cgroup can be removed when its last process is gone.
     pub(super) _sandbox: Option<Sandbox>,
+    pub(super) _contained: Option<Contained>,
     pub(super) _cgroup: Option<Cgroup>,
     pub(super) _janitor: Option<Janitor>,
 }

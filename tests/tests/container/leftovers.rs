@@ -1,9 +1,14 @@
 //! What is left of a container when `agency` ends, however it ends: nothing.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use agency_tests::engine::{Engine, OWNER};
@@ -63,6 +68,77 @@ fn however_agency_is_ended_no_container_is_left() {
     });
 }
 
+/// It is waited for, however the command ended.
+#[test]
+fn when_agency_returns_its_container_is_gone() {
+    for_each("when_agency_returns_its_container_is_gone", |ground| {
+        for (script, code) in
+            [("echo new >src/new", 0), ("setsid sleep 600 & exit 7", 7), ("kill -9 $$", 137)]
+        {
+            let flags = ["--write", "src/**", "--apply"];
+            let mut child = ground.script_in(&ground.image, &flags, script).spawn().expect("agency starts");
+            let status = child.wait().expect("ended");
+            assert!(gone(&ground.engine, child.id()), "{script}: a container is left");
+            assert_eq!(status.code(), Some(code), "{script}");
+        }
+        assert!(ground.repository.path().join("src/new").exists());
+    });
+}
+
+/// Stands before an engine at a socket of its own. It passes everything on, notes what was asked, and hangs up on whoever
+/// would wait for a container.
+fn impatient(engine: &Engine, folder: &Path) -> (String, Arc<Mutex<Vec<String>>>) {
+    let (socket, asked) = (folder.join("socket"), Arc::new(Mutex::new(Vec::new())));
+    let listener = UnixListener::bind(&socket).expect("bound");
+    for path in [folder, &socket] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).expect("opened");
+    }
+    let (behind, noted) = (engine.socket().to_owned(), asked.clone());
+    thread::spawn(move || {
+        for caller in listener.incoming() {
+            let (caller, behind, noted) = (caller.expect("a caller"), behind.clone(), noted.clone());
+            thread::spawn(move || {
+                // The head of a question is written at once; so it is read at once.
+                let mut head = [0; 64 * 1024];
+                let length = (&caller).read(&mut head).expect("a question");
+                let text = String::from_utf8_lossy(&head[..length]);
+                let line = text.lines().next().unwrap_or_default().to_owned();
+                let waits = line.contains("/wait");
+                noted.lock().expect("alone").push(line);
+                if waits {
+                    return;
+                }
+                let mut engine = UnixStream::connect(behind).expect("an engine");
+                engine.write_all(&head[..length]).expect("passed on");
+                let (mut answers, mut back) = (&engine, &caller);
+                thread::scope(|both| {
+                    both.spawn(|| io::copy(&mut &caller, &mut &engine));
+                    let _ = io::copy(&mut answers, &mut back);
+                    let _ = caller.shutdown(Shutdown::Both);
+                    let _ = engine.shutdown(Shutdown::Both);
+                });
+            });
+        }
+    });
+    (format!("unix://{}", socket.display()), asked)
+}
+
+#[test]
+fn an_engine_that_does_not_say_when_a_container_is_gone_is_asked_to_remove_it() {
+    for_each("an_engine_that_does_not_say_when_a_container_is_gone_is_asked_to_remove_it", |ground| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (address, asked) = impatient(&ground.engine, folder.path());
+        let mut command = ground.script_in(&ground.image, &[], "true");
+        let mut child = command.env("DOCKER_HOST", address).spawn().expect("agency starts");
+        let status = child.wait().expect("ended");
+        assert!(gone(&ground.engine, child.id()), "a container is left");
+        assert_eq!(status.code(), Some(0));
+        let asked = asked.lock().expect("alone").clone();
+        let after = asked.iter().skip_while(|line| !line.contains("/wait")).nth(1);
+        assert!(after.is_some_and(|line| line.starts_with("DELETE ")), "{asked:#?}");
+    });
+}
+
 /// At whatever moment it is killed: while its container is asked for, made, started, called from, or waits at the gate.
 #[test]
 fn a_kill_at_any_moment_leaves_nothing_that_the_next_run_does_not_remove() {
@@ -76,7 +152,7 @@ fn a_kill_at_any_moment_leaves_nothing_that_the_next_run_does_not_remove() {
             let mut command = ground.script_in(&ground.image, &["--env", VARIABLE], "sleep 600");
             let mut child = command.env(VARIABLE, marker.as_str()).spawn().expect("agency starts");
             // The moment is what is chosen here, and any will do.
-            std::thread::sleep(whole * part / 12);
+            thread::sleep(whole * part / 12);
             child.kill().expect("killed");
             child.wait().expect("ended");
             killed.push((child.id(), marker));
