@@ -31,6 +31,7 @@ pub mod notice;
 mod owner;
 mod prompt;
 mod records;
+mod retention;
 mod room;
 mod said;
 pub mod settings;
