@@ -22,6 +22,7 @@ use crate::life::{Witness, Workshop};
 use crate::notice::{Notice, Teller};
 use crate::owner::{self, Presence};
 use crate::retention::{self, TidyError};
+use crate::roster::Roster;
 use crate::settings::Settings;
 use crate::sharing::Sharing;
 use crate::store::sqlite::SqliteStore;
@@ -180,6 +181,7 @@ pub async fn run(
         Err(error @ TidyError::References(_)) => tell_untidy(&error, teller.as_ref()),
         Ok(()) => {}
     }
+    let roster = Roster::new(dispatch::parallel_of_agents(&settings));
     let shop = Arc::new(Workshop {
         store: Arc::new(store),
         desk,
@@ -189,6 +191,7 @@ pub async fn run(
         shim,
         term,
         train: Train::default(),
+        roster,
         began: BootClock.now(),
         teller,
         witness,

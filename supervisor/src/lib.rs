@@ -33,6 +33,7 @@ mod prompt;
 mod records;
 mod retention;
 mod room;
+mod roster;
 mod said;
 pub mod settings;
 pub mod sharing;
