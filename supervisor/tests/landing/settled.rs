@@ -15,6 +15,8 @@ use agency_supervisor::landing::repository::Repository;
 use agency_supervisor::landing::settled::{self, Known};
 use agency_supervisor::landing::{candidate, landed};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::support::{Put, World, worlds_by_git};
 
 fn task(id: &str) -> Task {
@@ -225,6 +227,65 @@ fn a_lock_that_a_killed_git_left_is_cleared_away_and_nobody_elses_is() {
         assert!(!paths.iter().any(|path| path.exists()) && !note.exists());
         settled::remove(&repository, &going).expect("removed");
         assert_eq!(references(&world).len(), 2);
+        world.assert_tidy();
+    }
+}
+
+/// Ends every git that moves references for this process, in the middle of what it does.
+fn kill_movers() {
+    let mut killed = 0;
+    for thread in fs::read_dir("/proc/self/task").expect("threads").flatten() {
+        let children = fs::read_to_string(thread.path().join("children")).expect("children");
+        for child in children.split_whitespace() {
+            let words = fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
+            if words.split(|byte| *byte == 0).any(|word| word == b"update-ref") {
+                let pid = Pid::from_raw(child.parse().expect("a number")).expect("a process");
+                kill_process(pid, Signal::KILL).expect("killed");
+                killed += 1;
+            }
+        }
+    }
+    assert!(killed > 0, "nobody was moving anything");
+}
+
+#[test]
+fn a_git_that_is_killed_while_it_removes_leaves_nothing_that_stays() {
+    for world in worlds_by_git() {
+        let repository = world.open();
+        lands(&world, &repository, "T1", 1);
+        world.git(&["pack-refs", "--all"]);
+        let (going, all) = (everything(&known(&repository, "T1")), references(&world));
+        let who = Signature::new("a", "a@localhost", 1_700_000_000, 0);
+        let reason = Reason { who: &who, text: "removing".into() };
+        // As the one that removes has it, when it notes what it is about to do.
+        fs::write(world.root().join(".git/agency/landing/removing"), "").expect("written");
+        let prepared = Transaction::prepare(&repository, &going, &reason).expect("prepared");
+        kill_movers();
+        drop(prepared);
+        assert_eq!(references(&world), all, "all of it, or nothing");
+        let lock = File::options().write(true).open(world.root().join(".git/packed-refs.lock"));
+        let lock = lock.expect("this is what git leaves");
+        assert_eq!(lock.metadata().expect("looked").len(), 0);
+        lock.set_modified(SystemTime::now() - Duration::from_secs(3600)).expect("dated");
+        settled::remove(&repository, &[going]).expect("removed");
+        assert_eq!(references(&world), ["refs/agency/landed/kodingx/T1"]);
+        world.assert_tidy();
+    }
+}
+
+#[test]
+fn two_that_remove_the_same_at_the_same_time_are_both_content() {
+    for world in worlds_by_git() {
+        let (one, other) = (world.open(), world.open());
+        let ids: Vec<String> = (0..5).map(|number| format!("T{number}")).collect();
+        ids.iter().for_each(|id| lands(&world, &one, id, 1));
+        let going: Vec<Vec<Line>> = ids.iter().map(|id| everything(&known(&one, id))).collect();
+        std::thread::scope(|scope| {
+            for repository in [&one, &other] {
+                scope.spawn(|| settled::remove(repository, &going).expect("removed"));
+            }
+        });
+        assert_eq!(references(&world).len(), ids.len());
         world.assert_tidy();
     }
 }
