@@ -85,6 +85,18 @@ fn what_is_wrong_is_named_with_its_file_line_and_field() {
             "commands[0].when.program",
             "name of a program",
         ),
+        (
+            "image: alpine:3\ncommands:\n- run: a\n  when: {program: ruff}\n",
+            Some(6),
+            "commands[0].when.program",
+            "asks for a program of this host, and the commands find those of the image `alpine:3`; leave it out",
+        ),
+        (
+            "commands:\n- run: a\n  when: {file: x, not: [{file: y}, {program: ruff}]}\nimage: alpine\n",
+            Some(5),
+            "commands[0].when.not.program",
+            "the image `alpine`",
+        ),
     ] {
         let error = parse(&format!("{HEAD}{rest}")).expect_err(rest);
         assert_eq!(error.field(), Some(field), "{rest}: {error}");
@@ -176,6 +188,15 @@ fn when() -> impl Strategy<Value = When> {
     })
 }
 
+/// Whether it asks what is on this host.
+fn asks_the_host(when: &When) -> bool {
+    when.0.iter().flat_map(|clause| &clause.0).any(|condition| match condition {
+        Condition::Program(_) => true,
+        Condition::Not(when) => asks_the_host(when),
+        _ => false,
+    })
+}
+
 fn duration() -> impl Strategy<Value = Duration> {
     (1u64..604_800_000).prop_map(Duration::from_millis)
 }
@@ -201,6 +222,7 @@ prop_compose! {
     ) -> Profile {
         let name = Name::parse(&name).expect("a name");
         let caches = caches.into_iter().map(str::to_owned).collect();
+        let image = image.filter(|_| !commands.iter().any(|command| asks_the_host(&command.when)));
         Profile { name, description, environment, platform, commands, timeout, network, env, memory, image, caches }
     }
 }

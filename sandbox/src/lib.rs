@@ -21,6 +21,7 @@ mod bare;
 mod cgroup;
 pub mod changed;
 mod channel;
+pub mod configured;
 pub mod container;
 pub mod control;
 pub mod doctor;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use agency_sandbox::workspace::folder::Folder;
 use tokio::sync::mpsc;
 
+use crate::causes;
 use crate::clock::{self, BootClock, Clock as _};
 use crate::desk::Desk;
 use crate::dispatch::{self, Interrupt, RunError, Summary, Wishes};
@@ -20,7 +21,8 @@ use crate::landing::{self, board, land, refs};
 use crate::life::{Witness, Workshop};
 use crate::notice::{Notice, Teller};
 use crate::owner::{self, Presence};
-use crate::records;
+use crate::retention::{self, TidyError};
+use crate::roster::Roster;
 use crate::settings::Settings;
 use crate::sharing::Sharing;
 use crate::store::sqlite::SqliteStore;
@@ -29,6 +31,9 @@ use crate::train::Train;
 
 /// How long somebody else's lock in git is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often what is settled and old is cleared away, after the first time.
+const TIDY_EVERY: Duration = Duration::from_secs(86_400);
 
 /// Why nobody can take charge.
 #[derive(Debug, thiserror::Error)]
@@ -131,6 +136,22 @@ fn tell_undone(undone: &Undone, teller: &dyn Teller) {
     }
 }
 
+fn tell_untidy(error: &TidyError, teller: &dyn Teller) {
+    teller.tell(&Notice::Trouble { task: None, what: causes::on_one_line(error) });
+}
+
+/// A run may go on for months (`--watch`).
+async fn keep_tidy<S: Store>(shop: Arc<Workshop<S>>) {
+    loop {
+        tokio::time::sleep(TIDY_EVERY).await;
+        let tidied =
+            retention::tidy_up(&shop.settings.state, &*shop.store, &shop.repository, clock::wall()).await;
+        if let Err(error) = tidied {
+            tell_untidy(&error, shop.teller.as_ref());
+        }
+    }
+}
+
 /// Takes charge until there is nothing left to do.
 pub async fn run(
     charge: Charge,
@@ -153,7 +174,14 @@ pub async fn run(
         Ok(recovered) => tell_undone(&recovered?, teller.as_ref()),
         Err(_) => return Err(failed(io::Error::other("a thread broke"))),
     }
-    records::prune(&state, &store).await.map_err(failed)?;
+    match retention::tidy_up(&state, &store, &repository, clock::wall()).await {
+        Err(TidyError::Records(source)) => return Err(failed(source)),
+        Err(TidyError::Store(error)) => return Err(error.into()),
+        // They are in nobody's way, and tried again next time.
+        Err(error @ TidyError::References(_)) => tell_untidy(&error, teller.as_ref()),
+        Ok(()) => {}
+    }
+    let roster = Roster::new(dispatch::parallel_of_agents(&settings));
     let shop = Arc::new(Workshop {
         store: Arc::new(store),
         desk,
@@ -163,11 +191,15 @@ pub async fn run(
         shim,
         term,
         train: Train::default(),
+        roster,
         began: BootClock.now(),
         teller,
         witness,
     });
-    let summary = dispatch::run(Arc::clone(&shop), wishes, interrupts).await?;
+    let keeper = tokio::spawn(keep_tidy(Arc::clone(&shop)));
+    let summary = dispatch::run(Arc::clone(&shop), wishes, interrupts).await;
+    keeper.abort();
+    let summary = summary?;
     shop.store.leave(term).await?;
     drop(presence);
     Ok(summary)

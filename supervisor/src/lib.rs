@@ -7,7 +7,9 @@
 //! errand    a sandbox that runs for an attempt, and outlives whoever sent it
 //! landing   an attempt's work on a branch, exactly once
 //! budget    how much may be used, for a task and for a run
+//! roster    how many of an agent are at work, whatever they do
 //! store     whose an attempt is, and how far it has come
+//! retention what is settled and old, and goes
 //! desk      the board's files, one thing after the other
 //! ```
 //!
@@ -31,7 +33,9 @@ pub mod notice;
 mod owner;
 mod prompt;
 mod records;
+mod retention;
 mod room;
+mod roster;
 mod said;
 pub mod settings;
 pub mod sharing;

@@ -1,4 +1,4 @@
-//! What is kept of attempts that are over, and for how long.
+//! The folders of attempts that are over, and for how long they are kept.
 //!
 //! The folder of an attempt holds its orders, its output, its patch and what was seen of it. The oldest go first:
 //! by age, and where all of them together are too large.
@@ -8,12 +8,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::clock;
 use crate::life;
 use crate::store::Store;
 
 /// How long they are kept.
-const AGE: Duration = Duration::from_secs(30 * 86_400);
+pub(crate) const AGE: Duration = Duration::from_secs(30 * 86_400);
 /// How much all of them may hold.
 const SIZE: u64 = 2 << 30;
 
@@ -32,8 +31,6 @@ pub(crate) async fn prune(state: &Path, store: &impl Store) -> io::Result<()> {
     for path in superfluous(kept(&state.join("runs"))?.into_iter().filter(|one| !held.contains(&one.path))) {
         agency_sandbox::erase::tree(&path)?;
     }
-    let before = clock::wall() - i64::try_from(AGE.as_secs()).unwrap_or(i64::MAX);
-    store.prune(before).await.map_err(io::Error::other)?;
     Ok(())
 }
 

@@ -34,7 +34,7 @@ pub enum Condition {
     Pyproject(Vec<String>),
     /// A target of the Makefile.
     Target(Vec<String>),
-    /// A program on this host's PATH.
+    /// A program on this host's PATH. A profile with an image has none.
     Program(Vec<String>),
     Not(When),
 }

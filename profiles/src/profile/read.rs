@@ -43,7 +43,7 @@ impl Profile {
             let line = source.location().map(|location| location.line());
             ProfileError::Syntax { at: Place { file: file.to_owned(), line }, source }
         })?;
-        let mut reader = Reader { file, text, notes: Vec::new() };
+        let mut reader = Reader { file, text, notes: Vec::new(), image: None };
         let Value::Mapping(map) = &value else {
             let at = Place { file: file.to_owned(), line: None };
             let reason =
@@ -59,6 +59,8 @@ struct Reader<'a> {
     file: &'a Path,
     text: &'a str,
     notes: Vec<String>,
+    /// Whose programs the commands find.
+    image: Option<String>,
 }
 
 /// The way to a value, to name it when it is wrong.
@@ -88,6 +90,7 @@ impl Reader<'_> {
         let name = Name::parse(name).map_err(|error| {
             self.wrong(&[Step::Key("name")], format!("is `{}`: {}", escape(name.as_bytes()), error.reason))
         })?;
+        self.image = self.optional(map, &[], "image", Self::image)?;
         Ok(Profile {
             name,
             description: self.text(&[Step::Key("description")], description)?.to_owned(),
@@ -98,7 +101,7 @@ impl Reader<'_> {
             network: self.optional(map, &[], "network", Self::network)?.unwrap_or(Network::None),
             env: self.optional(map, &[], "env", Self::env)?.unwrap_or_default(),
             memory: self.optional(map, &[], "memory", Self::memory)?,
-            image: self.optional(map, &[], "image", Self::image)?,
+            image: self.image.clone(),
             caches: self.optional(map, &[], "caches", Self::caches)?.unwrap_or_default(),
         })
     }
@@ -306,8 +309,17 @@ impl Reader<'_> {
         Ok(patterns)
     }
 
+    /// Which programs there are is looked up on this host. What is in an image is not known before a container of it
+    /// runs, and the host would answer for something else: a check would be left out that could be made.
     fn programs(&self, path: &Way<'_>, value: &Value) -> Result<Vec<String>, ProfileError> {
         let programs = self.texts(path, value)?;
+        if let Some(image) = &self.image {
+            let reason = format!(
+                "asks for a program of this host, and the commands find those of the image `{image}`; leave it out, \
+                 for an image always has the same ones, or ask for a file of the repository"
+            );
+            return Err(self.wrong(path, reason));
+        }
         match programs.iter().find(|program| program.contains('/')) {
             Some(program) => {
                 let reason = format!("has `{}`; write the name of a program", escape(program.as_bytes()));

@@ -18,6 +18,7 @@ mod watch;
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use agency_protocols::board::{Board, BoardError};
 use agency_protocols::detect::{self, Protocol};
@@ -26,6 +27,7 @@ use agency_protocols::kodingx::KodingX;
 use agency_protocols::names::{Actor, TaskId};
 use agency_protocols::store::tree::{Tree, TreeError};
 use agency_protocols::store::{Effects, Store, StoreError};
+use agency_sandbox::configured::{self, ConfigError};
 use agency_sandbox::host::Host;
 use agency_sandbox::workspace::folder::Folder;
 use clap::Args;
@@ -94,15 +96,21 @@ impl Here {
     }
 
     /// A setting of git's, as whoever acts here has it.
-    pub(crate) fn git_says(&self, key: &str) -> Option<String> {
-        let output = std::process::Command::new("git")
-            .args(["config", "--get", key])
-            .current_dir(&self.folder.root)
-            .stderr(std::process::Stdio::null())
-            .output()
-            .ok()?;
-        let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();
-        (!text.is_empty()).then_some(text)
+    pub(crate) fn git_says(&self, key: &str) -> Result<Option<String>, Failure> {
+        let mut command = std::process::Command::new("git");
+        command.args(["config", "--get", key]).current_dir(&self.folder.root).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let home = Host::observe().home;
+        let own = [".gitconfig", ".config/git/config"].map(|name| home.join(name));
+        let repository = self.folder.repository.iter();
+        let sources: Vec<PathBuf> = repository.map(|one| one.common.join("config")).chain(own).collect();
+        let output = match configured::answer(&mut command, &sources, Some(&home)) {
+            // Whoever has no git is not known to it.
+            Err(ConfigError::Start(_)) => return Ok(None),
+            answer => answer.map_err(|error| Failure::new(USAGE, &error))?,
+        };
+        let text = String::from_utf8(output.stdout).unwrap_or_default().trim().to_owned();
+        Ok((!text.is_empty()).then_some(text))
     }
 
     pub(crate) fn tree(&self) -> &Tree {
@@ -318,7 +326,11 @@ pub(crate) fn person(who: &Who, what: &str) -> Result<Option<String>, Failure> {
 /// The person who answers for an act that is reserved to people.
 pub(crate) fn approver(given: Option<&str>, who: &Who, here: &Here, what: &str) -> Result<String, Failure> {
     let name = person(who, what)?;
-    given.map(str::to_owned).or(name).or_else(|| here.git_says("user.email")).ok_or_else(|| {
+    let known = match given.map(str::to_owned).or(name) {
+        Some(known) => Some(known),
+        None => here.git_says("user.email")?,
+    };
+    known.ok_or_else(|| {
         Failure::usage("nobody is named who approves this")
             .with_hint("say --approver NAME, or set git's user.email")
     })

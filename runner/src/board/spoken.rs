@@ -181,7 +181,7 @@ impl Here {
             Ok((repository, branch)) => Ok(Ok(Sharing::new(
                 Arc::new(repository),
                 branch,
-                committer(self),
+                committer(self)?,
                 board.own(),
                 Arc::new(message::notice),
             ))),

@@ -88,7 +88,11 @@ pub(crate) const KEYS: &[Key] = &[
     free("agents.*.timeout", Kind::Duration, "how long it may take"),
     free("agents.*.stall", Kind::Duration, "how long it may say and change nothing"),
     free("agents.*.grace", Kind::Duration, "how long it has to end when it is asked to"),
-    free("agents.*.parallel", Kind::Count, "how many of it run at the same time"),
+    free(
+        "agents.*.parallel",
+        Kind::Count,
+        "how many of it run at the same time, whether they build or judge",
+    ),
     trusted("agents.*.env", Kind::Texts, "variables that are passed on, whose values are secrets"),
     trusted(
         "agents.*.variables",

@@ -108,10 +108,14 @@ pub(crate) fn run(command: &Run, who: &Who) -> Result<u8, Failure> {
     let repository = charge::open_repository(&here.folder, state.path(), &host.home).map_err(refused)?;
     let branch = charge::branch(&repository, &here.folder).map_err(refused)?;
     let repository = Arc::new(repository);
-    let sharing = spoken.as_board().is_shared().then(|| {
-        let (committer, own) = (settings::committer(&here), spoken.as_board().own());
-        Sharing::new(Arc::clone(&repository), branch.clone(), committer, own, Arc::new(message::notice))
-    });
+    let sharing = match spoken.as_board().is_shared() {
+        true => {
+            let (committer, own) = (settings::committer(&here)?, spoken.as_board().own());
+            let notice = Arc::new(message::notice);
+            Some(Sharing::new(Arc::clone(&repository), branch.clone(), committer, own, notice))
+        }
+        false => None,
+    };
     if let Some(sharing) = &sharing
         && !command.dry_run
     {

@@ -110,7 +110,7 @@ pub(super) fn settings(given: &Given<'_>) -> Result<Settings, Failure> {
         agents,
         unusable,
         trust,
-        committer: committer(here),
+        committer: committer(here)?,
         parallel: usize::try_from(parallel).unwrap_or(usize::MAX),
         attempts: count("attempts"),
         repeats: count("repeats"),
@@ -327,9 +327,9 @@ fn duration(configuration: &Configuration, path: &[&str]) -> Result<Option<Durat
 }
 
 /// Commits are made in the name of whoever runs this, as git knows them.
-pub(crate) fn committer(here: &Here) -> Committer {
-    Committer {
-        name: here.git_says("user.name").unwrap_or_else(|| "agency".to_owned()),
-        email: here.git_says("user.email").unwrap_or_else(|| "agency@localhost".to_owned()),
-    }
+pub(crate) fn committer(here: &Here) -> Result<Committer, Failure> {
+    Ok(Committer {
+        name: here.git_says("user.name")?.unwrap_or_else(|| "agency".to_owned()),
+        email: here.git_says("user.email")?.unwrap_or_else(|| "agency@localhost".to_owned()),
+    })
 }

@@ -9,7 +9,7 @@ use sysinfo::System;
 use super::parking::Parking;
 use super::plan::{self, Choice, Hindrance, World};
 use super::{Wishes, barred, free_memory, limits};
-use crate::attempt::{Attempt, TaskKey};
+use crate::attempt::{Attempt, Phase, TaskKey};
 use crate::charge;
 use crate::clock::{self, BootClock, Clock, Instant};
 use crate::owner;
@@ -87,6 +87,12 @@ pub fn forecast(
     let aside: HashSet<TaskKey> = elsewhere.chain(unasked).chain(barred).collect();
     let mut busy: HashMap<TaskKey, String> =
         under_way.left.iter().map(|attempt| (attempt.task.clone(), attempt.agent.clone())).collect();
+    let mut judging: HashMap<String, usize> = HashMap::new();
+    for attempt in &under_way.left {
+        if let Phase::Auditing(auditing) = &attempt.phase {
+            *judging.entry(auditing.audit.auditor.clone()).or_default() += 1;
+        }
+    }
     let (limits, free_memory) = (limits(settings), free_memory(System::new().ok().as_mut()));
     let mut now = Vec::new();
     loop {
@@ -94,6 +100,7 @@ pub fn forecast(
             ready,
             protocol,
             busy: &busy,
+            judging: &judging,
             aside: &aside,
             // Who has just failed waits within a run, and not before one.
             not_before: &HashMap::new(),

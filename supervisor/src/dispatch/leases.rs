@@ -50,7 +50,7 @@ impl<S: Store> Dispatcher<S> {
         }
         // They may stand on each other: all of them are in their places before the first goes on.
         adopted.iter().for_each(|attempt| self.shop.rejoin(attempt));
-        adopted.into_iter().for_each(|attempt| self.live(attempt));
+        adopted.into_iter().for_each(|attempt| self.live(attempt, None));
         Ok(())
     }
 

@@ -29,6 +29,7 @@ use crate::clock::{self, BootClock, Clock, Instant};
 use crate::life::{LifeError, Rest, Side, Step, Wanted, Workshop};
 use crate::notice::Notice;
 use crate::room;
+use crate::roster::{Duty, Seat};
 use crate::settings::{Agent, Settings};
 use crate::store::{Claim, Claimed, Mode, Store, StoreError};
 pub use parking::ParkedAgent;
@@ -233,9 +234,14 @@ pub async fn run<S: Store>(
 fn limits(settings: &Settings) -> Limits {
     Limits {
         total: settings.parallel,
-        of_agent: of_agents(settings, |agent| agent.parallel),
+        of_agent: parallel_of_agents(settings),
         memory: of_agents(settings, |agent| agent.limits.memory),
     }
+}
+
+/// How many of an agent may be at work, where it has a number of its own.
+pub(crate) fn parallel_of_agents(settings: &Settings) -> BTreeMap<String, usize> {
+    of_agents(settings, |agent| agent.parallel)
 }
 
 /// Where it can't be asked, memory keeps nobody from starting.
@@ -273,11 +279,12 @@ impl<S: Store> Dispatcher<S> {
                 .chain(self.barred().into_iter().map(|(key, _)| key))
                 .collect();
             let free_memory = free_memory(self.system.as_mut());
-            let parked = self.parked_until();
+            let (parked, judging) = (self.parked_until(), self.shop.roster.judging());
             let choice = plan::choose(&World {
                 ready: &self.agenda.ready,
                 protocol: self.shop.desk.protocol,
                 busy: &busy,
+                judging: &judging,
                 aside: &aside,
                 not_before: &self.not_before,
                 parked: &parked,
@@ -373,6 +380,8 @@ impl<S: Store> Dispatcher<S> {
             self.given_up.insert(key);
             return Ok(());
         }
+        // An auditor may have come to work since it was chosen; then it is chosen again, or something else is.
+        let Some(seat) = self.shop.roster.seat(start.agent.as_str(), Duty::Build) else { return Ok(()) };
         let after = self.latest.get(&key).map(|attempt| attempt.epoch);
         let beyond = match after {
             Some(_) => Epoch(0),
@@ -405,13 +414,13 @@ impl<S: Store> Dispatcher<S> {
                     recorded_at: now,
                 };
                 self.shop.teller.tell(&Notice::Phase { attempt: attempt.clone() });
-                self.live(attempt);
+                self.live(attempt, Some(seat));
             }
         }
         Ok(())
     }
 
-    fn live(&mut self, attempt: Attempt) {
+    fn live(&mut self, attempt: Attempt, seat: Option<Seat>) {
         let key = attempt.task.clone();
         let start = self.agenda.ready.iter().find(|start| start.task.as_str() == key.id).cloned();
         let wish = if attempt.cancel { Wanted::Cancel } else { Wanted::GoOn };
@@ -419,7 +428,7 @@ impl<S: Store> Dispatcher<S> {
         self.latest.insert(key.clone(), attempt.clone());
         self.running.insert(key.clone(), Running { attempt: attempt.clone(), wanted: sender });
         let shop = Arc::clone(&self.shop);
-        self.lives.spawn(async move { (key, shop.take_on(attempt, start, wanted).await) });
+        self.lives.spawn(async move { (key, shop.take_on(attempt, start, wanted, seat).await) });
     }
 
     /// What runs waits for room by itself, and people should know what for.

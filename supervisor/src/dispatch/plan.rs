@@ -15,6 +15,8 @@ pub struct World<'a> {
     pub protocol: &'a str,
     /// What is being worked on, with its agent.
     pub busy: &'a HashMap<TaskKey, String>,
+    /// How many of an agent judge the work of others, or wait to.
+    pub judging: &'a HashMap<String, usize>,
     /// What somebody else has, or what is not to be touched in this run.
     pub aside: &'a HashSet<TaskKey>,
     /// What has to wait for its next attempt.
@@ -100,7 +102,8 @@ pub enum Hindrance {
 
 pub fn hindrance(world: &World<'_>, agent: &str) -> Option<Hindrance> {
     let limits = world.limits;
-    let of_agent = world.busy.values().filter(|busy| *busy == agent).count();
+    let judging = world.judging.get(agent).copied().unwrap_or(0);
+    let of_agent = world.busy.values().filter(|busy| *busy == agent).count() + judging;
     let most = limits.of_agent.get(agent).copied().unwrap_or(usize::MAX);
     let needed = limits.memory.get(agent).copied().unwrap_or(USUAL_MEMORY);
     // One may always run: nothing else would ever free what is missing.
@@ -154,6 +157,7 @@ mod tests {
     struct Case {
         ready: Vec<Start>,
         busy: HashMap<TaskKey, String>,
+        judging: HashMap<String, usize>,
         aside: HashSet<TaskKey>,
         not_before: HashMap<TaskKey, Instant>,
         parked: HashMap<String, Instant>,
@@ -163,8 +167,8 @@ mod tests {
 
     impl Case {
         fn new(ready: Vec<Start>) -> Self {
-            let (busy, aside, not_before, parked) = Default::default();
-            Self { ready, busy, aside, not_before, parked, limits: limits(2), closed: false }
+            let (busy, judging, aside, not_before, parked) = Default::default();
+            Self { ready, busy, judging, aside, not_before, parked, limits: limits(2), closed: false }
         }
 
         fn world(&self) -> World<'_> {
@@ -172,6 +176,7 @@ mod tests {
                 ready: &self.ready,
                 protocol: "kodingx",
                 busy: &self.busy,
+                judging: &self.judging,
                 aside: &self.aside,
                 not_before: &self.not_before,
                 parked: &self.parked,
@@ -221,6 +226,16 @@ mod tests {
         assert_eq!(hindrance(&case.world(), "large"), Some(Hindrance::Memory { needed: 8 << 30 }));
         case.busy.insert(key(2), "shell".into());
         assert_eq!(hindrance(&case.world(), "large"), Some(Hindrance::Parallel { most: 2 }));
+    }
+
+    #[test]
+    fn an_agent_that_judges_is_at_work() {
+        let mut case = Case::new(vec![start(1, "codex"), start(2, "shell")]);
+        case.judging.insert("codex".into(), 1);
+        assert_eq!(hindrance(&case.world(), "codex"), Some(Hindrance::Agent { most: 1 }));
+        assert_eq!(case.chosen(), Some("T0002"));
+        case.judging.insert("shell".into(), 7);
+        assert_eq!(case.chosen(), Some("T0002"), "it has no number of its own");
     }
 
     #[test]

@@ -204,7 +204,7 @@ impl<S: Store> Dispatcher<S> {
             }
             if let Some(Resting { attempt, .. }) = self.resting.remove(&key) {
                 self.shop.rejoin(&attempt);
-                self.live(attempt);
+                self.live(attempt, None);
             }
         }
     }

@@ -69,7 +69,7 @@ const MOST_BYTES: u64 = 4 << 20;
 /// Keeps a candidate, if the attempt still holds its lease.
 pub fn keep(repository: &Repository, lease: &Lease, commit: &Oid) -> Result<bool, Error> {
     let lines = [
-        Line::Verify { name: lease.task.lease(), at: lease.object.clone() },
+        Line::Verify { name: lease.task.lease(), at: Some(lease.object.clone()) },
         Line::Update {
             name: lease.task.candidate(lease.epoch),
             from: read(repository, lease)?,

@@ -150,15 +150,22 @@ impl Checkout {
         there.map(|facts| facts.path.clone()).collect()
     }
 
+    /// What is staged as it will be already.
+    pub(super) fn staged(&self) -> Vec<RelPath> {
+        let there = self.paths.iter().filter(|facts| facts.index == IndexAt::To);
+        there.map(|facts| facts.path.clone()).collect()
+    }
+
     /// The files that are neither as they were nor as they will be.
     pub(super) fn theirs(&self) -> Vec<RelPath> {
         let edited = |facts: &&PathFacts| !matches!(facts.file, FileAt::From | FileAt::To | FileAt::LeftOut);
         self.paths.iter().filter(edited).map(|facts| facts.path.clone()).collect()
     }
 
-    /// Writes the next index beside the one there is.
-    pub(super) fn next_index(&self) -> Result<Next, Error> {
-        let moves: Vec<&Changed> = self.at_start(|facts| facts.index == IndexAt::From).collect();
+    /// Writes the next index beside the one there is: every path that is where it was goes, except some.
+    pub(super) fn next_index(&self, except: &HashSet<RelPath>) -> Result<Next, Error> {
+        let wanted = |facts: &PathFacts| facts.index == IndexAt::From && !except.contains(&facts.path);
+        let moves: Vec<&Changed> = self.at_start(wanted).collect();
         let bytes = index::rewrite(&self.bench, &moves, &self.left_out)?;
         Next::write(&self.worktree.git, &bytes)
     }

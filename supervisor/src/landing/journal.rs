@@ -37,6 +37,8 @@ pub(super) struct Pending {
     pub(super) index: Identity,
     /// Files that are as they will be already, by a person's hand. They are not ours to take back.
     pub(super) left: Vec<RelPath>,
+    /// The same of what is staged.
+    pub(super) staged: Vec<RelPath>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -52,6 +54,9 @@ struct Written {
     git: Raw,
     index: Identity,
     left: Vec<Raw>,
+    // Journals of before do not have it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    staged: Vec<Raw>,
 }
 
 /// Bytes in JSON without loss: text where they are text.
@@ -113,6 +118,7 @@ impl Pending {
     }
 
     fn to_json(&self) -> Result<Vec<u8>, Error> {
+        let raw = |paths: &[RelPath]| paths.iter().map(|path| Raw::of(path.as_bytes())).collect();
         let written = Written {
             version: VERSION,
             landed: self.landed.as_str().to_owned(),
@@ -124,7 +130,8 @@ impl Pending {
             root: Raw::of(self.root.as_os_str().as_bytes()),
             git: Raw::of(self.git.as_os_str().as_bytes()),
             index: self.index,
-            left: self.left.iter().map(|path| Raw::of(path.as_bytes())).collect(),
+            left: raw(&self.left),
+            staged: raw(&self.staged),
         };
         let reason = |error: serde_json::Error| error.to_string();
         serde_json::to_vec_pretty(&written)
@@ -156,6 +163,7 @@ impl Pending {
             git: written.git.path(),
             index: written.index,
             left: written.left.into_iter().map(path).collect::<Result<_, _>>()?,
+            staged: written.staged.into_iter().map(path).collect::<Result<_, _>>()?,
         })
     }
 }
@@ -200,6 +208,14 @@ mod tests {
         assert_eq!(pending.git.as_os_str().as_bytes(), b"/\xff");
         assert_eq!(pending.left, [RelPath::parse(b"a/b").expect("a path")]);
         assert_eq!(String::from_utf8(pending.to_json().expect("writes")).expect("text"), VERSION_1);
+    }
+
+    #[test]
+    fn what_a_person_had_staged_is_read_back() {
+        let mut pending = Pending::from_json(VERSION_1.as_bytes()).expect("parses");
+        assert!(pending.staged.is_empty());
+        pending.staged = vec![RelPath::parse(b"\xffa").expect("a path")];
+        assert_eq!(Pending::from_json(&pending.to_json().expect("writes")), Ok(pending));
     }
 
     #[test]

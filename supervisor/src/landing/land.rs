@@ -322,7 +322,7 @@ impl Landing<'_> {
             watch.step(Step::Commit, || transaction.commit())?;
             return Ok(landed());
         };
-        let next = checkout.next_index()?;
+        let next = checkout.next_index(&HashSet::new())?;
         let pending = self.pending(&checkout, &next);
         watch.step(Step::Announce, || pending.write(self.repository))?;
         match self.with_checkout(&checkout, &next, &mut watch) {
@@ -411,6 +411,7 @@ impl Landing<'_> {
             git: checkout.worktree.git.clone(),
             index: next.file,
             left: checkout.left(),
+            staged: checkout.staged(),
         }
     }
 }

@@ -6,12 +6,14 @@
 //! was: the branch's own value is no fence.
 //!
 //! A claim that is given back stays as a record of who had it last, so that an owner that wakes up when all is
-//! over does not find the place free. It also spares git the removal of a reference, which holds a lock on all
-//! packed ones that a killed git would leave behind.
+//! over does not find the place free. When its task has landed, and long after, it goes ([`super::settled`]): then
+//! the record of the landing, which stays for good, says the same. So where there is no lease, a claim asks that
+//! record, and moves the lease only if it is still what it asked.
 
 use super::error::Error;
+use super::landed::{self, Landed};
 use super::names::{Oid, Task};
-use super::objects::ObjectKind;
+use super::objects::{ObjectKind, Objects};
 use super::record::{self, Fields};
 use super::refs::{self, Line};
 use super::repository::Repository;
@@ -64,15 +66,31 @@ pub fn take(
 ) -> Result<Taken, Error> {
     let object = repository.write_object(ObjectKind::Blob, text(HELD, task, epoch, term).as_bytes())?;
     let lease = Lease { task: task.clone(), epoch, term, object: object.clone() };
-    let line = Line::Update { name: task.lease(), from: expected.cloned(), to: object };
-    match refs::transact(repository, &[line]) {
+    let mut lines = vec![Line::Update { name: task.lease(), from: expected.cloned(), to: object }];
+    if expected.is_none() {
+        let landed = landed::read(repository, task)?;
+        if bars(landed.as_ref(), epoch) && !holds(repository, &lease)? {
+            return Ok(Taken::Lost { found: None });
+        }
+        // A lease may have come and gone since somebody saw none; not without this.
+        lines.push(Line::Verify { name: task.landed(), at: landed.map(|landed| landed.object) });
+    }
+    match refs::transact(repository, &lines) {
         Ok(()) => Ok(Taken::Held(lease)),
         Err(error) => match (refs::at(repository, &task.lease())?, error) {
             (Some(found), _) if found == lease.object => Ok(Taken::Held(lease)),
             (found, Error::Refs { .. }) if found.as_ref() != expected => Ok(Taken::Lost { found }),
+            (None, Error::Refs { .. }) if bars(landed::read(repository, task)?.as_ref(), epoch) => {
+                Ok(Taken::Lost { found: None })
+            }
             (_, error) => Err(error),
         },
     }
+}
+
+/// Whether this attempt may not claim any more where there is no lease: it has landed, or a later one has.
+fn bars(landed: Option<&Landed>, epoch: u64) -> bool {
+    landed.is_some_and(|landed| landed.epoch >= epoch)
 }
 
 /// Whether this is still the claim that counts.
@@ -82,8 +100,14 @@ pub fn holds(repository: &Repository, lease: &Lease) -> Result<bool, Error> {
 
 /// The last claim there was.
 pub fn read(repository: &Repository, task: &Task) -> Result<Option<Last>, Error> {
-    let Some(object) = refs::at(repository, &task.lease())? else { return Ok(None) };
-    let text = repository.ask(|objects| record::read(objects, &object))?;
+    match refs::at(repository, &task.lease())? {
+        Some(object) => repository.ask(|objects| parse(objects, task, object)).map(Some),
+        None => Ok(None),
+    }
+}
+
+pub(super) fn parse(objects: &mut Objects, task: &Task, object: Oid) -> Result<Last, Error> {
+    let text = record::read(objects, &object)?;
     let unknown = || Error::Record { what: "a lease", object: object.to_string() };
     let (fields, released) = match Fields::parse(HELD, &text) {
         Some(fields) => (fields, false),
@@ -91,7 +115,7 @@ pub fn read(repository: &Repository, task: &Task) -> Result<Option<Last>, Error>
     };
     let numbers = fields.number("epoch").zip(fields.number("term"));
     let (epoch, term) = numbers.ok_or_else(unknown)?;
-    Ok(Some(Last { lease: Lease { task: task.clone(), epoch, term, object }, released }))
+    Ok(Last { lease: Lease { task: task.clone(), epoch, term, object }, released })
 }
 
 /// Gives a claim back; `false` when it was not held any more.

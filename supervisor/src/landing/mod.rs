@@ -46,6 +46,7 @@ pub mod remote;
 pub mod repository;
 pub mod scope;
 mod settings;
+pub mod settled;
 mod stamp;
 pub mod steps;
 mod tree;

@@ -178,6 +178,30 @@ impl Task {
         Ok(Self { protocol: protocol.to_owned(), id: id.to_owned(), component, named: None })
     }
 
+    /// The task that has this component in its references.
+    fn of_component(protocol: &str, component: &str) -> Option<Self> {
+        let (mut id, mut rest) = (Vec::new(), component.as_bytes());
+        while let [byte, more @ ..] = rest {
+            rest = more;
+            id.push(match byte {
+                b'%' => {
+                    let digits = std::str::from_utf8(more.get(..2)?).ok()?;
+                    rest = &more[2..];
+                    u8::from_str_radix(digits, 16).ok()?
+                }
+                byte => *byte,
+            });
+        }
+        let task = Self::new(protocol, &String::from_utf8(id).ok()?).ok()?;
+        // What is written in another way was not written by us.
+        (task.component == component).then_some(task)
+    }
+
+    /// As it was written.
+    pub fn protocol(&self) -> &str {
+        &self.protocol
+    }
+
     /// With a name for its own branch. One that git would refuse is none.
     pub fn with_branch(mut self, name: Option<&str>) -> Self {
         self.named = name.and_then(|name| RefName::branch(name).ok());
@@ -208,6 +232,33 @@ impl Task {
     /// protocols with the same id share it, and the second finds it taken. A protocol may say otherwise.
     pub fn branch(&self) -> RefName {
         self.named.clone().unwrap_or_else(|| RefName(format!("refs/heads/agency/{}", self.component)))
+    }
+}
+
+/// What a reference of ours says of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Says {
+    Lease,
+    Landed,
+    Candidate(u64),
+}
+
+impl Says {
+    /// Reads the name of a reference; `None` if it is not one that a [`Task`] gives.
+    pub(super) fn read(name: &RefName) -> Option<(Task, Self)> {
+        let (first, rest) = name.as_str().strip_prefix("refs/agency/")?.split_once('/')?;
+        let (second, third) = rest.split_once('/')?;
+        let (task, says) = match first {
+            "lease" => (Task::of_component(second, third)?, Self::Lease),
+            "landed" => (Task::of_component(second, third)?, Self::Landed),
+            protocol => (Task::of_component(protocol, second)?, Self::Candidate(third.parse().ok()?)),
+        };
+        let own = match says {
+            Self::Lease => task.lease(),
+            Self::Landed => task.landed(),
+            Self::Candidate(epoch) => task.candidate(epoch),
+        };
+        (own == *name).then_some((task, says))
     }
 }
 
@@ -280,6 +331,25 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_name_that_no_task_gives_says_nothing() {
+        for name in [
+            "refs/agency/kodingx/T1/07",
+            "refs/agency/kodingx/T1/x",
+            "refs/agency/kodingx/T%2e1/1",
+            "refs/agency/kodingx/T%41/1",
+            "refs/agency/kodingx/T%/1",
+            "refs/agency/kodingx/%FF/1",
+            "refs/agency/Kodingx/T1/1",
+            "refs/agency/upstream/main/1",
+            "refs/agency/lease/kodingx",
+            "refs/agency/lease/kodingx/T1/1",
+            "refs/heads/agency/T1",
+        ] {
+            assert_eq!(Says::read(&RefName::parse(name).expect("a name")), None, "{name}");
+        }
+    }
+
     proptest! {
         #[test]
         fn every_id_gives_a_reference_of_its_own(one in "\\PC{1,20}", other in "\\PC{1,20}") {
@@ -289,6 +359,10 @@ mod tests {
             for name in [first.lease(), first.landed(), first.candidate(7), first.branch()] {
                 prop_assert!(RefName::parse(name.as_str()).is_ok(), "{:?}", name);
             }
+            prop_assert_eq!(Says::read(&first.lease()), Some((first.clone(), Says::Lease)));
+            prop_assert_eq!(Says::read(&first.landed()), Some((first.clone(), Says::Landed)));
+            prop_assert_eq!(Says::read(&first.candidate(7)), Some((first.clone(), Says::Candidate(7))));
+            prop_assert_eq!(Says::read(&first.branch()), None);
         }
     }
 }

@@ -278,13 +278,13 @@ fn in_the_way(facts: &PathFacts) -> Option<What> {
 /// the lease was lost. The last line is the record: git carries them out one by one, and if it is killed in
 /// between, work that is on the branch unrecorded is found there, and work that is recorded is on the branch.
 pub fn lines(request: &Request<'_>, facts: &Facts, record: &Oid) -> Vec<Line> {
-    let lease = Line::Verify { name: request.lease.task.lease(), at: request.lease.object.clone() };
+    let lease = Line::Verify { name: request.lease.task.lease(), at: Some(request.lease.object.clone()) };
     let name = request.target.clone();
     let branch = match (request.work, request.expected) {
         (Work::Commit { commit, .. }, expected) => {
             Some(Line::Update { name, from: expected.cloned(), to: commit.clone() })
         }
-        (Work::Contained, Some(at)) => Some(Line::Verify { name, at: at.clone() }),
+        (Work::Contained, Some(at)) => Some(Line::Verify { name, at: Some(at.clone()) }),
         (Work::Contained, None) => None,
     };
     let from = facts.landed.as_ref().map(|landed| landed.object.clone());
@@ -430,12 +430,12 @@ mod tests {
             reopened_after: None,
             who: &who,
         };
-        let fence = Line::Verify { name: case.lease.task.lease(), at: oid('1') };
+        let fence = Line::Verify { name: case.lease.task.lease(), at: Some(oid('1')) };
         let record = Line::Update { name: case.lease.task.landed(), from: None, to: oid('7') };
         let work = Work::Commit { commit: &commit, base: &base };
         let moved = Line::Update { name: case.target.clone(), from: Some(oid('b')), to: oid('c') };
         assert_eq!(lines(&request(work), &case.facts, &oid('7')), [fence.clone(), moved, record.clone()]);
-        let there = Line::Verify { name: case.target.clone(), at: oid('b') };
+        let there = Line::Verify { name: case.target.clone(), at: Some(oid('b')) };
         assert_eq!(lines(&request(Work::Contained), &case.facts, &oid('7')), [fence, there, record]);
     }
 

@@ -117,16 +117,18 @@ fn read_text(path: &Path) -> Result<Option<String>, Error> {
 /// One part of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
-    /// It must have this value, and keeps it.
-    Verify { name: RefName, at: Oid },
+    /// It must have this value, and keeps it; `None` if it must not be there.
+    Verify { name: RefName, at: Option<Oid> },
     /// It is moved; `from` is where it must be, `None` if it must not be there.
     Update { name: RefName, from: Option<Oid>, to: Oid },
+    /// It goes, from where it must be. Git locks the file of packed references for it ([`super::settled`]).
+    Delete { name: RefName, at: Oid },
 }
 
 impl Line {
     fn name(&self) -> &RefName {
         match self {
-            Self::Verify { name, .. } | Self::Update { name, .. } => name,
+            Self::Verify { name, .. } | Self::Update { name, .. } | Self::Delete { name, .. } => name,
         }
     }
 
@@ -134,17 +136,20 @@ impl Line {
     fn intent(&self) -> String {
         let to = match self {
             Self::Update { to, .. } => to.as_str(),
-            Self::Verify { .. } => "",
+            Self::Verify { .. } | Self::Delete { .. } => "",
         };
         format!("{INTENT}{} {to}\n", self.name().as_str())
     }
 
     fn text(&self, nothing: &str) -> String {
+        // Git takes a value that is left out for one that is not asked about, so there always is one.
+        let or_nothing = |at: &Option<Oid>| at.as_ref().map_or(nothing, Oid::as_str).to_owned();
         match self {
-            Self::Verify { name, at } => format!("verify {} {at}\n", name.as_str()),
+            Self::Verify { name, at } => format!("verify {} {}\n", name.as_str(), or_nothing(at)),
             Self::Update { name, from, to } => {
-                format!("update {} {to} {}\n", name.as_str(), from.as_ref().map_or(nothing, Oid::as_str))
+                format!("update {} {to} {}\n", name.as_str(), or_nothing(from))
             }
+            Self::Delete { name, at } => format!("delete {} {at}\n", name.as_str()),
         }
     }
 }

@@ -7,13 +7,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
-use agency_sandbox::git::spawn;
+use agency_sandbox::configured::output_within;
 use agency_sandbox::path::escape;
-use rustix::process::{Pid, Signal, kill_process};
 
 use super::error::Error;
 use super::names::{Oid, RefName};
@@ -220,17 +217,8 @@ fn run(
     }
     let _acting = repository.act()?;
     let odd = |error: std::io::Error| failed(doing, upstream, &error.to_string());
-    let child = spawn(&mut command).map_err(odd)?;
-    let process = Pid::from_child(&child);
-    let (ended, answer) = mpsc::channel();
-    thread::spawn(move || drop(ended.send(child.wait_with_output())));
-    match answer.recv_timeout(LONGEST) {
-        Ok(output) => output.map_err(odd),
-        Err(_) => {
-            let _ = kill_process(process, Signal::KILL);
-            Err(failed(doing, upstream, &format!("there was no answer for {} s", LONGEST.as_secs())))
-        }
-    }
+    let output = output_within(&mut command, LONGEST).map_err(odd)?;
+    output.ok_or_else(|| failed(doing, upstream, &format!("there was no answer for {} s", LONGEST.as_secs())))
 }
 
 fn failed(doing: &'static str, upstream: &Upstream, said: &str) -> Error {

@@ -6,7 +6,7 @@
 //! that do (filters, hooks, monitors) are at most noticed.
 //!
 //! `git config --list` is the one command that runs with the repository's configuration. It prints it, and
-//! does nothing else. What it printed is remembered for as long as the files it read are the same.
+//! does nothing else, if it comes to an end ([`agency_sandbox::configured`]). What it printed is remembered for as long as the files it read are the same.
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::unix::process::CommandExt;
@@ -14,12 +14,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-use agency_sandbox::git::spawn;
+use agency_sandbox::configured;
 
 use super::error::Error;
 use super::names::Format;
 use super::owner::Owner;
 use super::stamp::Stamp;
+use crate::causes;
 
 /// Who is asked, and how.
 #[derive(Debug, Clone, Copy)]
@@ -70,8 +71,11 @@ impl Reader<'_> {
             command.uid(uid).gid(gid);
         }
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let output = spawn(&mut command).and_then(|child| child.wait_with_output());
-        let output = output.map_err(|error| unreadable(error.to_string()))?;
+        let sources = self.sources(git, git);
+        let asked = configured::answer(&mut command, &sources, self.home);
+        let output = asked.map_err(|error| {
+            unreadable(format!("its configuration can't be read: {}", causes::on_one_line(&error)))
+        })?;
         if !output.status.success() {
             let message = agency_sandbox::path::escape(output.stderr.trim_ascii());
             return Err(unreadable(format!("its configuration can't be read: {message}")));

@@ -107,7 +107,9 @@ fn take_back(
         Ok(None) | Err(Error::Missing { .. }) => return Ok(Undone::Kept),
         Err(error) => return Err(error),
     };
-    let next = checkout.next_index()?;
+    // What was staged before the landing began was not staged by it.
+    let staged: HashSet<RelPath> = pending.staged.iter().cloned().collect();
+    let next = checkout.next_index(&staged)?;
     let pending = Pending { index: next.file, ..pending.clone() };
     watch.step(Step::Announce, || pending.write(repository))?;
     match place(repository, &pending, &checkout, &next, watch) {

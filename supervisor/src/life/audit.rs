@@ -57,17 +57,26 @@ impl<S: Store> Life<'_, S> {
             return Err(odd("there is nothing to audit"));
         };
         let place = self.audit_place(&auditing.audit);
-        if matches!(place.standing()?, Standing::Unordered) {
-            let gone = BootClock.now().since(self.shop.began);
-            if self.shop.settings.budget.run.time_left(gone).is_some_and(|left| left.is_zero()) {
-                let why = "the budget of this run is used up; the next one has it judged".to_owned();
-                return Ok(Some(Rest::Waits(why)));
+        let unordered = matches!(place.standing()?, Standing::Unordered);
+        let used_up = "the budget of this run is used up; the next one has it judged";
+        if unordered {
+            if self.is_the_runs_time_up() {
+                return Ok(Some(Rest::Waits(used_up.to_owned())));
             }
             if let Some(why) = self.why_nobody_judges(&auditing.audit.auditor).await? {
                 let Auditing { work, audit, .. } = auditing;
                 let why = format!("nobody has judged it: {why}");
                 self.advance(Phase::Undecided { work, audit, why }).await?;
                 return Ok(None);
+            }
+        }
+        if !self.wait_for_place(&auditing.audit.auditor).await? {
+            return Ok(None);
+        }
+        if unordered {
+            // That may have taken a while.
+            if self.is_the_runs_time_up() {
+                return Ok(Some(Rest::Waits(used_up.to_owned())));
             }
             place.order(&self.audit_order(&auditing).await?)?;
         }
@@ -80,6 +89,28 @@ impl<S: Store> Life<'_, S> {
         })
         .await?;
         Ok(None)
+    }
+
+    /// Waits until one more of an auditor may be at work; `false` if somebody wants something else meanwhile.
+    async fn wait_for_place(&mut self, auditor: &str) -> Result<bool, LifeError> {
+        if self.seat.is_some() {
+            return Ok(true);
+        }
+        tokio::select! {
+            seat = self.shop.roster.judge(auditor) => {
+                self.seat = Some(seat);
+                Ok(true)
+            }
+            changed = self.wanted.changed() => match changed {
+                Ok(()) => Ok(false),
+                Err(_) => Err(odd("nobody is in charge of this attempt any more")),
+            },
+        }
+    }
+
+    fn is_the_runs_time_up(&self) -> bool {
+        let gone = BootClock.now().since(self.shop.began);
+        self.shop.settings.budget.run.time_left(gone).is_some_and(|left| left.is_zero())
     }
 
     /// What keeps an auditor from being asked.

@@ -46,7 +46,7 @@ use tokio::sync::watch;
 use tracing::Instrument;
 
 use crate::attempt::{
-    Attempt, Audit, Ended, Ending, Epoch, Lease, Merge, Parked, Phase, Spent, TaskKey, Term,
+    Attempt, Audit, Auditing, Ended, Ending, Epoch, Lease, Merge, Parked, Phase, Spent, TaskKey, Term,
 };
 use crate::clock::Instant;
 use crate::desk::Desk;
@@ -58,6 +58,7 @@ use crate::landing;
 use crate::landing::names::Task;
 use crate::landing::repository::Repository;
 use crate::notice::{Notice, Teller};
+use crate::roster::{Duty, Roster, Seat};
 use crate::settings::{Land, Settings};
 use crate::sharing::Sharing;
 use crate::store::{Store, StoreError};
@@ -157,6 +158,7 @@ pub struct Workshop<S> {
     pub(crate) shim: Shim,
     pub(crate) term: Term,
     pub(crate) train: Train,
+    pub(crate) roster: Arc<Roster>,
     /// When this run began.
     pub(crate) began: Instant,
     pub(crate) teller: Arc<dyn Teller>,
@@ -229,6 +231,8 @@ pub(crate) struct Life<'a, S> {
     pub(crate) alone: bool,
     /// Its lease in git, once it was looked at.
     pub(crate) held: Option<landing::lease::Lease>,
+    /// Its agent's place, or its auditor's, while one of them is at work.
+    pub(crate) seat: Option<Seat>,
 }
 
 impl<S: Store> Workshop<S> {
@@ -238,6 +242,7 @@ impl<S: Store> Workshop<S> {
         attempt: Attempt,
         start: Option<Start>,
         wanted: watch::Receiver<Wanted>,
+        seat: Option<Seat>,
     ) -> Result<Rest, LifeError> {
         let span = tracing::info_span!(
             "attempt",
@@ -265,6 +270,7 @@ impl<S: Store> Workshop<S> {
             unwanted: false,
             alone: false,
             held: None,
+            seat,
         };
         async {
             let rest = life.run().await;
@@ -370,6 +376,7 @@ impl<S: Store> Life<'_, S> {
         loop {
             let (seen, errand) = (self.look()?, self.current_place());
             let next = next::next(&self.attempt.phase, &seen);
+            self.take_place(&next);
             tracing::debug!(phase = self.attempt.phase.name(), ?next, "looked");
             match next {
                 Next::Begin => {
@@ -432,6 +439,25 @@ impl<S: Store> Life<'_, S> {
             if *self.wanted.borrow() == Wanted::Stop && !self.is_at_work()? {
                 return Ok(Rest::Interrupted);
             }
+        }
+    }
+
+    /// Whoever is at work has a place, whether we began it or found it; nobody else keeps one. To have it judged, a
+    /// place is waited for when the auditor is asked.
+    fn take_place(&mut self, next: &Next) {
+        let wanted = match (&self.attempt.phase, next) {
+            (Phase::Claimed | Phase::Started, _) => Some((self.attempt.agent.clone(), Duty::Build)),
+            (Phase::Auditing(Auditing { audit, .. }), Next::Await | Next::Ask) => {
+                Some((audit.auditor.clone(), Duty::Judge))
+            }
+            _ => None,
+        };
+        self.seat = self
+            .seat
+            .take()
+            .filter(|seat| wanted.as_ref().is_some_and(|(agent, duty)| seat.is_for(agent, *duty)));
+        if let (None, Some((agent, duty)), false) = (&self.seat, wanted, *next == Next::Ask) {
+            self.seat = Some(self.shop.roster.found(&agent, duty));
         }
     }
 

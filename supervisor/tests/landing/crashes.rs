@@ -265,6 +265,41 @@ fn what_a_person_edits_after_the_crash_stays_theirs() {
     }
 }
 
+/// Only the journal knows whose it is: it looks like what the landing would have put there.
+#[test]
+fn what_a_person_had_staged_exactly_so_before_stays_staged() {
+    for world in worlds_by_git() {
+        let same = Put::File(b"the same\n");
+        let changes =
+            [("src/1.txt", same), ("new", same), ("README", Put::Gone), ("src/2.txt", Put::File(b"work\n"))];
+        let work = world.candidate(&world.at("main"), &changes);
+        for name in ["src/1.txt", "new"] {
+            world.write(name, b"the same\n");
+        }
+        world.git(&["add", "src/1.txt", "new"]);
+        world.git(&["rm", "--quiet", "README"]);
+        let before = (world.status(), world.git(&["diff", "--cached"]));
+        assert_eq!(before.0, "D  README\nA  new\nM  src/1.txt");
+        let recovered = |moment: &str| {
+            let recover = world.program("T1", &["act=recover"]).spawn().expect("it starts");
+            assert!(!Said::of(recover).killed);
+            assert_eq!((world.status(), world.git(&["diff", "--cached"])), before, "{moment}");
+        };
+        for moment in moments(&Step::ALL[..5]) {
+            assert!(world.land_with("T1", &work, &[&format!("kill={moment}")]).killed, "{moment}");
+            recovered(&moment);
+        }
+        for moment in moments(&Step::UNDOING) {
+            assert!(world.land_with("T1", &work, &["kill=PlaceIndex:After"]).killed);
+            assert!(world.land_with("T1", &work, &[&format!("kill={moment}:undo")]).killed, "{moment}");
+            recovered(&moment);
+        }
+        world.land("T1", &work).is("landed");
+        assert_eq!((world.status().as_str(), world.at("main")), ("", work));
+        world.assert_tidy();
+    }
+}
+
 #[test]
 fn a_person_who_commits_what_the_crash_left_has_committed_it() {
     for world in worlds_by_git() {

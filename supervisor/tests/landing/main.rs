@@ -10,5 +10,6 @@ mod fence;
 mod hostile;
 mod many;
 mod merging;
+mod settled;
 mod shapes;
 mod support;

@@ -417,3 +417,21 @@ fn a_file_that_holds_escapes_is_told_without_them() {
     said.assert_names(&["[2JPERHAPS", "must be one of"]);
     assert!(!said.err.contains('\u{1b}') && !said.out.contains('\u{1b}'), "{said:?}");
 }
+
+#[test]
+fn a_profile_that_asks_the_host_what_an_image_has_is_refused_by_name() {
+    let ground = board();
+    let file = ".kodingx/dod/profiles/mine.yml";
+    let text = "name: mine\ndescription: Of a test\nimage: alpine:3\ncommands:\n  - run: ruff check\n    when: {program: ruff}\n";
+    ground.write(file, text);
+    ground.edit(&ground.file("T0001"), "dod_profile: auto", "dod_profile: mine");
+    ground.ok(&["trust", "--yes"]);
+    let said = ground.refused(2, &["verify", "--task", "T0001"]);
+    said.assert_names(&[
+        &format!("{file}:6"),
+        "commands[0].when.program",
+        "the image `alpine:3`",
+        "leave it out",
+    ]);
+    assert!(!ground.exists(".git/agency/verify"), "something ran");
+}

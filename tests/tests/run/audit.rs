@@ -1,6 +1,9 @@
 //! Auditors: what becomes of work that another agent judges.
 
-use agency_tests::queue::{HONEST, Queue};
+use std::time::Duration;
+
+use agency_tests::processes::wait_until;
+use agency_tests::queue::{HONEST, LONG, Queue};
 
 /// An auditor that lets everything pass.
 pub(crate) const PASS: &str = "printf -- '---\\ntask_id: %s\\nverdict: PASS\\nfindings: []\\n---\\n' $AGENCY_TASK_ID > $AGENCY_REPORT_FILE";
@@ -352,4 +355,47 @@ fn an_auditor_that_is_no_agent_or_builds_itself_is_refused_before_anything_start
     }
     queue.settings("");
     assert_eq!(queue.run(&[]).code, 0);
+}
+
+/// As many of an agent as it may be are at work, also when it judges; and everything is judged in the end.
+#[test]
+fn an_agent_that_may_be_there_once_judges_one_after_the_other() {
+    let mut queue = crate::gate::queue_of(HONEST);
+    queue.auditor(&crate::gate::behind(PASS));
+    queue.agent("judge", &crate::gate::behind(PASS), "parallel = 1");
+    let tasks = queue.tasks(3);
+    let run = queue.start(&["--parallel", "3"]);
+    tasks.iter().for_each(|id| queue.until_phase(id, "auditing"));
+    let ordered = || {
+        let ordered = |id: &&String| queue.records(id, 1).join("audit-1/order.json").exists();
+        tasks.iter().filter(ordered).count()
+    };
+    assert!(wait_until(LONG, || ordered() > 0), "nobody judges");
+    // They all could be judged, and one of them is.
+    assert!(!wait_until(Duration::from_secs(2), || ordered() > 1), "two at a time");
+    crate::gate::open(&queue);
+    let said = run.end();
+    assert_eq!(said.code, 0, "{said:?}");
+    queue.assert_landed(&tasks);
+    queue.assert_nothing_left();
+}
+
+/// Who waits for an auditor can be told not to.
+#[test]
+fn a_task_that_waits_to_be_judged_can_be_canceled() {
+    let mut queue = crate::gate::queue_of(HONEST);
+    queue.auditor(&crate::gate::behind(PASS));
+    queue.agent("judge", &crate::gate::behind(PASS), "parallel = 1");
+    let tasks = queue.tasks(2);
+    let run = queue.start(&["--parallel", "2"]);
+    tasks.iter().for_each(|id| queue.until_phase(id, "auditing"));
+    let is_judged = |id: &&String| queue.records(id, 1).join("audit-1/order.json").exists();
+    assert!(wait_until(LONG, || tasks.iter().any(|id| is_judged(&id))), "nobody judges");
+    let (judged, waits): (Vec<&String>, Vec<&String>) = tasks.iter().partition(is_judged);
+    queue.ground.ok(&["cancel", waits[0]]);
+    assert!(wait_until(LONG, || queue.ground.status(waits[0]) == "CANCELED"), "it still waits");
+    crate::gate::open(&queue);
+    run.end();
+    assert_eq!(queue.landed().into_keys().collect::<Vec<_>>(), [judged[0].clone()]);
+    queue.assert_nothing_left();
 }

@@ -18,6 +18,7 @@ mod outside;
 mod owner;
 mod people;
 mod refusals;
+mod retention;
 mod setup;
 mod two;
 mod view;

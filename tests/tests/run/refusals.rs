@@ -1,5 +1,7 @@
 //! What can't be begun is refused before anything is: one clear sentence, and nothing changed.
 
+use std::fs;
+
 use agency_tests::ground::{Ground, Said};
 use agency_tests::queue::{HONEST, Queue};
 use agency_tests::repository::Actor;
@@ -201,4 +203,45 @@ fn a_folder_without_a_board() {
     said.assert_names(&["there is no board", "agency init"]);
     assert_clear(&said);
     assert!(!ground.exists(".git/agency/runs"));
+}
+
+/// A repository can tell git to read a file that never comes to an end.
+#[test]
+fn a_configuration_that_includes_a_pipe_is_named_and_keeps_nobody_waiting_for_ever() {
+    for (include, pipe) in [("[include]\n\tpath = pipe\n", "pipe"), ("", "config")] {
+        let queue = Queue::new();
+        let id = queue.tasks(1).remove(0);
+        let folder = queue.path().join(".git");
+        let config = fs::read_to_string(folder.join("config")).expect("a configuration");
+        fs::write(folder.join("config"), format!("{config}{include}")).expect("written");
+        let _ = fs::rename(folder.join(pipe), folder.join("aside"));
+        nix::unistd::mkfifo(&folder.join(pipe), nix::sys::stat::Mode::from_bits_truncate(0o666))
+            .expect("a pipe");
+        // Nobody here asks git before it has an end, and a run that did would be killed by this.
+        let said = queue.start(&[]).end();
+        assert_eq!(said.code, 2, "{said:?}");
+        let named = folder.canonicalize().expect("a folder").join(pipe).display().to_string();
+        said.assert_names(&[&named, "which is a pipe", "10 s"]);
+        fs::remove_file(folder.join(pipe)).expect("removed");
+        let _ = fs::rename(folder.join("aside"), folder.join(pipe));
+        fs::write(folder.join("config"), config).expect("written");
+        assert_eq!(queue.run(&[]).code, 0);
+        queue.assert_landed(&[id]);
+    }
+}
+
+/// Whoever decides is asked for by name, and git is asked who that is.
+#[test]
+fn whoever_approves_is_not_waited_for_in_a_pipe() {
+    let queue = Queue::new();
+    let id = queue.tasks(1).remove(0);
+    let folder = queue.path().join(".git");
+    let config = fs::read_to_string(folder.join("config")).expect("a configuration");
+    nix::unistd::mkfifo(&folder.join("pipe"), nix::sys::stat::Mode::from_bits_truncate(0o666))
+        .expect("a pipe");
+    fs::write(folder.join("config"), format!("{config}[include] path = pipe\n")).expect("written");
+    let words = ["verify", "--task", &id, "--override", "--reason", "Known", "--followup", "Mend it"];
+    let said = queue.start_command(&[&["--as", "human"], &words[..]].concat()).end();
+    assert_eq!(said.code, 2, "{said:?}");
+    said.assert_names(&["pipe", "which is a pipe"]);
 }

@@ -1,0 +1,291 @@
+//! References that nobody needs any more go, and let nobody in who was kept out.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use agency_sandbox::scope::Scope;
+use agency_supervisor::landing::commit::Signature;
+use agency_supervisor::landing::land::{self, Outcome};
+use agency_supervisor::landing::lease::{self, Lease, Taken};
+use agency_supervisor::landing::names::{Oid, RefName, Task};
+use agency_supervisor::landing::plan::{self, Facts, Request, Work};
+use agency_supervisor::landing::refs::{Line, Reason, Transaction};
+use agency_supervisor::landing::repository::Repository;
+use agency_supervisor::landing::settled::{self, Known};
+use agency_supervisor::landing::{candidate, landed};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{Put, World, worlds_by_git};
+
+fn task(id: &str) -> Task {
+    Task::new("kodingx", id).expect("a task")
+}
+
+fn oid(text: &str) -> Oid {
+    Oid::parse(text).expect("a name")
+}
+
+fn take(repository: &Repository, task: &Task, epoch: u64, expected: Option<&Oid>) -> Lease {
+    match lease::take(repository, task, (epoch, 1), expected).expect("it answers") {
+        Taken::Held(lease) => lease,
+        Taken::Lost { found } => panic!("lost to {found:?}"),
+    }
+}
+
+/// An attempt lands, and gives its lease back.
+fn lands(world: &World, repository: &Repository, id: &str, epoch: u64) {
+    let work = world.candidate(&world.at("main"), &[(&format!("src/{id}"), Put::File(b"landed\n"))]);
+    world.land_with(id, &work, &[&format!("epoch={epoch}")]).is("landed");
+    let last = lease::read(repository, &task(id)).expect("read").expect("a lease");
+    assert!(lease::release(repository, &last.lease).expect("given back"));
+}
+
+fn known(repository: &Repository, id: &str) -> Known {
+    let named = settled::named(repository).expect("listed");
+    let named = named.into_iter().find(|named| named.task == task(id)).expect("it has references");
+    settled::look(repository, &named).expect("looked").expect("understood")
+}
+
+/// Everything of a task but the record of its landing.
+fn everything(known: &Known) -> Vec<Line> {
+    let last = known.lease.as_ref().expect("a lease");
+    let made = known.candidates.iter();
+    let made =
+        made.map(|made| Line::Delete { name: known.task.candidate(made.epoch), at: made.commit.clone() });
+    let lease = Line::Delete { name: known.task.lease(), at: last.lease.object.clone() };
+    let at = known.landed.as_ref().map(|landed| landed.object.clone());
+    made.chain([lease, Line::Verify { name: known.task.landed(), at }]).collect()
+}
+
+fn references(world: &World) -> Vec<String> {
+    let listed = world.git(&["for-each-ref", "--format=%(refname)", "refs/agency"]);
+    listed.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn what_is_removed_is_gone_from_where_git_packed_it_too_and_the_landing_stays() {
+    for world in worlds_by_git() {
+        let repository = world.open();
+        for id in ["T1", "T2", "T3"] {
+            lands(&world, &repository, id, 1);
+        }
+        world.git(&["pack-refs", "--all"]);
+        // One of them is packed, and a file of its own as well.
+        lands(&world, &repository, "T4", 1);
+        let seen: Vec<Known> = ["T1", "T2", "T4"].map(|id| known(&repository, id)).into();
+        assert!(seen.iter().all(|one| one.candidates.len() == 1 && one.landed_at.is_some()), "{seen:?}");
+        let going: Vec<Vec<Line>> = seen.iter().map(everything).collect();
+        settled::remove(&repository, &going).expect("removed");
+        settled::remove(&repository, &going).expect("once is enough");
+        assert_eq!(
+            references(&world),
+            [
+                "refs/agency/kodingx/T3/1",
+                "refs/agency/landed/kodingx/T1",
+                "refs/agency/landed/kodingx/T2",
+                "refs/agency/landed/kodingx/T3",
+                "refs/agency/landed/kodingx/T4",
+                "refs/agency/lease/kodingx/T3",
+            ]
+        );
+        assert_eq!(landed::read(&repository, &task("T1")).expect("read").expect("a landing").epoch, 1);
+        world.assert_tidy();
+        assert!(!world.root().join(".git/agency/landing/removing").exists());
+    }
+}
+
+#[test]
+fn a_task_that_somebody_took_up_since_it_was_looked_at_keeps_all_of_its_own() {
+    for world in worlds_by_git() {
+        let repository = world.open();
+        for id in ["T1", "T2"] {
+            lands(&world, &repository, id, 1);
+        }
+        let going: Vec<Vec<Line>> = ["T1", "T2"].map(|id| everything(&known(&repository, id))).into();
+        let last = known(&repository, "T1").lease.expect("a lease").lease.object;
+        let newer = take(&repository, &task("T1"), 2, Some(&last));
+        settled::remove(&repository, &going).expect("removed what could be");
+        assert!(lease::holds(&repository, &newer).expect("asked"));
+        let left = references(&world);
+        assert!(left.contains(&"refs/agency/kodingx/T1/1".to_owned()), "{left:?}");
+        assert!(!left.iter().any(|name| name.ends_with("lease/kodingx/T2")), "the others go: {left:?}");
+        world.assert_tidy();
+    }
+}
+
+/// Whatever a stale attempt had in its hands when it fell asleep, before its lease was cleared away.
+#[test]
+fn a_stale_attempt_lands_nothing_when_its_lease_is_gone() {
+    for world in worlds_by_git() {
+        let (repository, own) = (world.open(), task("T1"));
+        let base = oid(&world.at("main"));
+        let work = oid(&world.candidate(base.as_str(), &[("src/1.txt", Put::File(b"stale\n"))]));
+        world.git(&["checkout", "--quiet", "--detach"]);
+        let stale = take(&repository, &own, 1, None);
+        let target = RefName::branch("side").expect("a name");
+        world.git(&["branch", "side", base.as_str()]);
+        let (scope, who) = (
+            Scope::parse(&["**"], &[]).expect("globs"),
+            Signature::new("a", "a@localhost", 1_700_000_000, 0),
+        );
+        let request = Request {
+            lease: &stale,
+            target: &target,
+            expected: Some(&base),
+            work: Work::Commit { commit: &work, base: &base },
+            scope: &scope,
+            // It even believes that a person opened the task again.
+            reopened_after: Some(2),
+            who: &who,
+        };
+        let before = plan::lines(&request, &Facts::default(), &stale.object);
+        lands(&world, &repository, "T1", 2);
+        let record = landed::read(&repository, &own).expect("read");
+        let facts = Facts { landed: record, ..Facts::default() };
+        let after = plan::lines(&request, &facts, &stale.object);
+        settled::remove(&repository, &[everything(&known(&repository, "T1"))]).expect("removed");
+        assert_eq!(lease::read(&repository, &own).expect("read"), None);
+
+        // It held its lease, and was about to move the branch.
+        let reason = Reason { who: &who, text: "landing".into() };
+        for lines in [before, after] {
+            let moved = Transaction::prepare(&repository, &lines, &reason).and_then(Transaction::commit);
+            let refused = moved.expect_err("a lease that is gone verifies nothing");
+            assert!(refused.to_string().contains("refs/agency/lease/kodingx/T1"), "{refused}");
+        }
+        assert!(matches!(land::land(&repository, &request), Ok(Outcome::Stale { found: None })));
+        assert!(!candidate::keep(&repository, &stale, &work).expect("answered"));
+        assert!(!lease::release(&repository, &stale).expect("answered"));
+        // It was about to claim, and finds the place free.
+        for (epoch, term) in [(1, 1), (1, 9), (2, 1), (2, 9)] {
+            let taken = lease::take(&repository, &own, (epoch, term), None).expect("answered");
+            assert_eq!(taken, Taken::Lost { found: None }, "attempt {epoch}, term {term}");
+        }
+        assert_eq!((world.at("side"), references(&world).len()), (base.to_string(), 1));
+        // Whoever comes after the landing may.
+        let next = take(&repository, &own, 3, None);
+        assert!(lease::holds(&repository, &next).expect("asked"));
+        assert_eq!(take(&repository, &own, 3, None), next, "taking what one has is nothing new");
+    }
+}
+
+/// The place was free when it looked, was taken, and is free again.
+#[test]
+fn without_the_line_that_verifies_the_landing_a_claim_that_slept_through_it_succeeds() {
+    for world in worlds_by_git() {
+        let (repository, own) = (world.open(), task("T1"));
+        let record = oid(&world.git(&["hash-object", "-w", "README"]));
+        let claim = Line::Update { name: own.lease(), from: None, to: record.clone() };
+        let nothing_landed = Line::Verify { name: own.landed(), at: None };
+        lands(&world, &repository, "T1", 1);
+        settled::remove(&repository, &[everything(&known(&repository, "T1"))]).expect("removed");
+        let who = Signature::new("a", "a@localhost", 1_700_000_000, 0);
+        let reason = Reason { who: &who, text: "claiming".into() };
+        let moved = |lines: &[Line]| Transaction::prepare(&repository, lines, &reason)?.commit();
+        let refused = moved(&[claim.clone(), nothing_landed]).expect_err("it has landed");
+        assert!(refused.to_string().contains("refs/agency/landed/kodingx/T1"), "{refused}");
+        moved(&[claim]).expect("nothing else would have held it");
+    }
+}
+
+fn left_behind(world: &World, age: Duration) -> [PathBuf; 2] {
+    let paths = ["packed-refs.lock", "packed-refs.new"].map(|name| world.root().join(".git").join(name));
+    for path in &paths {
+        let file = File::create(path).expect("made");
+        file.set_modified(SystemTime::now() - age).expect("dated");
+    }
+    paths
+}
+
+#[test]
+fn a_lock_that_a_killed_git_left_is_cleared_away_and_nobody_elses_is() {
+    const OLD: Duration = Duration::from_secs(3600);
+    for world in worlds_by_git() {
+        let repository = world.open();
+        for id in ["T1", "T2"] {
+            lands(&world, &repository, id, 1);
+        }
+        world.git(&["pack-refs", "--all"]);
+        let going: Vec<Vec<Line>> = ["T1", "T2"].map(|id| everything(&known(&repository, id))).into();
+        let (all, note) = (references(&world), world.root().join(".git/agency/landing/removing"));
+
+        // Without the note it is a person's, however old: they have to know, and nothing of ours depends on it.
+        let paths = left_behind(&world, OLD);
+        settled::recover(&repository).expect("looked");
+        assert!(paths.iter().all(|path| path.exists()) && !note.exists());
+        // With it, it may still be a person's while it is young.
+        fs::write(&note, "").expect("written");
+        let paths = left_behind(&world, Duration::ZERO);
+        settled::remove(&repository, &going).expect("nothing could be removed");
+        assert!(paths.iter().all(|path| path.exists()) && note.exists());
+        assert_eq!(references(&world), all);
+
+        let paths = left_behind(&world, OLD);
+        settled::recover(&repository).expect("cleared");
+        assert!(!paths.iter().any(|path| path.exists()) && !note.exists());
+        settled::remove(&repository, &going).expect("removed");
+        assert_eq!(references(&world).len(), 2);
+        world.assert_tidy();
+    }
+}
+
+/// Ends every git that moves references for this process, in the middle of what it does.
+fn kill_movers() {
+    let mut killed = 0;
+    for thread in fs::read_dir("/proc/self/task").expect("threads").flatten() {
+        let children = fs::read_to_string(thread.path().join("children")).expect("children");
+        for child in children.split_whitespace() {
+            let words = fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
+            if words.split(|byte| *byte == 0).any(|word| word == b"update-ref") {
+                let pid = Pid::from_raw(child.parse().expect("a number")).expect("a process");
+                kill_process(pid, Signal::KILL).expect("killed");
+                killed += 1;
+            }
+        }
+    }
+    assert!(killed > 0, "nobody was moving anything");
+}
+
+#[test]
+fn a_git_that_is_killed_while_it_removes_leaves_nothing_that_stays() {
+    for world in worlds_by_git() {
+        let repository = world.open();
+        lands(&world, &repository, "T1", 1);
+        world.git(&["pack-refs", "--all"]);
+        let (going, all) = (everything(&known(&repository, "T1")), references(&world));
+        let who = Signature::new("a", "a@localhost", 1_700_000_000, 0);
+        let reason = Reason { who: &who, text: "removing".into() };
+        // As the one that removes has it, when it notes what it is about to do.
+        fs::write(world.root().join(".git/agency/landing/removing"), "").expect("written");
+        let prepared = Transaction::prepare(&repository, &going, &reason).expect("prepared");
+        kill_movers();
+        drop(prepared);
+        assert_eq!(references(&world), all, "all of it, or nothing");
+        let lock = File::options().write(true).open(world.root().join(".git/packed-refs.lock"));
+        let lock = lock.expect("this is what git leaves");
+        assert_eq!(lock.metadata().expect("looked").len(), 0);
+        lock.set_modified(SystemTime::now() - Duration::from_secs(3600)).expect("dated");
+        settled::remove(&repository, &[going]).expect("removed");
+        assert_eq!(references(&world), ["refs/agency/landed/kodingx/T1"]);
+        world.assert_tidy();
+    }
+}
+
+#[test]
+fn two_that_remove_the_same_at_the_same_time_are_both_content() {
+    for world in worlds_by_git() {
+        let (one, other) = (world.open(), world.open());
+        let ids: Vec<String> = (0..5).map(|number| format!("T{number}")).collect();
+        ids.iter().for_each(|id| lands(&world, &one, id, 1));
+        let going: Vec<Vec<Line>> = ids.iter().map(|id| everything(&known(&one, id))).collect();
+        std::thread::scope(|scope| {
+            for repository in [&one, &other] {
+                scope.spawn(|| settled::remove(repository, &going).expect("removed"));
+            }
+        });
+        assert_eq!(references(&world).len(), ids.len());
+        world.assert_tidy();
+    }
+}
