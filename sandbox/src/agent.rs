@@ -154,6 +154,7 @@ fn become_agent(
             if let Err(error) = channel::send(channel, &FromSandbox::Ready(ready), None) {
                 return failed("can't report to the supervisor")(error);
             }
+            channel::linger(channel);
             channel::wait_for_go(channel);
             // The memory is the first process's too, and holds the supervisor's environment: from here on nobody
             // of the agent's user may look into it. The program gets a memory of its own.

@@ -7,7 +7,9 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
@@ -112,6 +114,18 @@ pub(crate) fn receive(channel: impl AsFd) -> io::Result<Option<(FromSandbox, Opt
         message => message,
     };
     Ok(Some((message, descriptors.into_iter().next())))
+}
+
+/// Waits a moment for a word that is about to come, without going to sleep; who listens afterwards sleeps until it does.
+/// A processor that fell asleep takes longer to wake than most of what is waited for at a start.
+pub(crate) fn linger(channel: impl AsFd) {
+    const MOMENT: Duration = Duration::from_micros(150);
+    const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let until = Instant::now() + MOMENT;
+    let mut fds = [PollFd::from_borrowed_fd(channel.as_fd(), PollFlags::IN)];
+    while poll(&mut fds, Some(&AT_ONCE)) == Ok(0) && Instant::now() < until {
+        rustix::thread::sched_yield();
+    }
 }
 
 /// What came with a message.

@@ -251,6 +251,7 @@ pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<(Option<End>, Tallies
     let mut alive = true;
     let mut channel_open = true;
     let mut reader = Reader::new(Instant::now());
+    let mut silent = false;
     loop {
         let now = Instant::now();
         // The first process speaks its last words when everyone else is dead. What the agent wrote until then may
@@ -279,6 +280,12 @@ pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<(Option<End>, Tallies
             let stopped = guard.stopping.map(|stopping| End::Stopped(stopping.why));
             let ended = ended.filter(|_| !by_others);
             return Ok((stopped.or(not_started).or(ended), watch.conversation.tallies()));
+        }
+
+        // Nobody is left who could write: its first process is about to say so.
+        if !over && !silent && watch.conversation.output.iter().all(Stream::is_over) {
+            silent = true;
+            channel::linger(&watch.channel);
         }
 
         let wake = [guard.next(), next_look, watch.attendant.due()].into_iter().flatten().filter(|_| !over);

@@ -71,6 +71,7 @@ impl Sandbox {
 
     /// Waits until the agent stands at the gate.
     pub(super) fn wait_until_ready(&self) -> Result<Ready, LaunchError> {
+        channel::linger(&self.channel);
         loop {
             if let (FromSandbox::Ready(ready), _) = self.hear()? {
                 return Ok(ready);
