@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::git::spawn;
 
@@ -51,13 +51,14 @@ pub fn answer(
 /// Runs a command to its end and returns what it wrote; `None` if that took too long, and it was killed.
 pub fn output_within(command: &mut Command, longest: Duration) -> io::Result<Option<Output>> {
     let child = spawn(command)?;
-    let process = Pid::from_child(&child);
+    // Held, not only named: its number may be somebody else's by then.
+    let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
     let (ended, answer) = mpsc::channel();
     thread::spawn(move || drop(ended.send(child.wait_with_output())));
     match answer.recv_timeout(longest) {
         Ok(output) => output.map(Some),
         Err(_) => {
-            let _ = kill_process(process, Signal::KILL);
+            let _ = pidfd_send_signal(&process, Signal::KILL);
             Ok(None)
         }
     }
