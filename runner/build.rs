@@ -1,5 +1,7 @@
 //! How the program is linked: a start of it is part of every sandbox.
 
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 fn main() {
@@ -9,8 +11,11 @@ fn main() {
     }
     const ORDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/start.ld");
     println!("cargo::rerun-if-changed={ORDER}");
-    if lays_out() {
-        println!("cargo::rustc-link-arg-bins=-Wl,-T,{ORDER}");
+    if lays_out() && is_understood(ORDER) {
+        // Apart: a folder may have a comma in its name.
+        for argument in ["-Xlinker", "-T", "-Xlinker", ORDER] {
+            println!("cargo::rustc-link-arg-bins={argument}");
+        }
     }
 }
 
@@ -35,13 +40,30 @@ fn packs_relocations() -> bool {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (2, 36)
 }
 
-/// Whether what a start calls is laid side by side: in what people run, by the linker that rustc brings along. Not every
-/// other one takes such a list.
+/// Whether what a start calls is laid side by side: in what people run, where a start is known.
 fn lays_out() -> bool {
-    let linker_is_chosen =
-        !variable("RUSTC_LINKER").is_empty() || variable("CARGO_ENCODED_RUSTFLAGS").contains("fuse-ld");
     is_native_with_glibc()
         && variable("CARGO_CFG_TARGET_ARCH") == "x86_64"
         && variable("PROFILE") == "release"
-        && !linker_is_chosen
+}
+
+/// Whether the linker that is used takes such a list: not every one does, and none is asked for its name. It is tried.
+fn is_understood(order: &str) -> bool {
+    let folder = Path::new(&variable("OUT_DIR")).join("order");
+    let source = folder.join("main.rs");
+    if fs::create_dir_all(&folder).and_then(|()| fs::write(&source, "fn main() {}\n")).is_err() {
+        return false;
+    }
+    let mut rustc = Command::new(variable("RUSTC"));
+    let flags = variable("CARGO_ENCODED_RUSTFLAGS");
+    rustc.args(flags.split('\u{1f}').filter(|flag| !flag.is_empty()));
+    let linker = variable("RUSTC_LINKER");
+    if !linker.is_empty() {
+        rustc.arg(format!("-Clinker={linker}"));
+    }
+    rustc.arg("-o").arg(folder.join("main")).arg(source);
+    rustc
+        .args(["-Clink-arg=-Xlinker", "-Clink-arg=-T", "-Clink-arg=-Xlinker"])
+        .arg(format!("-Clink-arg={order}"));
+    rustc.output().is_ok_and(|output| output.status.success())
 }

@@ -178,7 +178,9 @@ pub async fn run(
         Err(TidyError::Records(source)) => return Err(failed(source)),
         Err(TidyError::Store(error)) => return Err(error.into()),
         // They are in nobody's way, and tried again next time.
-        Err(error @ TidyError::References(_)) => tell_untidy(&error, teller.as_ref()),
+        Err(error @ (TidyError::References(_) | TidyError::Locked(_))) => {
+            tell_untidy(&error, teller.as_ref());
+        }
         Ok(()) => {}
     }
     let roster = Roster::new(dispatch::parallel_of_agents(&settings));

@@ -10,14 +10,16 @@
 //! landed      never: it is how git knows that a task has landed, and who may not claim it any more
 //! ```
 //!
-//! So work that was kept (`--land none`), the last work of a task that has not landed, from which the next attempt
-//! goes on, and whatever the store has no memory of stay. The store's own rows go last: it is by them that the others
-//! were judged. Whoever is interrupted leaves something that the next one finds in the same state or further.
+//! So of a task that has not landed, work that was kept (`--land none`), the last work, from which the next attempt goes
+//! on, and whatever the store has no memory of stay. The store's own rows go last, and only when the references went: it
+//! is by them that the others are judged. Whoever is interrupted leaves something that the next one finds in the same
+//! state or further.
 
 use std::collections::HashMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::attempt::{Attempt, Ending, Phase, TaskKey};
 use crate::landing;
@@ -34,6 +36,8 @@ pub(crate) enum TidyError {
     Records(#[from] io::Error),
     #[error("can't remove old references")]
     References(#[from] landing::Error),
+    #[error("can't remove old references: {} is there for more than an hour; if no git is at work, remove it", .0.display())]
+    Locked(PathBuf),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -47,11 +51,7 @@ pub(crate) async fn tidy_up<S: Store>(
 ) -> Result<(), TidyError> {
     let before = now - i64::try_from(records::AGE.as_secs()).unwrap_or(i64::MAX);
     records::prune(state, store).await?;
-    let named = blocking(repository, |repository| {
-        settled::recover(repository)?;
-        settled::named(repository)
-    });
-    let named = named.await?;
+    let named = blocking(repository, settled::named).await?;
     let latest: HashMap<TaskKey, Attempt> =
         store.latest().await?.into_iter().map(|attempt| (attempt.task.clone(), attempt)).collect();
     let mut going = Vec::new();
@@ -65,10 +65,16 @@ pub(crate) async fn tidy_up<S: Store>(
         let known = blocking(repository, move |repository| settled::look(repository, &named)).await?;
         going.extend(known.map(|known| settled_lines(&known, &attempts, before)).filter(|it| !it.is_empty()));
     }
-    blocking(repository, move |repository| settled::remove(repository, &going)).await?;
-    store.prune(before).await?;
-    Ok(())
+    match blocking(repository, move |repository| settled::remove(repository, &going)).await? {
+        None => store.prune(before).await.map(drop).map_err(Into::into),
+        Some(lock) if lock.since.elapsed().is_ok_and(|age| age > LONG) => Err(TidyError::Locked(lock.path)),
+        // Somebody is at it; there is a next time.
+        Some(_) => Ok(()),
+    }
 }
+
+/// No git holds the lock of packed references for so long: one that does was killed, or sleeps.
+const LONG: Duration = Duration::from_secs(3600);
 
 async fn blocking<T: Send + 'static>(
     repository: &Arc<Repository>,

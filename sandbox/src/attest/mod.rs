@@ -3,6 +3,9 @@
 //! The agent's process stands at the gate, fully restricted, its program not yet started. Everything here is
 //! read about that process from outside, through /proc, or was tried by it and answered by the kernel.
 //! Nothing is copied from what we meant to do.
+//!
+//! Its view, its namespaces and its limits are final a little earlier, when it has them and goes on to give up its rights:
+//! those are read then ([`early`]), and at the gate what it gave up.
 
 mod contained;
 mod early;

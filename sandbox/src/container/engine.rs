@@ -138,8 +138,7 @@ impl Engine {
         for socket in &tried {
             match UnixStream::connect(socket) {
                 Ok(stream) => {
-                    let head = greet(stream).map_err(|_| EngineError::Gone)?;
-                    let (dialect, version) = introduced(&head)?;
+                    let (dialect, version) = greet(stream)?;
                     let (docker, socket) = (connect(socket)?, socket.clone());
                     return Ok(Self { runtime, docker, socket, version, dialect });
                 }
@@ -271,25 +270,33 @@ impl Engine {
     }
 }
 
-/// Asks whoever listens who it is. Everybody says so in the head of any answer; asked for its version, an engine runs other
-/// programs to know theirs, and takes fifteen times as long.
-fn greet(mut stream: UnixStream) -> io::Result<Vec<u8>> {
-    const LONGEST: u64 = 64 * 1024;
-    stream.set_read_timeout(Some(Duration::from_secs(PATIENCE)))?;
-    stream.write_all(b"GET /_ping HTTP/1.1\r\nHost: engine\r\nConnection: close\r\n\r\n")?;
-    let mut answer = Vec::new();
-    stream.take(LONGEST).read_to_end(&mut answer)?;
-    Ok(answer)
+/// Asks whoever listens who it is: its dialect, and what it calls itself. Everybody says so in the head of any answer; asked
+/// for its version, an engine runs other programs to know theirs, and takes fifteen times as long.
+fn greet(mut stream: UnixStream) -> Result<(Dialect, String), EngineError> {
+    const LONGEST: usize = 64 * 1024;
+    let gone = |_| EngineError::Gone;
+    stream.set_read_timeout(Some(Duration::from_secs(PATIENCE))).map_err(gone)?;
+    stream.write_all(b"GET /_ping HTTP/1.1\r\nHost: engine\r\nConnection: close\r\n\r\n").map_err(gone)?;
+    let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let read = stream.read(&mut piece).map_err(gone)?;
+        answer.extend_from_slice(&piece[..read]);
+        match introduced(&answer)? {
+            Some(known) => return Ok(known),
+            None if read == 0 || answer.len() > LONGEST => return Err(EngineError::Gone),
+            None => {}
+        }
+    }
 }
 
-/// Who answered, and what it calls itself.
-fn introduced(answer: &[u8]) -> Result<(Dialect, String), EngineError> {
+/// What the head of an answer says; `None` while it is not complete.
+fn introduced(answer: &[u8]) -> Result<Option<(Dialect, String)>, EngineError> {
     let unasked = |reason: &str| EngineError::Refused { what: "be asked", reason: reason.to_owned() };
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut head = httparse::Response::new(&mut headers);
     match head.parse(answer) {
         Ok(httparse::Status::Complete(_)) => {}
-        Ok(httparse::Status::Partial) => return Err(EngineError::Gone),
+        Ok(httparse::Status::Partial) => return Ok(None),
         Err(_) => return Err(unasked("what listens there is no engine")),
     }
     if head.code != Some(200) {
@@ -303,7 +310,7 @@ fn introduced(answer: &[u8]) -> Result<(Dialect, String), EngineError> {
         "Libpod" => (Dialect::Podman, "Podman"),
         _ => (Dialect::Docker, "Docker"),
     };
-    Ok((dialect, format!("{name} {number}").trim_end().to_owned()))
+    Ok(Some((dialect, format!("{name} {number}").trim_end().to_owned())))
 }
 
 fn connect(socket: &Path) -> Result<Docker, EngineError> {
@@ -331,15 +338,27 @@ mod tests {
     #[test]
     fn an_engine_is_known_by_how_it_answers() {
         let says = |head: &str| introduced(format!("HTTP/1.1 {head}\r\n\r\nOK").as_bytes());
-        let docker = says("200 OK\r\nApi-Version: 1.41\r\nServer: Docker/20.10.24+dfsg1 (linux)");
-        assert_eq!(docker.expect("known"), (Dialect::Docker, "Docker 20.10.24+dfsg1".to_owned()));
-        let podman = says("200 OK\r\nserver: Libpod/4.3.1 (linux)");
-        assert_eq!(podman.expect("known"), (Dialect::Podman, "Podman 4.3.1".to_owned()));
+        let known = |head: &str| says(head).expect("an engine").expect("the whole head");
+        let docker = known("200 OK\r\nApi-Version: 1.41\r\nServer: Docker/20.10.24+dfsg1 (linux)");
+        assert_eq!(docker, (Dialect::Docker, "Docker 20.10.24+dfsg1".to_owned()));
+        let podman = known("200 OK\r\nserver: Libpod/4.3.1 (linux)");
+        assert_eq!(podman, (Dialect::Podman, "Podman 4.3.1".to_owned()));
         // Behind something that says nothing of itself.
-        assert_eq!(says("200 OK").expect("known"), (Dialect::Docker, "Docker".to_owned()));
+        assert_eq!(known("200 OK"), (Dialect::Docker, "Docker".to_owned()));
         let refused = says("403 Forbidden").expect_err("refused").to_string();
         assert_eq!(refused, "the container engine could not be asked: Forbidden");
         assert!(matches!(introduced(b"SSH-2.0-OpenSSH\r\n"), Err(EngineError::Refused { .. })));
-        assert!(matches!(introduced(b""), Err(EngineError::Gone)));
+        assert!(matches!(introduced(b"HTTP/1.1 200 OK\r\nServ"), Ok(None)));
+    }
+
+    /// Something between us and an engine may keep the connection, whatever it is asked.
+    #[test]
+    fn who_has_said_who_it_is_is_not_waited_for() {
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        theirs.write_all(b"HTTP/1.1 200 OK\r\nServer: Docker/1 (linux)\r\n\r\nOK").expect("said");
+        assert_eq!(greet(ours).expect("an engine").1, "Docker 1");
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        drop(theirs);
+        assert!(matches!(greet(ours), Err(EngineError::Gone)));
     }
 }

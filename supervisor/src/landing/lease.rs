@@ -69,7 +69,7 @@ pub fn take(
     let mut lines = vec![Line::Update { name: task.lease(), from: expected.cloned(), to: object }];
     if expected.is_none() {
         let landed = landed::read(repository, task)?;
-        if bars(landed.as_ref(), epoch) && !holds(repository, &lease)? {
+        if bars(landed.as_ref(), epoch, term) && !holds(repository, &lease)? {
             return Ok(Taken::Lost { found: None });
         }
         // A lease may have come and gone since somebody saw none; not without this.
@@ -80,7 +80,7 @@ pub fn take(
         Err(error) => match (refs::at(repository, &task.lease())?, error) {
             (Some(found), _) if found == lease.object => Ok(Taken::Held(lease)),
             (found, Error::Refs { .. }) if found.as_ref() != expected => Ok(Taken::Lost { found }),
-            (None, Error::Refs { .. }) if bars(landed::read(repository, task)?.as_ref(), epoch) => {
+            (None, Error::Refs { .. }) if bars(landed::read(repository, task)?.as_ref(), epoch, term) => {
                 Ok(Taken::Lost { found: None })
             }
             (_, error) => Err(error),
@@ -88,9 +88,10 @@ pub fn take(
     }
 }
 
-/// Whether this attempt may not claim any more where there is no lease: it has landed, or a later one has.
-fn bars(landed: Option<&Landed>, epoch: u64) -> bool {
-    landed.is_some_and(|landed| landed.epoch >= epoch)
+/// Whether this attempt and owner may not claim any more where there is no lease: they have landed, or somebody newer
+/// has. A newer owner of the attempt that landed may: what is left to it is to hear that it did.
+fn bars(landed: Option<&Landed>, epoch: u64, term: u64) -> bool {
+    landed.is_some_and(|landed| (landed.epoch, landed.term) >= (epoch, term))
 }
 
 /// Whether this is still the claim that counts.

@@ -4,15 +4,15 @@
 //! verify what was decided over: a task that somebody has taken up again meanwhile keeps all of its own.
 //!
 //! To remove a reference, git locks the file of packed ones, for people's git as well as for ours. When we are killed
-//! it gives that lock back by itself; when git is, the lock stays, and says nothing about whose it is. So a note of
-//! ours lies beside it for as long as we remove something. With that note, a lock that is older than any git would
-//! hold it is ours to clear away.
+//! it gives that lock back by itself. When git is, the lock stays, and says nothing about whose it is: one of a git that
+//! only sleeps looks the same, and branches would be lost if it woke up without it. So no lock is ever cleared away
+//! here. Nothing goes while there is one, and a person is told of one that stays.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::path::Path;
-use std::time::Duration;
+use std::path::PathBuf;
+use std::time::SystemTime;
 
 use super::error::{Error, files, git};
 use super::landed::{self, Landed};
@@ -21,7 +21,6 @@ use super::names::{Oid, RefName, Says, Task};
 use super::objects::Objects;
 use super::refs::{self, Line};
 use super::repository::Repository;
-use crate::durable;
 
 /// What the references of a task name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,70 +110,65 @@ fn date(objects: &mut Objects, commit: &Oid) -> Result<Option<i64>, Error> {
 /// So many tasks lose references in one transaction: each writes the file of packed ones anew.
 const TOGETHER: usize = 64;
 
-/// Removes references: for each task what it loses, with what has to be so meanwhile. What is not so any more stays.
-pub fn remove(repository: &Repository, tasks: &[Vec<Line>]) -> Result<(), Error> {
+/// A lock of the packed references, whoever has it or left it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lock {
+    pub path: PathBuf,
+    /// Since when, as its file says.
+    pub since: SystemTime,
+}
+
+/// Removes references: for each task what it loses, with what has to be so meanwhile. What is not so any more stays. If
+/// there is a lock, the rest waits for it to go.
+pub fn remove(repository: &Repository, tasks: &[Vec<Line>]) -> Result<Option<Lock>, Error> {
     let _acting = repository.act()?;
     for some in tasks.chunks(TOGETHER) {
         let _turn = repository.landing.take()?;
-        if !removed(repository, &some.concat())? {
+        match removed(repository, &some.concat())? {
+            Removal::Done => {}
+            Removal::Locked(lock) => return Ok(Some(lock)),
             // One of them is somebody's again; the others need not wait for it.
-            for lines in some {
-                removed(repository, lines)?;
+            Removal::Changed => {
+                for lines in some {
+                    if let Removal::Locked(lock) = removed(repository, lines)? {
+                        return Ok(Some(lock));
+                    }
+                }
             }
         }
     }
-    Ok(())
+    Ok(None)
 }
 
-/// Clears away what a git that was killed left. It is nobody else's turn to remove something.
-pub fn recover(repository: &Repository) -> Result<(), Error> {
-    let _acting = repository.act()?;
-    let _turn = repository.landing.take()?;
-    clear(repository)
+/// What came of one transaction.
+enum Removal {
+    Done,
+    /// Something is not as it was seen.
+    Changed,
+    Locked(Lock),
 }
 
-/// `false` if the references are not as they were seen, or somebody else has them locked.
-fn removed(repository: &Repository, lines: &[Line]) -> Result<bool, Error> {
-    clear(repository)?;
-    let note = repository.place.join(NOTE);
-    durable::mark(&note).map_err(files("write", &note))?;
-    let moved = refs::transact(repository, lines);
-    clear(repository)?;
-    match moved {
-        Ok(()) => Ok(true),
-        Err(Error::Refs { .. }) => Ok(false),
-        Err(error) => Err(error),
+fn removed(repository: &Repository, lines: &[Line]) -> Result<Removal, Error> {
+    if let Some(lock) = lock(repository)? {
+        return Ok(Removal::Locked(lock));
+    }
+    match (refs::transact(repository, lines), lock(repository)?) {
+        (Ok(()), _) => Ok(Removal::Done),
+        (Err(Error::Refs { .. }), Some(lock)) => Ok(Removal::Locked(lock)),
+        (Err(Error::Refs { .. }), None) => Ok(Removal::Changed),
+        (Err(error), _) => Err(error),
     }
 }
 
-/// There while we remove something.
-const NOTE: &str = "removing";
-/// No git holds the lock of packed references for so long, however many there are.
-const LONG: Duration = Duration::from_secs(60);
-
-/// Forgets the note, and with it a lock that was left. While there is one that may be somebody's, the note stays.
-fn clear(repository: &Repository) -> Result<(), Error> {
-    let (note, packed) = (repository.place.join(NOTE), repository.real.common.join("packed-refs"));
-    if !note.exists() {
-        return Ok(());
-    }
-    let lock = packed.with_extension("lock");
-    match fs::symlink_metadata(&lock).and_then(|stat| stat.modified()) {
-        Ok(changed) if changed.elapsed().is_ok_and(|age| age > LONG) => {
-            // While the lock is there, nobody else writes this one.
-            gone(&packed.with_extension("new"))?;
-            gone(&lock)?;
+/// Git makes two files, one after the other, and stumbles over either.
+fn lock(repository: &Repository) -> Result<Option<Lock>, Error> {
+    for name in ["packed-refs.lock", "packed-refs.new"] {
+        let path = repository.real.common.join(name);
+        match fs::symlink_metadata(&path).and_then(|stat| stat.modified()) {
+            Ok(since) => return Ok(Some(Lock { path, since })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(files("look at", &path)(error)),
         }
-        Ok(_) => return Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(files("look at", &lock)(error)),
     }
-    gone(&note)
-}
-
-fn gone(path: &Path) -> Result<(), Error> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(files("remove", path)(error)),
-        _ => Ok(()),
-    }
+    Ok(None)
 }
