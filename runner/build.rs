@@ -28,7 +28,7 @@ fn is_native_with_glibc() -> bool {
 }
 
 /// Whether the C library that is linked in can read the packed list of the places that a position-independent program
-/// corrects when it starts. The list is 4 KiB then, and not 330, which every start reads.
+/// corrects when it starts. The list is 6 KiB then, and not 480, which every start reads.
 fn packs_relocations() -> bool {
     if !is_native_with_glibc() {
         return false;
