@@ -58,8 +58,9 @@ const REPEATED: [&str; 7] = [
 ];
 
 impl Reader<'_> {
-    /// What holds in the work tree with this git directory. Whatever it names is looked at with its owner's rights.
-    pub(super) fn read(&self, git: &Path) -> Result<Settings, Error> {
+    /// What holds in the work tree with this git directory, of the repository with that one. Whatever they name is
+    /// looked at with their owner's rights.
+    pub(super) fn read(&self, git: &Path, common: &Path) -> Result<Settings, Error> {
         let _acting = self.owner.map_or(Ok(None), Owner::act)?;
         let unreadable = |reason: String| Error::Unsupported { path: git.to_owned(), reason };
         let mut command = Command::new(self.program);
@@ -72,7 +73,7 @@ impl Reader<'_> {
             command.uid(uid).gid(gid);
         }
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let sources = self.sources(git, git);
+        let sources = self.sources(git, common);
         let asked = configured::answer(&mut command, &sources, self.home);
         let output = asked.map_err(|error| {
             unreadable(format!("its configuration can't be read: {}", causes::on_one_line(&error)))
@@ -121,7 +122,7 @@ impl Remembered {
         if let Some((_, settings)) = known().get(git).filter(|(then, _)| *then == before) {
             return Ok(settings.clone());
         }
-        let settings = reader.read(git)?;
+        let settings = reader.read(git, common)?;
         if !settings.includes() && stamps() == before {
             known().insert(git.to_owned(), (before, settings.clone()));
         }
@@ -297,7 +298,26 @@ mod tests {
         make_pipe(&at("pipe"));
         make_pipe(&at("roots/pipe"));
         let owner = Some(Owner { uid: 61_950, gid: 61_951 });
-        let said = said(Reader { program: Path::new("git"), home: None, owner }.read(&at("git")));
+        let reader = Reader { program: Path::new("git"), home: None, owner };
+        let said = said(reader.read(&at("git"), &at("git")));
         assert!(said.contains("which is a pipe") && !said.contains("roots"), "{said}");
+    }
+
+    #[test]
+    fn a_pipe_is_found_from_a_linked_work_tree_too() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (common, git) = (folder.path().join("git"), folder.path().join("git/worktrees/x"));
+        configured(&common, "[include]\n\tpath = pipe\n");
+        make_pipe(&common.join("pipe"));
+        std::fs::create_dir_all(&git).expect("made");
+        for (name, text) in [("HEAD", "ref: refs/heads/x\n"), ("commondir", "../..\n")] {
+            std::fs::write(git.join(name), text).expect("written");
+        }
+        let reader = Reader { program: Path::new("git"), home: None, owner: None };
+        let said = said(Remembered::default().read(&reader, &git, &common));
+        assert!(
+            said.contains(&format!("{} for 10 s, which is a pipe", common.join("pipe").display())),
+            "{said}"
+        );
     }
 }
