@@ -355,6 +355,19 @@ fn may_land(phase: &Phase) -> bool {
     }
 }
 
+/// Who is at work on an attempt, or is to be next, and at what.
+fn worker<'a>(attempt: &'a Attempt, next: &Next) -> Option<(&'a str, Duty)> {
+    match (&attempt.phase, next) {
+        (Phase::Claimed | Phase::Started, Next::Begin | Next::Send | Next::Await) => {
+            Some((&attempt.agent, Duty::Build))
+        }
+        (Phase::Auditing(Auditing { audit, .. }), Next::Ask | Next::Await) => {
+            Some((&audit.auditor, Duty::Judge))
+        }
+        _ => None,
+    }
+}
+
 pub(crate) fn odd(what: &str) -> LifeError {
     LifeError::Odd { what: what.to_owned() }
 }
@@ -442,22 +455,36 @@ impl<S: Store> Life<'_, S> {
         }
     }
 
-    /// Whoever is at work has a place, whether we began it or found it; nobody else keeps one. To have it judged, a
-    /// place is waited for when the auditor is asked.
+    /// Whoever is at work has a place, whether we began it or found it; nobody else keeps one. Who is yet to begin
+    /// waits for one then.
     fn take_place(&mut self, next: &Next) {
-        let wanted = match (&self.attempt.phase, next) {
-            (Phase::Claimed | Phase::Started, _) => Some((self.attempt.agent.clone(), Duty::Build)),
-            (Phase::Auditing(Auditing { audit, .. }), Next::Await | Next::Ask) => {
-                Some((audit.auditor.clone(), Duty::Judge))
-            }
-            _ => None,
-        };
+        let worker = worker(&self.attempt, next);
         self.seat = self
             .seat
             .take()
-            .filter(|seat| wanted.as_ref().is_some_and(|(agent, duty)| seat.is_for(agent, *duty)));
-        if let (None, Some((agent, duty)), false) = (&self.seat, wanted, *next == Next::Ask) {
-            self.seat = Some(self.shop.roster.found(&agent, duty));
+            .filter(|seat| worker.is_some_and(|(agent, duty)| seat.is_for(agent, duty)))
+            .or_else(|| {
+                let (agent, duty) = worker.filter(|_| *next == Next::Await)?;
+                Some(self.shop.roster.found(agent, duty))
+            });
+    }
+
+    /// Waits until one more of an agent may be at work; `false` if somebody wants something else meanwhile.
+    async fn wait_for_place(&mut self, agent: &str, duty: Duty) -> Result<bool, LifeError> {
+        if self.seat.is_some() {
+            return Ok(true);
+        }
+        tokio::select! {
+            // Whoever has a wish is heard before anything is begun.
+            biased;
+            changed = self.wanted.changed() => match changed {
+                Ok(()) => Ok(false),
+                Err(_) => Err(odd("nobody is in charge of this attempt any more")),
+            },
+            seat = self.shop.roster.wait(agent, duty) => {
+                self.seat = Some(seat);
+                Ok(true)
+            }
         }
     }
 
@@ -623,6 +650,49 @@ impl<S: Store> Life<'_, S> {
                     }
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attempt::Work;
+
+    fn attempt(phase: Phase) -> Attempt {
+        Attempt {
+            task: TaskKey { protocol: "kodingx".into(), id: "T1".into() },
+            epoch: Epoch(1),
+            title: "x".into(),
+            agent: "builder".into(),
+            phase,
+            held: None,
+            cancel: false,
+            answer: None,
+            spent: Spent::default(),
+            claimed_at: 0,
+            recorded_at: 0,
+        }
+    }
+
+    #[test]
+    fn a_place_is_for_who_is_at_work_or_about_to_be() {
+        let work = Work { base: "a".into(), candidate: "b".into() };
+        let audit = Audit { auditor: "judge".into(), number: 1, answer: None };
+        let auditing = Phase::Auditing(Auditing { work, audit, unheard: 0, why: None, put_off: 0 });
+        let of = |phase: &Phase, next| {
+            worker(&attempt(phase.clone()), &next).map(|(agent, duty)| (agent.to_owned(), duty))
+        };
+        let (building, judging) =
+            (Some(("builder".to_owned(), Duty::Build)), Some(("judge".to_owned(), Duty::Judge)));
+        assert_eq!(of(&Phase::Claimed, Next::Begin), building);
+        assert_eq!(of(&Phase::Started, Next::Send), building);
+        assert_eq!(of(&Phase::Started, Next::Await), building);
+        assert_eq!(of(&auditing, Next::Ask), judging);
+        assert_eq!(of(&auditing, Next::Await), judging);
+        let over = [(Phase::Started, Next::Collect), (Phase::Claimed, Next::Settle), (auditing, Next::Heed)];
+        for (phase, next) in over {
+            assert_eq!(of(&phase, next), None, "its agent is not at work");
         }
     }
 }
