@@ -235,6 +235,23 @@ pub(crate) struct Life<'a, S> {
     pub(crate) seat: Option<Seat>,
 }
 
+/// An agent at work that nobody looks after at the moment. It has its place for as long as it is.
+#[derive(Debug)]
+pub(crate) struct Left {
+    place: Place,
+    pub(crate) seat: Seat,
+}
+
+/// How far an attempt was taken, and who stays at work on it.
+pub(crate) type Taken = (Result<Rest, LifeError>, Option<Left>);
+
+impl Left {
+    /// Whether it is known to be. Nobody waits for a place that may never be free.
+    pub(crate) fn is_at_work(&self) -> bool {
+        matches!(self.place.standing(), Ok(Standing::Alive))
+    }
+}
+
 impl<S: Store> Workshop<S> {
     /// Takes an attempt as far as it goes.
     pub(crate) async fn take_on(
@@ -243,7 +260,7 @@ impl<S: Store> Workshop<S> {
         start: Option<Start>,
         wanted: watch::Receiver<Wanted>,
         seat: Option<Seat>,
-    ) -> Result<Rest, LifeError> {
+    ) -> Taken {
         let span = tracing::info_span!(
             "attempt",
             task = %attempt.task,
@@ -251,26 +268,10 @@ impl<S: Store> Workshop<S> {
             agent = %attempt.agent,
             outcome = tracing::field::Empty,
         );
-        let lease = attempt.lease().ok_or_else(|| odd("an attempt that nobody holds"))?;
-        // Once it was begun, its branch is called what it was called then.
-        let begun = Place::new(self.records(&attempt).join("agent")).read_order().ok();
-        let named = match begun.map(|order| order.what) {
-            Some(What::Agent(order)) => order.branch,
-            _ => start.as_ref().and_then(|start| start.branch.clone()),
-        };
-        let task = Task::new(&attempt.task.protocol, &attempt.task.id)?.with_branch(named.as_deref());
         let key = attempt.task.clone();
-        let life = Life {
-            shop: self,
-            lease,
-            task,
-            attempt,
-            start,
-            wanted,
-            unwanted: false,
-            alone: false,
-            held: None,
-            seat,
+        let mut life = match self.life(attempt, start, wanted, seat) {
+            Ok(life) => life,
+            Err(error) => return (Err(error), None),
         };
         async {
             let rest = life.run().await;
@@ -285,10 +286,41 @@ impl<S: Store> Workshop<S> {
             };
             tracing::Span::current().record("outcome", outcome);
             trace::rested(&rest);
-            rest
+            // Whoever took the attempt from us counts its agent.
+            let fenced = matches!(&rest, Err(error) if error.is_fenced());
+            (rest, life.left().filter(|_| !fenced))
         }
         .instrument(span)
         .await
+    }
+
+    fn life(
+        &self,
+        attempt: Attempt,
+        start: Option<Start>,
+        wanted: watch::Receiver<Wanted>,
+        seat: Option<Seat>,
+    ) -> Result<Life<'_, S>, LifeError> {
+        let lease = attempt.lease().ok_or_else(|| odd("an attempt that nobody holds"))?;
+        // Once it was begun, its branch is called what it was called then.
+        let begun = Place::new(self.records(&attempt).join("agent")).read_order().ok();
+        let named = match begun.map(|order| order.what) {
+            Some(What::Agent(order)) => order.branch,
+            _ => start.as_ref().and_then(|start| start.branch.clone()),
+        };
+        let task = Task::new(&attempt.task.protocol, &attempt.task.id)?.with_branch(named.as_deref());
+        Ok(Life {
+            shop: self,
+            lease,
+            task,
+            attempt,
+            start,
+            wanted,
+            unwanted: false,
+            alone: false,
+            held: None,
+            seat,
+        })
     }
 
     /// An attempt that was merged takes its place among what is on its way to the branch.
@@ -373,7 +405,7 @@ pub(crate) fn odd(what: &str) -> LifeError {
 }
 
 impl<S: Store> Life<'_, S> {
-    async fn run(mut self) -> Result<Rest, LifeError> {
+    async fn run(&mut self) -> Result<Rest, LifeError> {
         // An owner before us may sleep in the middle of landing it. From here on it can't.
         if !matches!(self.attempt.phase, Phase::Claimed | Phase::Over(_)) {
             match self.hold().await {
@@ -467,6 +499,17 @@ impl<S: Store> Life<'_, S> {
                 let (agent, duty) = worker.filter(|_| *next == Next::Await)?;
                 Some(self.shop.roster.found(agent, duty))
             });
+    }
+
+    /// Who is still at work when nothing more can be done about it now.
+    fn left(mut self) -> Option<Left> {
+        if !self.is_at_work().is_ok_and(|at_work| at_work) {
+            return None;
+        }
+        // What was in the way may have come before anybody looked.
+        self.take_place(&Next::Await);
+        let place = self.current_place();
+        self.seat.map(|seat| Left { place, seat })
     }
 
     /// Waits until one more of an agent may be at work; `false` if somebody wants something else meanwhile.

@@ -1,7 +1,9 @@
 //! Agents outlive their supervisor, and are begun once.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
+use std::os::unix::fs::symlink;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -121,5 +123,27 @@ fn what_waits_for_its_place_keeps_no_run_from_its_end() {
     gate::open(&queue);
     assert_eq!(queue.run(&[]).code, 0);
     queue.assert_landed(&tasks);
+    queue.assert_nothing_left();
+}
+
+/// An agent that can't be talked to is still at work, and has its place.
+#[test]
+fn an_agent_counts_while_its_attempt_is_in_trouble() {
+    let mut queue = gate::queue(HONEST);
+    queue.agent("shell", &gate::behind(HONEST), "parallel = 1");
+    let tasks = queue.tasks(2);
+    let run = queue.start(&["--parallel", "2"]);
+    gate::begun(&queue, &tasks[0], 1);
+    let at = |name: &str| queue.records(&tasks[0], 1).join("agent").join(name);
+    fs::rename(at("control"), at("aside")).expect("renamed");
+    symlink("control", at("control")).expect("linked");
+    queue.ground.ok(&["cancel", &tasks[0]]);
+    let said = run.end();
+    said.assert_names(&["can't talk to", "control"]);
+    assert!(!queue.records(&tasks[1], 1).exists(), "two at a time: {said:?}");
+    fs::rename(at("aside"), at("control")).expect("renamed");
+    gate::open(&queue);
+    queue.run(&[]);
+    assert_eq!(queue.landed().into_keys().collect::<Vec<_>>(), [tasks[1].clone()]);
     queue.assert_nothing_left();
 }
