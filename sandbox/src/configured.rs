@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -95,13 +96,16 @@ fn included(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A plain file, and nothing that would be waited for.
+/// A plain file. Nothing else is opened: there are devices that act on that alone.
 fn read(path: &Path) -> io::Result<String> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    if !file.metadata()?.is_file() {
+    let held = File::from(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?);
+    if !held.metadata()?.is_file() {
         return Ok(String::new());
     }
+    // What was looked at, whatever has its name by now.
+    let path = format!("/proc/self/fd/{}", held.as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
     let mut bytes = Vec::new();
     file.take(BYTES).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -141,5 +145,18 @@ mod tests {
         .expect("a pipe");
         assert_eq!(pipe(&sources, Some(folder.path())), Some(at("pipe")));
         assert_eq!(pipe(&[at("pipe")], None), Some(at("pipe")));
+    }
+
+    /// A socket can't be opened, and whoever tries is told so.
+    #[test]
+    fn what_is_no_plain_file_is_not_opened() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        let _socket = std::os::unix::net::UnixListener::bind(at("socket")).expect("a socket");
+        fs::write(at("file"), "[core]\n").expect("written");
+        std::os::unix::fs::symlink(at("file"), at("link")).expect("linked");
+        assert_eq!(read(&at("socket")).expect("looked at"), "");
+        assert_eq!(read(&at("link")).expect("read"), "[core]\n");
+        assert!(read(&at("none")).is_err());
     }
 }

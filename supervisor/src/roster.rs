@@ -3,7 +3,8 @@
 //! An agent that judges is the same program, with the same quota, as one that builds; so both count. A place is taken
 //! for as long as the agent itself is at work, and whoever has one waits for no other: a builder has given its own back
 //! before its work is judged. So nobody waits in a circle. Who waits to judge comes before who would begin: work that
-//! is nearly done goes first, and is not overtaken for ever.
+//! is nearly done goes first, and is not overtaken for ever. Only what is at work already is counted without being
+//! asked: an attempt that was taken over before its agent had begun waits like any other.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -107,15 +108,15 @@ impl Roster {
         Seat { roster: Arc::clone(self), agent: agent.to_owned(), duty }
     }
 
-    /// Waits for a place to judge. Whoever stops waiting is not waited for.
-    pub(crate) async fn judge(self: &Arc<Self>, agent: &str) -> Seat {
-        let waiting = self.found(agent, Duty::Wait);
+    /// Waits for a place. Who waits to judge comes first; whoever stops waiting is not waited for.
+    pub(crate) async fn wait(self: &Arc<Self>, agent: &str, duty: Duty) -> Seat {
+        let waiting = (duty == Duty::Judge).then(|| self.found(agent, Duty::Wait));
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
             // From here on nothing that is freed is missed.
             freed.as_mut().enable();
-            if let Some(seat) = self.seat(agent, Duty::Judge) {
+            if let Some(seat) = self.seat(agent, duty) {
                 drop(waiting);
                 return seat;
             }
@@ -166,13 +167,33 @@ mod tests {
     fn who_waits_to_judge_comes_before_who_would_begin() {
         let roster = roster();
         let building = roster.seat("a", Duty::Build).expect("there is room");
-        let mut judge = pin!(roster.judge("a"));
+        let mut builder = pin!(roster.wait("a", Duty::Build));
+        assert!(now(builder.as_mut()).is_none());
+        let mut judge = pin!(roster.wait("a", Duty::Judge));
         assert!(now(judge.as_mut()).is_none());
         drop(building);
+        assert!(now(builder.as_mut()).is_none(), "somebody waits");
         assert!(roster.seat("a", Duty::Build).is_none(), "somebody waits");
         let judging = now(judge.as_mut()).expect("its turn");
         assert!(judging.is_for("a", Duty::Judge));
         assert_eq!(roster.judging()["a"], 1);
+        assert!(now(builder.as_mut()).is_none());
+        drop(judging);
+        assert!(now(builder).is_some_and(|seat| seat.is_for("a", Duty::Build)));
+    }
+
+    #[test]
+    fn who_waits_to_begin_is_told_when_nobody_waits_to_judge_any_more() {
+        let roster = roster();
+        let building = roster.seat("a", Duty::Build).expect("there is room");
+        let mut builder = pin!(roster.wait("a", Duty::Build));
+        {
+            let mut judge = pin!(roster.wait("a", Duty::Judge));
+            assert!(now(judge.as_mut()).is_none());
+            drop(building);
+            assert!(now(builder.as_mut()).is_none());
+        }
+        assert!(now(builder).is_some());
     }
 
     #[test]
@@ -180,7 +201,7 @@ mod tests {
         let roster = roster();
         let _found = [roster.found("a", Duty::Judge), roster.found("a", Duty::Judge)];
         {
-            let mut judge = pin!(roster.judge("a"));
+            let mut judge = pin!(roster.wait("a", Duty::Judge));
             assert!(now(judge.as_mut()).is_none());
             assert_eq!(roster.judging()["a"], 3, "those that were found count, however many");
         }
@@ -192,7 +213,7 @@ mod tests {
     fn two_that_judge_each_other_do_not_wait_in_a_circle() {
         let roster = roster();
         let places = ["a", "b"].map(|agent| roster.seat(agent, Duty::Build).expect("there is room"));
-        let (mut one, mut other) = (pin!(roster.judge("b")), pin!(roster.judge("a")));
+        let (mut one, mut other) = (pin!(roster.wait("b", Duty::Judge)), pin!(roster.wait("a", Duty::Judge)));
         assert!(now(one.as_mut()).is_none() && now(other.as_mut()).is_none());
         // Their agents have ended.
         drop(places);

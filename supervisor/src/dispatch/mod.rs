@@ -26,7 +26,7 @@ use tracing::Instrument;
 
 use crate::attempt::{Attempt, Epoch, Held, Phase, Spent, TaskKey};
 use crate::clock::{self, BootClock, Clock, Instant};
-use crate::life::{LifeError, Rest, Side, Step, Wanted, Workshop};
+use crate::life::{Left, LifeError, Rest, Side, Step, Taken, Wanted, Workshop};
 use crate::notice::Notice;
 use crate::room;
 use crate::roster::{Duty, Seat};
@@ -96,6 +96,7 @@ enum Event {
     Rested {
         task: TaskKey,
         rest: Box<Result<Rest, LifeError>>,
+        left: Option<Left>,
     },
     Interrupt(Interrupt),
     /// It is time to look at the store.
@@ -115,8 +116,10 @@ struct Dispatcher<S> {
     shop: Arc<Workshop<S>>,
     wishes: Wishes,
     limits: Limits,
-    lives: JoinSet<(TaskKey, Result<Rest, LifeError>)>,
+    lives: JoinSet<(TaskKey, Taken)>,
     running: HashMap<TaskKey, Running>,
+    /// Whose agent is at work although the attempt rests, or was given up.
+    left: HashMap<TaskKey, Left>,
     resting: HashMap<TaskKey, Resting>,
     agenda: Agenda,
     /// When the board was last read; `None` if it must be read before anything is decided.
@@ -168,6 +171,7 @@ pub async fn run<S: Store>(
         limits,
         lives: JoinSet::new(),
         running: HashMap::new(),
+        left: HashMap::new(),
         resting: HashMap::new(),
         agenda: Agenda::default(),
         read_at: None,
@@ -208,7 +212,7 @@ pub async fn run<S: Store>(
             biased;
             Some(interrupt) = interrupts.recv() => Event::Interrupt(interrupt),
             Some(ended) = dispatcher.lives.join_next() => match ended {
-                Ok((task, rest)) => Event::Rested { task, rest: Box::new(rest) },
+                Ok((task, (rest, left))) => Event::Rested { task, rest: Box::new(rest), left },
                 Err(_) => continue,
             },
             _ = heartbeat.tick() => Event::Heartbeat,
@@ -216,7 +220,10 @@ pub async fn run<S: Store>(
         };
         tracing::trace!(?event);
         match event {
-            Event::Rested { task, rest } => dispatcher.rested(task, *rest).await?,
+            Event::Rested { task, rest, left } => {
+                dispatcher.left.extend(left.map(|left| (task.clone(), left)));
+                dispatcher.rested(task, *rest).await?;
+            }
             Event::Interrupt(Interrupt::Detach) => {
                 dispatcher.summary.interrupted = true;
                 return Ok(dispatcher.finish());
@@ -262,13 +269,20 @@ impl<S: Store> Dispatcher<S> {
     async fn settle_down(&mut self) -> Result<bool, RunError> {
         let now = BootClock.now();
         self.read_board(now).await?;
+        self.left.retain(|_, left| left.is_at_work());
         if !self.stopping {
             self.look_for_orphans(now).await?;
             self.try_again(now);
         }
         loop {
-            let busy: HashMap<TaskKey, String> =
-                self.running.iter().map(|(key, one)| (key.clone(), one.attempt.agent.clone())).collect();
+            let left = self.left.keys().filter_map(|key| self.latest.get(key));
+            let busy: HashMap<TaskKey, String> = self
+                .running
+                .values()
+                .map(|one| &one.attempt)
+                .chain(left)
+                .map(|attempt| (attempt.task.clone(), attempt.agent.clone()))
+                .collect();
             let aside: HashSet<TaskKey> = self
                 .taken
                 .iter()
@@ -427,6 +441,7 @@ impl<S: Store> Dispatcher<S> {
         let (sender, wanted) = watch::channel(wish);
         self.latest.insert(key.clone(), attempt.clone());
         self.running.insert(key.clone(), Running { attempt: attempt.clone(), wanted: sender });
+        let seat = seat.or(self.left.remove(&key).map(|left| left.seat));
         let shop = Arc::clone(&self.shop);
         self.lives.spawn(async move { (key, shop.take_on(attempt, start, wanted, seat).await) });
     }

@@ -79,7 +79,7 @@ impl Repository {
         let common = &opening.repository.common;
         let owner = Owner::of(common)?;
         let program = found_in_path(opening.program);
-        let settings = Reader { program: &program, home: opening.home, owner }.read(common)?;
+        let settings = Reader { program: &program, home: opening.home, owner }.read(common, common)?;
         let unsupported = |reason| Error::Unsupported { path: common.clone(), reason };
         let format = settings.format().map_err(unsupported)?;
         if let Some(other) = settings.text("extensions.refstorage").filter(|kind| *kind != "files") {

@@ -58,8 +58,10 @@ const REPEATED: [&str; 7] = [
 ];
 
 impl Reader<'_> {
-    /// What holds in the work tree with this git directory.
-    pub(super) fn read(&self, git: &Path) -> Result<Settings, Error> {
+    /// What holds in the work tree with this git directory, of the repository with that one. Whatever they name is
+    /// looked at with their owner's rights.
+    pub(super) fn read(&self, git: &Path, common: &Path) -> Result<Settings, Error> {
+        let _acting = self.owner.map_or(Ok(None), Owner::act)?;
         let unreadable = |reason: String| Error::Unsupported { path: git.to_owned(), reason };
         let mut command = Command::new(self.program);
         command.env_clear().current_dir("/").stdin(Stdio::null());
@@ -71,7 +73,7 @@ impl Reader<'_> {
             command.uid(uid).gid(gid);
         }
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let sources = self.sources(git, git);
+        let sources = self.sources(git, common);
         let asked = configured::answer(&mut command, &sources, self.home);
         let output = asked.map_err(|error| {
             unreadable(format!("its configuration can't be read: {}", causes::on_one_line(&error)))
@@ -120,7 +122,7 @@ impl Remembered {
         if let Some((_, settings)) = known().get(git).filter(|(then, _)| *then == before) {
             return Ok(settings.clone());
         }
-        let settings = reader.read(git)?;
+        let settings = reader.read(git, common)?;
         if !settings.includes() && stamps() == before {
             known().insert(git.to_owned(), (before, settings.clone()));
         }
@@ -231,6 +233,8 @@ pub(super) fn own(format: Format, bare: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
 
     const LISTED: &[u8] = b"system\0core.eol\nlf\0global\0core.attributesfile\n/home/\"a\\b\0local\0core.eol\ncrlf\0\
         local\0core.attributesfile\n/dev/fifo\0local\0core.filemode\0local\0core.symlinks\n$(touch x)\0\
@@ -258,5 +262,62 @@ mod tests {
         for never in ["evil", "fifo", "touch", "lfs"] {
             assert!(!config.contains(never), "{config}");
         }
+    }
+
+    /// A repository as git makes it, whose configuration ends like this.
+    fn configured(folder: &Path, more: &str) {
+        let made = Command::new("git").args(["init", "--quiet", "--bare"]).arg(folder).status();
+        assert!(made.expect("git").success());
+        let config = std::fs::read_to_string(folder.join("config")).expect("a configuration");
+        std::fs::write(folder.join("config"), config + more).expect("written");
+    }
+
+    fn make_pipe(path: &Path) {
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o644));
+        rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0).expect("a pipe");
+    }
+
+    /// What is said about a configuration in which git waits for ever.
+    fn said(read: Result<Settings, Error>) -> String {
+        read.expect_err("git waits").to_string()
+    }
+
+    /// The owner includes what they can't see. Root could, and would tell them.
+    #[test]
+    fn nothing_is_looked_for_where_the_owner_may_not_look() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("chmod");
+        std::fs::create_dir(at("roots")).expect("made");
+        std::fs::set_permissions(at("roots"), Permissions::from_mode(0o700)).expect("chmod");
+        configured(&at("git"), "[include]\n\tpath = ../more\n\tpath = ../roots/pipe\n");
+        std::fs::write(at("more"), "[include]\n\tpath = pipe\n").expect("written");
+        make_pipe(&at("pipe"));
+        make_pipe(&at("roots/pipe"));
+        let owner = Some(Owner { uid: 61_950, gid: 61_951 });
+        let reader = Reader { program: Path::new("git"), home: None, owner };
+        let said = said(reader.read(&at("git"), &at("git")));
+        assert!(said.contains("which is a pipe") && !said.contains("roots"), "{said}");
+    }
+
+    #[test]
+    fn a_pipe_is_found_from_a_linked_work_tree_too() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (common, git) = (folder.path().join("git"), folder.path().join("git/worktrees/x"));
+        configured(&common, "[include]\n\tpath = pipe\n");
+        make_pipe(&common.join("pipe"));
+        std::fs::create_dir_all(&git).expect("made");
+        for (name, text) in [("HEAD", "ref: refs/heads/x\n"), ("commondir", "../..\n")] {
+            std::fs::write(git.join(name), text).expect("written");
+        }
+        let reader = Reader { program: Path::new("git"), home: None, owner: None };
+        let said = said(Remembered::default().read(&reader, &git, &common));
+        assert!(
+            said.contains(&format!("{} for 10 s, which is a pipe", common.join("pipe").display())),
+            "{said}"
+        );
     }
 }

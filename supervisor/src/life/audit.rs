@@ -16,6 +16,7 @@ use crate::errand::{ErrandError, Standing};
 use crate::landing::names::Oid;
 use crate::landing::{candidate, difference};
 use crate::prompt::AuditPrompt;
+use crate::roster::Duty;
 use crate::store::Store;
 
 /// How many audits may come to nothing, one after the other.
@@ -70,7 +71,7 @@ impl<S: Store> Life<'_, S> {
                 return Ok(None);
             }
         }
-        if !self.wait_for_place(&auditing.audit.auditor).await? {
+        if !self.wait_for_place(&auditing.audit.auditor, Duty::Judge).await? {
             return Ok(None);
         }
         if unordered {
@@ -89,23 +90,6 @@ impl<S: Store> Life<'_, S> {
         })
         .await?;
         Ok(None)
-    }
-
-    /// Waits until one more of an auditor may be at work; `false` if somebody wants something else meanwhile.
-    async fn wait_for_place(&mut self, auditor: &str) -> Result<bool, LifeError> {
-        if self.seat.is_some() {
-            return Ok(true);
-        }
-        tokio::select! {
-            seat = self.shop.roster.judge(auditor) => {
-                self.seat = Some(seat);
-                Ok(true)
-            }
-            changed = self.wanted.changed() => match changed {
-                Ok(()) => Ok(false),
-                Err(_) => Err(odd("nobody is in charge of this attempt any more")),
-            },
-        }
     }
 
     fn is_the_runs_time_up(&self) -> bool {

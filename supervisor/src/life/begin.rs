@@ -18,6 +18,7 @@ use crate::errand::{ErrandError, Place, Standing};
 use crate::landing::lease::{self, Lease, Taken};
 use crate::landing::refs;
 use crate::prompt::Prompt;
+use crate::roster::Duty;
 use crate::settings::Agent;
 use crate::store::Store;
 use crate::trace;
@@ -26,10 +27,19 @@ impl<S: Store> Life<'_, S> {
     /// Brings an attempt that was claimed as far as its agent's first breath; or says why the board does not want
     /// that any more.
     pub(super) async fn begin(&mut self) -> Result<Option<String>, LifeError> {
+        // Work that was done elsewhere needs no place.
+        let received = self.start.as_ref().is_some_and(|start| is_review(start, &self.shop.settings));
+        if self.seat.is_none() && !received {
+            if self.wait_for_place(&self.attempt.agent.clone(), Duty::Build).await? {
+                // That may have taken a while, and what the board says now is what counts.
+                self.start = self.offered().await?;
+            }
+            return Ok(None);
+        }
         let Some(start) = self.start.clone() else {
             return Ok(Some("the board does not offer it any more".to_owned()));
         };
-        if is_review(&start, &self.shop.settings) {
+        if received {
             return self.receive(&start).await;
         }
         (self.shop.witness)(&self.attempt.task, Step::Announce, Side::Before);
@@ -54,6 +64,12 @@ impl<S: Store> Life<'_, S> {
         self.reach(Phase::Started);
         self.step(Step::Begin, self.let_go(waiting, until)).await?;
         Ok(None)
+    }
+
+    /// What the board says of it now.
+    async fn offered(&self) -> Result<Option<Start>, LifeError> {
+        let agenda = self.shop.desk.look_around(|board, tree| board.next(tree)).await?;
+        Ok(agenda.ready.into_iter().find(|start| start.task.as_str() == self.attempt.task.id))
     }
 
     /// Somebody outside has done it, and said so. What they did is on the branch, and is judged there.
@@ -90,6 +106,9 @@ impl<S: Store> Life<'_, S> {
 
     /// For a shim that went before it had its word.
     pub(super) async fn send_again(&mut self) -> Result<(), LifeError> {
+        if !self.wait_for_place(&self.attempt.agent.clone(), Duty::Build).await? {
+            return Ok(());
+        }
         let Some(waiting) = self.send(&self.agent_place()).await? else { return Ok(()) };
         let until = self.lease_end();
         // The store is asked whether we may: a word from somebody who lost the lease begins nothing.

@@ -235,6 +235,23 @@ pub(crate) struct Life<'a, S> {
     pub(crate) seat: Option<Seat>,
 }
 
+/// An agent at work that nobody looks after at the moment. It has its place for as long as it is.
+#[derive(Debug)]
+pub(crate) struct Left {
+    place: Place,
+    pub(crate) seat: Seat,
+}
+
+/// How far an attempt was taken, and who stays at work on it.
+pub(crate) type Taken = (Result<Rest, LifeError>, Option<Left>);
+
+impl Left {
+    /// Whether it is known to be. Nobody waits for a place that may never be free.
+    pub(crate) fn is_at_work(&self) -> bool {
+        matches!(self.place.standing(), Ok(Standing::Alive))
+    }
+}
+
 impl<S: Store> Workshop<S> {
     /// Takes an attempt as far as it goes.
     pub(crate) async fn take_on(
@@ -243,7 +260,7 @@ impl<S: Store> Workshop<S> {
         start: Option<Start>,
         wanted: watch::Receiver<Wanted>,
         seat: Option<Seat>,
-    ) -> Result<Rest, LifeError> {
+    ) -> Taken {
         let span = tracing::info_span!(
             "attempt",
             task = %attempt.task,
@@ -251,26 +268,10 @@ impl<S: Store> Workshop<S> {
             agent = %attempt.agent,
             outcome = tracing::field::Empty,
         );
-        let lease = attempt.lease().ok_or_else(|| odd("an attempt that nobody holds"))?;
-        // Once it was begun, its branch is called what it was called then.
-        let begun = Place::new(self.records(&attempt).join("agent")).read_order().ok();
-        let named = match begun.map(|order| order.what) {
-            Some(What::Agent(order)) => order.branch,
-            _ => start.as_ref().and_then(|start| start.branch.clone()),
-        };
-        let task = Task::new(&attempt.task.protocol, &attempt.task.id)?.with_branch(named.as_deref());
         let key = attempt.task.clone();
-        let life = Life {
-            shop: self,
-            lease,
-            task,
-            attempt,
-            start,
-            wanted,
-            unwanted: false,
-            alone: false,
-            held: None,
-            seat,
+        let mut life = match self.life(attempt, start, wanted, seat) {
+            Ok(life) => life,
+            Err(error) => return (Err(error), None),
         };
         async {
             let rest = life.run().await;
@@ -285,10 +286,41 @@ impl<S: Store> Workshop<S> {
             };
             tracing::Span::current().record("outcome", outcome);
             trace::rested(&rest);
-            rest
+            // Whoever took the attempt from us counts its agent.
+            let fenced = matches!(&rest, Err(error) if error.is_fenced());
+            (rest, life.left().filter(|_| !fenced))
         }
         .instrument(span)
         .await
+    }
+
+    fn life(
+        &self,
+        attempt: Attempt,
+        start: Option<Start>,
+        wanted: watch::Receiver<Wanted>,
+        seat: Option<Seat>,
+    ) -> Result<Life<'_, S>, LifeError> {
+        let lease = attempt.lease().ok_or_else(|| odd("an attempt that nobody holds"))?;
+        // Once it was begun, its branch is called what it was called then.
+        let begun = Place::new(self.records(&attempt).join("agent")).read_order().ok();
+        let named = match begun.map(|order| order.what) {
+            Some(What::Agent(order)) => order.branch,
+            _ => start.as_ref().and_then(|start| start.branch.clone()),
+        };
+        let task = Task::new(&attempt.task.protocol, &attempt.task.id)?.with_branch(named.as_deref());
+        Ok(Life {
+            shop: self,
+            lease,
+            task,
+            attempt,
+            start,
+            wanted,
+            unwanted: false,
+            alone: false,
+            held: None,
+            seat,
+        })
     }
 
     /// An attempt that was merged takes its place among what is on its way to the branch.
@@ -355,12 +387,25 @@ fn may_land(phase: &Phase) -> bool {
     }
 }
 
+/// Who is at work on an attempt, or is to be next, and at what.
+fn worker<'a>(attempt: &'a Attempt, next: &Next) -> Option<(&'a str, Duty)> {
+    match (&attempt.phase, next) {
+        (Phase::Claimed | Phase::Started, Next::Begin | Next::Send | Next::Await) => {
+            Some((&attempt.agent, Duty::Build))
+        }
+        (Phase::Auditing(Auditing { audit, .. }), Next::Ask | Next::Await) => {
+            Some((&audit.auditor, Duty::Judge))
+        }
+        _ => None,
+    }
+}
+
 pub(crate) fn odd(what: &str) -> LifeError {
     LifeError::Odd { what: what.to_owned() }
 }
 
 impl<S: Store> Life<'_, S> {
-    async fn run(mut self) -> Result<Rest, LifeError> {
+    async fn run(&mut self) -> Result<Rest, LifeError> {
         // An owner before us may sleep in the middle of landing it. From here on it can't.
         if !matches!(self.attempt.phase, Phase::Claimed | Phase::Over(_)) {
             match self.hold().await {
@@ -442,22 +487,47 @@ impl<S: Store> Life<'_, S> {
         }
     }
 
-    /// Whoever is at work has a place, whether we began it or found it; nobody else keeps one. To have it judged, a
-    /// place is waited for when the auditor is asked.
+    /// Whoever is at work has a place, whether we began it or found it; nobody else keeps one. Who is yet to begin
+    /// waits for one then.
     fn take_place(&mut self, next: &Next) {
-        let wanted = match (&self.attempt.phase, next) {
-            (Phase::Claimed | Phase::Started, _) => Some((self.attempt.agent.clone(), Duty::Build)),
-            (Phase::Auditing(Auditing { audit, .. }), Next::Await | Next::Ask) => {
-                Some((audit.auditor.clone(), Duty::Judge))
-            }
-            _ => None,
-        };
+        let worker = worker(&self.attempt, next);
         self.seat = self
             .seat
             .take()
-            .filter(|seat| wanted.as_ref().is_some_and(|(agent, duty)| seat.is_for(agent, *duty)));
-        if let (None, Some((agent, duty)), false) = (&self.seat, wanted, *next == Next::Ask) {
-            self.seat = Some(self.shop.roster.found(&agent, duty));
+            .filter(|seat| worker.is_some_and(|(agent, duty)| seat.is_for(agent, duty)))
+            .or_else(|| {
+                let (agent, duty) = worker.filter(|_| *next == Next::Await)?;
+                Some(self.shop.roster.found(agent, duty))
+            });
+    }
+
+    /// Who is still at work when nothing more can be done about it now.
+    fn left(mut self) -> Option<Left> {
+        if !self.is_at_work().is_ok_and(|at_work| at_work) {
+            return None;
+        }
+        // What was in the way may have come before anybody looked.
+        self.take_place(&Next::Await);
+        let place = self.current_place();
+        self.seat.map(|seat| Left { place, seat })
+    }
+
+    /// Waits until one more of an agent may be at work; `false` if somebody wants something else meanwhile.
+    async fn wait_for_place(&mut self, agent: &str, duty: Duty) -> Result<bool, LifeError> {
+        if self.seat.is_some() {
+            return Ok(true);
+        }
+        tokio::select! {
+            // Whoever has a wish is heard before anything is begun.
+            biased;
+            changed = self.wanted.changed() => match changed {
+                Ok(()) => Ok(false),
+                Err(_) => Err(odd("nobody is in charge of this attempt any more")),
+            },
+            seat = self.shop.roster.wait(agent, duty) => {
+                self.seat = Some(seat);
+                Ok(true)
+            }
         }
     }
 
@@ -623,6 +693,49 @@ impl<S: Store> Life<'_, S> {
                     }
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attempt::Work;
+
+    fn attempt(phase: Phase) -> Attempt {
+        Attempt {
+            task: TaskKey { protocol: "kodingx".into(), id: "T1".into() },
+            epoch: Epoch(1),
+            title: "x".into(),
+            agent: "builder".into(),
+            phase,
+            held: None,
+            cancel: false,
+            answer: None,
+            spent: Spent::default(),
+            claimed_at: 0,
+            recorded_at: 0,
+        }
+    }
+
+    #[test]
+    fn a_place_is_for_who_is_at_work_or_about_to_be() {
+        let work = Work { base: "a".into(), candidate: "b".into() };
+        let audit = Audit { auditor: "judge".into(), number: 1, answer: None };
+        let auditing = Phase::Auditing(Auditing { work, audit, unheard: 0, why: None, put_off: 0 });
+        let of = |phase: &Phase, next| {
+            worker(&attempt(phase.clone()), &next).map(|(agent, duty)| (agent.to_owned(), duty))
+        };
+        let (building, judging) =
+            (Some(("builder".to_owned(), Duty::Build)), Some(("judge".to_owned(), Duty::Judge)));
+        assert_eq!(of(&Phase::Claimed, Next::Begin), building);
+        assert_eq!(of(&Phase::Started, Next::Send), building);
+        assert_eq!(of(&Phase::Started, Next::Await), building);
+        assert_eq!(of(&auditing, Next::Ask), judging);
+        assert_eq!(of(&auditing, Next::Await), judging);
+        let over = [(Phase::Started, Next::Collect), (Phase::Claimed, Next::Settle), (auditing, Next::Heed)];
+        for (phase, next) in over {
+            assert_eq!(of(&phase, next), None, "its agent is not at work");
         }
     }
 }
