@@ -5,7 +5,7 @@
 //! Nothing is copied from what we meant to do.
 //!
 //! Its view, its namespaces and its limits are final a little earlier, when it has them and goes on to give up its rights:
-//! those are read then ([`early`]), and at the gate what it gave up.
+//! those are read then (`early`), and at the gate what it gave up.
 
 mod contained;
 mod early;
