@@ -11,14 +11,11 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::git::spawn;
+use crate::git::output_within;
 
 /// No git reads its configuration for so long, however busy the machine is.
 pub const LONGEST: Duration = Duration::from_secs(10);
@@ -46,22 +43,6 @@ pub fn answer(
             Some(pipe) => ConfigError::Pipe { pipe },
             None => ConfigError::Unanswered,
         }),
-    }
-}
-
-/// Runs a command to its end and returns what it wrote; `None` if that took too long, and it was killed.
-pub fn output_within(command: &mut Command, longest: Duration) -> io::Result<Option<Output>> {
-    let child = spawn(command)?;
-    // Held, not only named: its number may be somebody else's by then.
-    let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
-    let (ended, answer) = mpsc::channel();
-    thread::spawn(move || drop(ended.send(child.wait_with_output())));
-    match answer.recv_timeout(longest) {
-        Ok(output) => output.map(Some),
-        Err(_) => {
-            let _ = pidfd_send_signal(&process, Signal::KILL);
-            Ok(None)
-        }
     }
 }
 
@@ -115,15 +96,6 @@ fn read(path: &Path) -> io::Result<String> {
 mod tests {
     use super::*;
     use std::fs;
-
-    #[test]
-    fn a_command_that_does_not_end_is_ended() {
-        let mut endless = Command::new("sleep");
-        endless.arg("1000");
-        assert!(output_within(&mut endless, Duration::ZERO).expect("started").is_none());
-        let mut brief = Command::new("true");
-        assert!(output_within(&mut brief, LONGEST).expect("started").expect("ended").status.success());
-    }
 
     #[test]
     fn a_pipe_is_found_through_what_includes_it() {

@@ -10,10 +10,13 @@ use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::Uid;
-use rustix::process::{geteuid, getuid};
+use rustix::process::{Pid, PidfdFlags, Signal, geteuid, getuid, pidfd_open, pidfd_send_signal};
 use rustix::thread::set_thread_res_uid;
 
 use crate::path::escape;
@@ -215,6 +218,22 @@ pub fn spawn(command: &mut Command) -> io::Result<Child> {
     }
 }
 
+/// Runs a command to its end and returns what it wrote; `None` if that took too long, and it was killed.
+pub fn output_within(command: &mut Command, longest: Duration) -> io::Result<Option<Output>> {
+    let child = spawn(command)?;
+    // Held, not only named: its number may be somebody else's by then.
+    let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+    let (ended, answer) = mpsc::channel();
+    thread::spawn(move || drop(ended.send(child.wait_with_output())));
+    match answer.recv_timeout(longest) {
+        Ok(output) => output.map(Some),
+        Err(_) => {
+            let _ = pidfd_send_signal(&process, Signal::KILL);
+            Ok(None)
+        }
+    }
+}
+
 fn in_memory() -> io::Result<File> {
     Ok(rustix::fs::memfd_create("git", rustix::fs::MemfdFlags::CLOEXEC)?.into())
 }
@@ -327,5 +346,25 @@ impl Running {
             return Err(GitError::Failed { command, status, message });
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_does_not_end_is_ended() {
+        let mut endless = Command::new("sleep");
+        endless.arg("1000");
+        assert!(output_within(&mut endless, Duration::ZERO).expect("started").is_none());
+        let mut brief = Command::new("true");
+        assert!(
+            output_within(&mut brief, Duration::from_secs(10))
+                .expect("started")
+                .expect("ended")
+                .status
+                .success()
+        );
     }
 }

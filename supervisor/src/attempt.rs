@@ -423,3 +423,23 @@ impl Ending {
         }
     }
 }
+
+#[cfg(test)]
+impl Attempt {
+    /// A first attempt that nobody holds, for tests that look at what differs from it.
+    pub(crate) fn sample(id: &str, agent: &str, phase: Phase) -> Self {
+        Self {
+            task: TaskKey { protocol: "kodingx".into(), id: id.into() },
+            epoch: Epoch(1),
+            title: "x".into(),
+            agent: agent.into(),
+            phase,
+            held: None,
+            cancel: false,
+            answer: None,
+            spent: Spent::default(),
+            claimed_at: 0,
+            recorded_at: 0,
+        }
+    }
+}

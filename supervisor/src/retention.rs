@@ -142,7 +142,7 @@ fn is_lease_superfluous(known: &Known, attempts: &[Attempt], before: i64) -> boo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attempt::{Epoch, Failure, FailureKind, Spent, Work};
+    use crate::attempt::{Epoch, Failure, FailureKind, Work};
     use crate::landing::landed::Landed;
     use crate::landing::lease::{Last, Lease};
     use crate::landing::names::{Oid, RefName, Task};
@@ -184,19 +184,7 @@ mod tests {
     }
 
     fn attempt(epoch: u64, phase: Phase, recorded_at: i64) -> Attempt {
-        Attempt {
-            task: TaskKey { protocol: "kodingx".into(), id: "T1".into() },
-            epoch: Epoch(epoch),
-            title: "x".into(),
-            agent: "codex".into(),
-            phase,
-            held: None,
-            cancel: false,
-            answer: None,
-            spent: Spent::default(),
-            claimed_at: 0,
-            recorded_at,
-        }
+        Attempt { epoch: Epoch(epoch), recorded_at, ..Attempt::sample("T1", "codex", phase) }
     }
 
     fn failed(epoch: u64) -> Phase {

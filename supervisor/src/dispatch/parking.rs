@@ -163,23 +163,10 @@ impl<S: Store> Dispatcher<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attempt::{Epoch, Spent};
     use std::time::Duration;
 
     fn attempt(id: &str, agent: &str) -> Attempt {
-        Attempt {
-            task: TaskKey { protocol: "kodingx".into(), id: id.into() },
-            epoch: Epoch(1),
-            title: "x".into(),
-            agent: agent.into(),
-            phase: Phase::Claimed,
-            held: None,
-            cancel: false,
-            answer: None,
-            spent: Spent::default(),
-            claimed_at: 0,
-            recorded_at: 0,
-        }
+        Attempt::sample(id, agent, Phase::Claimed)
     }
 
     fn parked(want: Want, until: Option<i64>) -> Parked {

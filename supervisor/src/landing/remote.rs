@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use agency_sandbox::configured::output_within;
+use agency_sandbox::git::output_within;
 use agency_sandbox::path::escape;
 
 use super::error::Error;

@@ -6,7 +6,8 @@
 //! that do (filters, hooks, monitors) are at most noticed.
 //!
 //! `git config --list` is the one command that runs with the repository's configuration. It prints it, and
-//! does nothing else, if it comes to an end ([`agency_sandbox::configured`]). What it printed is remembered for as long as the files it read are the same.
+//! does nothing else, if it comes to an end ([`agency_sandbox::configured`]). What it printed is remembered for as long as
+//! the files it read are the same.
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::unix::process::CommandExt;

@@ -84,23 +84,7 @@ impl<S: Store> Life<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attempt::{Audit, Epoch, Spent, TaskKey, Work};
-
-    fn attempt(phase: Phase) -> Attempt {
-        Attempt {
-            task: TaskKey { protocol: "kodingx".into(), id: "T1".into() },
-            epoch: Epoch(1),
-            title: "x".into(),
-            agent: "builder".into(),
-            phase,
-            held: None,
-            cancel: false,
-            answer: None,
-            spent: Spent::default(),
-            claimed_at: 0,
-            recorded_at: 0,
-        }
-    }
+    use crate::attempt::{Audit, Work};
 
     #[test]
     fn a_place_is_for_who_is_at_work_or_about_to_be() {
@@ -108,7 +92,8 @@ mod tests {
         let audit = Audit { auditor: "judge".into(), number: 1, answer: None };
         let auditing = Phase::Auditing(Auditing { work, audit, unheard: 0, why: None, put_off: 0 });
         let of = |phase: &Phase, next| {
-            worker(&attempt(phase.clone()), &next).map(|(agent, duty)| (agent.to_owned(), duty))
+            worker(&Attempt::sample("T1", "builder", phase.clone()), &next)
+                .map(|(agent, duty)| (agent.to_owned(), duty))
         };
         let (building, judging) =
             (Some(("builder".to_owned(), Duty::Build)), Some(("judge".to_owned(), Duty::Judge)));
