@@ -17,6 +17,7 @@ use rustix::net::{
 use serde::{Deserialize, Serialize};
 
 use crate::bare::tried::Tried;
+use crate::host::Surroundings;
 use crate::sys;
 
 /// From the sandbox to its supervisor.
@@ -25,7 +26,7 @@ pub(crate) enum FromSandbox {
     /// The process that will be the agent, as the host numbers it, where it can know that. Its view, its user
     /// and its limits are final; it goes on to give up everything else.
     Born { pid: Option<i32> },
-    /// The upper layer of the workspace comes with this message.
+    /// The upper layer of the workspace comes with this message, and after it what nobody needs any more.
     Layer,
     /// The supervisor's end of the terminal comes with this message.
     Terminal,
@@ -58,38 +59,44 @@ pub(crate) enum Ended {
     Signaled(i32),
 }
 
-/// What the supervisor hands to the first process.
-#[derive(Debug, Default)]
+/// What the supervisor hands to a first process that makes a view.
+#[derive(Debug)]
 pub(crate) struct Handed {
     /// The user namespace that maps the owner of the workspace's files.
     pub(crate) idmap: Option<OwnedFd>,
     pub(crate) network: Option<OwnedFd>,
+    pub(crate) around: Surroundings,
 }
 
-/// From the supervisor to the sandbox: go on. Which descriptors come with it follows, a byte for each.
+/// From the supervisor to the sandbox: go on.
 const GO: &[u8] = b"go";
-const HANDED: usize = 2;
+
+/// From the supervisor to a first process: take this, and go on. Which descriptors come with it follows, a byte for each,
+/// and what there is on the host.
+const TAKE: &[u8] = b"take";
 
 /// From the supervisor to a first process that it could not clone: what it is to do comes with this, and the
 /// agent's streams.
 const ORDER: &[u8] = b"order";
 
+/// From the sandbox, and to it.
 const LARGEST: usize = 16 * 1024;
-/// Descriptors that come with one message: an order, and three streams.
-const MOST: usize = 4;
+const LARGEST_TAKEN: usize = 64 * 1024;
+/// Descriptors that come with one message.
+pub(crate) const MOST: usize = 8;
 
 /// Both ends.
 pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Says something, with a descriptor if there is one to hand over.
-pub(crate) fn send(
+/// Says something, with the descriptors there are to hand over: at most [`MOST`].
+pub(crate) fn send<'a>(
     channel: impl AsFd,
     message: &FromSandbox,
-    descriptor: Option<&OwnedFd>,
+    descriptors: impl IntoIterator<Item = &'a OwnedFd>,
 ) -> io::Result<()> {
-    let descriptors: Vec<_> = descriptor.map(AsFd::as_fd).into_iter().collect();
+    let descriptors: Vec<_> = descriptors.into_iter().map(AsFd::as_fd).collect();
     Ok(send_bytes(channel, &serde_json::to_vec(message)?, &descriptors)?)
 }
 
@@ -102,8 +109,8 @@ fn send_bytes(channel: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) 
     rustix::net::sendmsg(channel, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL).map(drop)
 }
 
-/// Hears one message; `None` when every other end is closed.
-pub(crate) fn receive(channel: impl AsFd) -> io::Result<Option<(FromSandbox, Option<OwnedFd>)>> {
+/// Hears one message, with the descriptors that came with it; `None` when every other end is closed.
+pub(crate) fn receive(channel: impl AsFd) -> io::Result<Option<(FromSandbox, Vec<OwnedFd>)>> {
     let mut bytes = vec![0; LARGEST];
     let Received { length, descriptors, sender } = receive_bytes(channel, &mut bytes)?;
     if length == 0 {
@@ -113,13 +120,13 @@ pub(crate) fn receive(channel: impl AsFd) -> io::Result<Option<(FromSandbox, Opt
         FromSandbox::Born { pid } => FromSandbox::Born { pid: pid.or(sender) },
         message => message,
     };
-    Ok(Some((message, descriptors.into_iter().next())))
+    Ok(Some((message, descriptors)))
 }
 
 /// Waits a moment for a word that is about to come, without going to sleep; who listens afterwards sleeps until it does.
 /// A processor that fell asleep takes longer to wake than most of what is waited for at a start.
 pub(crate) fn linger(channel: impl AsFd) {
-    const MOMENT: Duration = Duration::from_micros(150);
+    const MOMENT: Duration = Duration::from_micros(300);
     const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
     let until = Instant::now() + MOMENT;
     let mut fds = [PollFd::from_borrowed_fd(channel.as_fd(), PollFlags::IN)];
@@ -192,24 +199,42 @@ pub(crate) fn wait_for_order(channel: impl AsFd) -> (OwnedFd, Option<[OwnedFd; 3
     }
 }
 
-/// The supervisor's word, with what it hands over.
-pub(crate) fn say_go(channel: impl AsFd, handed: &Handed) -> io::Result<()> {
+/// The supervisor's word.
+pub(crate) fn say_go(channel: impl AsFd) -> io::Result<()> {
+    Ok(send_bytes(channel, GO, &[])?)
+}
+
+/// Waits for the supervisor's word. Does not return when the supervisor is gone.
+pub(crate) fn wait_for_go(channel: impl AsFd) {
+    let mut bytes = [0; GO.len()];
+    match receive_bytes(channel, &mut bytes) {
+        Ok(Received { length, .. }) if bytes[..length] == *GO => {}
+        _ => sys::exit_now(1),
+    }
+}
+
+/// The supervisor's word to a first process, with what it hands over.
+pub(crate) fn hand_over(channel: impl AsFd, handed: &Handed) -> io::Result<()> {
     let all = [&handed.idmap, &handed.network];
-    let mut bytes = GO.to_vec();
+    let mut bytes = TAKE.to_vec();
     bytes.extend(all.map(|one| u8::from(one.is_some())));
+    bytes.extend(handed.around.to_bytes());
+    if bytes.len() > LARGEST_TAKEN {
+        return Err(rustix::io::Errno::NAMETOOLONG.into());
+    }
     let descriptors: Vec<_> = all.into_iter().flatten().map(AsFd::as_fd).collect();
     Ok(send_bytes(channel, &bytes, &descriptors)?)
 }
 
-/// Waits for the supervisor's word. Does not return when the supervisor is gone.
-pub(crate) fn wait_for_go(channel: impl AsFd) -> Handed {
-    let mut bytes = [0; GO.len() + HANDED];
-    match receive_bytes(channel, &mut bytes) {
-        Ok(Received { length, descriptors, .. }) if length == bytes.len() && bytes.starts_with(GO) => {
-            let mut descriptors = descriptors.into_iter();
-            let mut next = |there: u8| if there == 1 { descriptors.next() } else { None };
-            Handed { idmap: next(bytes[GO.len()]), network: next(bytes[GO.len() + 1]) }
-        }
-        _ => sys::exit_now(1),
-    }
+/// Waits for what the supervisor hands over. Does not return when the supervisor is gone.
+pub(crate) fn take_over(channel: impl AsFd) -> Handed {
+    let mut bytes = vec![0; LARGEST_TAKEN];
+    let Ok(Received { length, descriptors, .. }) = receive_bytes(channel, &mut bytes) else {
+        sys::exit_now(1)
+    };
+    let Some([idmap, network, around @ ..]) = bytes[..length].strip_prefix(TAKE) else { sys::exit_now(1) };
+    let Some(around) = Surroundings::from_bytes(around) else { sys::exit_now(1) };
+    let mut descriptors = descriptors.into_iter();
+    let mut next = |there: &u8| if *there == 1 { descriptors.next() } else { None };
+    Handed { idmap: next(idmap), network: next(network), around }
 }

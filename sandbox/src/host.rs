@@ -1,6 +1,7 @@
 //! What the host looks like to a sandbox that is about to be built: observed once, then only passed on.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -70,7 +71,7 @@ pub struct Host {
 }
 
 /// What there is to show, and to hide.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Surroundings {
     pub(crate) system: Vec<System>,
     pub(crate) toolchains: Vec<PathBuf>,
@@ -78,7 +79,7 @@ pub(crate) struct Surroundings {
 }
 
 /// One folder of [`SYSTEM`] as it is here.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum System {
     Folder(PathBuf),
     Link(PathBuf, PathBuf),
@@ -127,6 +128,50 @@ impl Surroundings {
         let (toolchains, mut secrets) = toolchains(&host.home);
         secrets.extend(SYSTEM_SECRETS.iter().map(PathBuf::from).filter(|path| readable(path, host.uid)));
         Self { system, toolchains, secrets }
+    }
+
+    /// For a process elsewhere: a letter for what it is, and a path, which has no zero in it.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut put = |what: u8, path: &Path| {
+            bytes.push(what);
+            bytes.extend_from_slice(path.as_os_str().as_bytes());
+            bytes.push(0);
+        };
+        for system in &self.system {
+            match system {
+                System::Folder(path) => put(b'f', path),
+                System::Link(path, target) => {
+                    put(b'l', path);
+                    put(b'>', target);
+                }
+            }
+        }
+        self.toolchains.iter().for_each(|path| put(b't', path));
+        self.secrets.iter().for_each(|path| put(b's', path));
+        bytes
+    }
+
+    /// What [`to_bytes`](Self::to_bytes) wrote; `None` for anything else.
+    pub(crate) fn from_bytes(mut bytes: &[u8]) -> Option<Self> {
+        let mut around = Self { system: Vec::new(), toolchains: Vec::new(), secrets: Vec::new() };
+        while let [what, rest @ ..] = bytes {
+            let (path, rest) = rest.split_at_checked(rest.iter().position(|byte| *byte == 0)?)?;
+            let path = PathBuf::from(OsStr::from_bytes(path));
+            match what {
+                b'f' => around.system.push(System::Folder(path)),
+                b'l' => around.system.push(System::Link(path, PathBuf::new())),
+                b'>' => match around.system.last_mut()? {
+                    System::Link(_, target) => *target = path,
+                    System::Folder(_) => return None,
+                },
+                b't' => around.toolchains.push(path),
+                b's' => around.secrets.push(path),
+                _ => return None,
+            }
+            bytes = rest.get(1..)?;
+        }
+        Some(around)
     }
 }
 
@@ -218,6 +263,25 @@ mod tests {
 
     fn host() -> Host {
         Host { uid: 1000, gid: 1000, home: "/home/me".into() }
+    }
+
+    #[test]
+    fn what_is_around_is_told_as_it_is() {
+        let odd = PathBuf::from(OsStr::from_bytes(b"/home/\xff\n"));
+        let around = Surroundings {
+            system: vec![System::Folder("/usr".into()), System::Link("/bin".into(), "usr/bin".into())],
+            toolchains: vec![odd.join(".cargo"), odd.join("go")],
+            secrets: vec![odd.join(".cargo/credentials")],
+        };
+        let bytes = around.to_bytes();
+        assert_eq!(Surroundings::from_bytes(&bytes), Some(around));
+        // Whatever was cut off is noticed, unless it is cut between two paths.
+        for end in 1..bytes.len() {
+            let whole = Surroundings::from_bytes(&bytes[..end]).is_some();
+            assert_eq!(whole, bytes[end - 1] == 0, "cut at {end}");
+        }
+        assert_eq!(Surroundings::from_bytes(b"f/usr\0>bin\0"), None);
+        assert_eq!(Surroundings::from_bytes(b"x/usr\0"), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! It builds the view, starts the agent, and then only waits: when the command ends, or the supervisor is
 //! gone, it ends too, and the kernel kills every process that is left in its namespace, daemons included.
 
+use std::iter;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -16,12 +17,11 @@ use crate::agent::{self, Failure, Start, Streams, View, failed};
 use crate::channel::{self, Ended, FromSandbox, Handed};
 use crate::control::Control;
 use crate::egress::{self, List};
-use crate::host::Surroundings;
 use crate::identity::Identity;
 use crate::mounts::NewRoot;
 use crate::policy::Network;
 use crate::sys::{self, Errand};
-use crate::view::Plan;
+use crate::view::{self, Plan};
 
 /// What the first process is born with.
 pub(crate) struct Birth<'a> {
@@ -87,21 +87,21 @@ fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<(Pid, SigSet), Failure> 
     if namespaces.contains(CloneFlags::CLONE_NEWUTS) {
         nix::unistd::sethostname("agency").map_err(failed("can't set the host name"))?;
     }
-    let surroundings = Surroundings::observe(view.host);
-    let plan = Plan::new(start.policy, view.host, &surroundings, start.identity.inside(), pipes.is_none());
     let mut root = NewRoot::create(staging, start.policy, start.identity.outside()).map_err(failed(""))?;
-    root.perform(&plan.ground).map_err(failed(""))?;
+    root.perform(&view::ground(start.policy, pipes.is_none())).map_err(failed(""))?;
     // From here on the layers must be there, and we in our cgroup.
-    let Handed { idmap, network } = channel::wait_for_go(channel);
+    channel::linger(channel);
+    let Handed { idmap, network, around } = channel::take_over(channel);
+    let plan = Plan::new(start.policy, view.host, &around, start.identity.inside());
     root.map_owner(idmap);
     root.perform(&plan.folders).map_err(failed(""))?;
     let upper = root.add_workspace(view.workspace, view.opening).map_err(failed(""))?;
-    root.add_answers(view.workspace, upper.as_ref(), &plan.covers).map_err(failed(""))?;
+    root.add_answers(view.workspace, &upper, &plan.covers).map_err(failed(""))?;
     root.perform(&plan.covers).map_err(failed(""))?;
-    root.enter().map_err(failed(""))?;
-    channel::send(channel, &FromSandbox::Layer, upper.as_ref())
+    let spent = root.enter().map_err(failed(""))?;
+    channel::send(channel, &FromSandbox::Layer, iter::once(&upper).chain(&spent).take(channel::MOST))
         .map_err(failed("can't report to the supervisor"))?;
-    drop(upper);
+    drop((upper, spent));
     let network = match errand {
         Some(errand) => errand.finish().map_err(failed("can't make a network namespace"))?.network,
         None => network,

@@ -77,11 +77,9 @@ const TEMPORARY: &[(&str, u32)] = &[("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/d
 /// Top-level folders that are only bound when nothing is to be hidden.
 const HIDDEN_BY_ABSENCE: &[&str] = &["/run", "/var", "/srv", "/mnt", "/media", "/home", "/root", "/boot"];
 
-/// The plan for a policy on a host. Its first part depends on nothing but the host, and is carried out while
-/// the layers of the workspace are still being made.
+/// The plan for a policy on a host, but for its [`ground`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plan {
-    pub(crate) ground: Vec<Step>,
     /// Before the workspace, which may lie in it.
     pub(crate) folders: Vec<Step>,
     /// After everything, over whatever is there.
@@ -89,41 +87,27 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// `inside` is the agent's user and group as it sees them; `terminal` whether it gets one.
-    pub(crate) fn new(
-        policy: &Policy,
-        host: &Host,
-        around: &Surroundings,
-        inside: (u32, u32),
-        terminal: bool,
-    ) -> Self {
-        Self {
-            ground: ground(policy, host, around, inside, terminal),
-            folders: folders(policy, host, around),
-            covers: covers(policy, host, around),
-        }
+    /// `inside` is the agent's user and group as it sees them.
+    pub(crate) fn new(policy: &Policy, host: &Host, around: &Surroundings, inside: (u32, u32)) -> Self {
+        let mut folders = system(policy, host, around, inside);
+        folders.extend(named(policy, host, around));
+        Self { folders, covers: covers(policy, host, around) }
     }
 }
 
-fn ground(
-    policy: &Policy,
-    host: &Host,
-    around: &Surroundings,
-    inside: (u32, u32),
-    terminal: bool,
-) -> Vec<Step> {
+/// How a host is bound that is not to be written.
+fn read(policy: &Policy) -> Access {
+    if policy.wants(Control::ReadOnlyHost) { Access::Read } else { Access::Write }
+}
+
+/// The part of a plan that depends on nothing that has to be looked up. It is carried out while somebody else looks.
+/// `terminal` says whether the agent gets one.
+pub(crate) fn ground(policy: &Policy, terminal: bool) -> Vec<Step> {
     let mut steps = Vec::new();
-    let read = if policy.wants(Control::ReadOnlyHost) { Access::Read } else { Access::Write };
-    for system in &around.system {
-        steps.push(match system {
-            System::Folder(path) => Step::Bind { source: path.clone(), at: path.clone(), access: read },
-            System::Link(path, target) => Step::Link { at: path.clone(), to: target.clone() },
-        });
-    }
     let hides = policy.wants(Control::HiddenPaths);
     if !hides {
         for path in HIDDEN_BY_ABSENCE.iter().map(PathBuf::from).filter(|path| path.is_dir()) {
-            steps.push(Step::Bind { source: path.clone(), at: path, access: read });
+            steps.push(Step::Bind { source: path.clone(), at: path, access: read(policy) });
         }
     } else {
         steps.push(Step::Folder { at: "/run".into() });
@@ -159,6 +143,20 @@ fn ground(
             steps.push(Step::Bind { source: path.clone(), at: path, access: Access::Write });
         }
     }
+    steps
+}
+
+/// The operating system, and the home with the toolchains in it.
+fn system(policy: &Policy, host: &Host, around: &Surroundings, inside: (u32, u32)) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for system in &around.system {
+        steps.push(match system {
+            System::Folder(path) => {
+                Step::Bind { source: path.clone(), at: path.clone(), access: read(policy) }
+            }
+            System::Link(path, target) => Step::Link { at: path.clone(), to: target.clone() },
+        });
+    }
     if policy.wants(Control::PrivateHome) {
         steps.push(Step::Private { at: host.home.clone(), mode: 0o700 });
         let profile = host::profile(&policy.environment);
@@ -169,7 +167,7 @@ fn ground(
             access: Access::Read,
         }));
     } else {
-        steps.push(Step::Bind { source: host.home.clone(), at: host.home.clone(), access: read });
+        steps.push(Step::Bind { source: host.home.clone(), at: host.home.clone(), access: read(policy) });
     }
     // Root's agent is a stranger to the host's accounts; an ordinary user's is among them.
     if host.is_root() {
@@ -191,7 +189,8 @@ pub(crate) fn leading_to_read(policy: &Policy, host: &Host, toolchains: &[PathBu
     above.map(Path::to_owned).collect()
 }
 
-fn folders(policy: &Policy, host: &Host, around: &Surroundings) -> Vec<Step> {
+/// What the policy names.
+fn named(policy: &Policy, host: &Host, around: &Surroundings) -> Vec<Step> {
     let mut steps = Vec::new();
     if policy.wants(Control::PrivateHome) {
         let own = leading_to_read(policy, host, &around.toolchains);

@@ -44,7 +44,7 @@ use spoken::Spoken;
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Who {
     /// Which protocol, where a repository speaks several
-    #[arg(long, global = true, value_name = "NAME", value_parser = protocol, env = "AGENCY_PROTOCOL", hide_env = true,
+    #[arg(long, global = true, value_name = "NAME", value_parser = protocol, env = Who::PROTOCOL, hide_env = true,
         help_heading = "Board"
     )]
     pub(crate) protocol: Option<Protocol>,
@@ -61,6 +61,9 @@ fn protocol(name: &str) -> Result<Protocol, String> {
 }
 
 impl Who {
+    /// The variable that says which protocol, where no option does.
+    pub(crate) const PROTOCOL: &str = "AGENCY_PROTOCOL";
+
     pub(crate) fn actor(&self) -> Actor {
         self.actor.clone().unwrap_or(Actor::Orchestrator)
     }

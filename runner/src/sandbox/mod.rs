@@ -51,7 +51,9 @@ pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
         Some(rev) => Ground::commit(&folder, rev, &run, &state),
     }
     .map_err(groundless)?;
-    if let Ok(program) = std::env::current_exe() {
+    if ground.workspace.index.is_some()
+        && let Ok(program) = std::env::current_exe()
+    {
         ground.workspace = ground.workspace.answered_by(&program, &policy);
     }
     let started = if command.apply { Some(Mark::now(live.as_fd()).map_err(own_failure)?) } else { None };

@@ -196,14 +196,14 @@ impl Process {
         };
         let (limit, how) = found?;
         let held = wanted.is_some_and(|wanted| limit <= wanted)
-            && group.holds(self.early.pid)
+            && group.holds(self.early.pid())
             && group.paths().all(|path| path.to_string_lossy().contains(&contained.id));
         Some((held.into(), format!("{how} {limit}")))
     }
 
     /// A path as the agent names it, as we do.
     fn inside(&self, path: &Path) -> PathBuf {
-        let root = PathBuf::from(format!("/proc/{}/root", self.early.pid));
+        let root = self.early.told.root();
         root.join(path.strip_prefix("/").unwrap_or(path))
     }
 }

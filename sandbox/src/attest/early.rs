@@ -2,12 +2,12 @@
 //! judged, while the agent gives up everything else.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::mountinfo::{self, Mount};
-use super::{Asked, Held, read_proc};
+use super::proc::Proc;
+use super::{Asked, Held};
 use crate::cgroup::Cgroup;
 use crate::control::Control;
 use crate::egress::{List, Listener};
@@ -26,18 +26,22 @@ const NAMESPACES: &[(&str, Control)] = &[
 ];
 
 /// The namespaces of this process: what an agent must not share. They are looked up while there is nothing else to do.
-pub(crate) struct Ours(Vec<PathBuf>);
+pub(crate) struct Ours(Vec<String>);
 
 impl Ours {
     pub(crate) fn read() -> io::Result<Self> {
-        let each = NAMESPACES.iter().map(|(name, _)| fs::read_link(format!("/proc/self/ns/{name}")));
-        Ok(Self(each.collect::<io::Result<_>>()?))
+        let told = Proc::of(rustix::process::getpid().as_raw_pid())?;
+        Ok(Self(namespaces(&told)?))
     }
+}
+
+fn namespaces(told: &Proc) -> io::Result<Vec<String>> {
+    NAMESPACES.iter().map(|(name, _)| told.link(&format!("ns/{name}"))).collect()
 }
 
 /// A process as /proc tells it while it is being restricted.
 pub(crate) struct Early {
-    pub(super) pid: i32,
+    pub(super) told: Proc,
     pub(super) mounts: Vec<Mount>,
     uid_map: String,
     limits: String,
@@ -48,24 +52,19 @@ pub(crate) struct Early {
 impl Early {
     /// The agent's process, as we number it.
     pub(crate) fn pid(&self) -> i32 {
-        self.pid
+        self.told.pid
     }
 
     pub(crate) fn read(pid: i32, ours: &Ours) -> io::Result<Self> {
-        let file = |name: &str| read_proc(&format!("/proc/{pid}/{name}"));
-        let mut foreign = Vec::new();
-        for ((name, _), ours) in NAMESPACES.iter().zip(&ours.0) {
-            let theirs = fs::read_link(format!("/proc/{pid}/ns/{name}"))?;
-            if theirs != *ours {
-                foreign.push((*name, theirs.display().to_string()));
-            }
-        }
+        let told = Proc::of(pid)?;
+        let names = NAMESPACES.iter().map(|(name, _)| *name);
+        let theirs = names.zip(namespaces(&told)?).zip(&ours.0);
         Ok(Self {
-            pid,
-            mounts: file("mountinfo")?.lines().filter_map(mountinfo::parse).collect(),
-            uid_map: file("uid_map")?.split_whitespace().collect::<Vec<_>>().join(" "),
-            limits: file("limits")?,
-            foreign,
+            mounts: told.read("mountinfo")?.lines().filter_map(mountinfo::parse).collect(),
+            uid_map: told.read("uid_map")?.split_whitespace().collect::<Vec<_>>().join(" "),
+            limits: told.read("limits")?,
+            foreign: theirs.filter(|((_, theirs), ours)| theirs != *ours).map(|(theirs, _)| theirs).collect(),
+            told,
         })
     }
 
@@ -142,7 +141,7 @@ impl Early {
             }
             Control::Memory => match asked.cgroup.and_then(|cgroup| Some((cgroup, cgroup.memory()?))) {
                 Some((cgroup, (limit, how))) if policy.limits.memory.is_some_and(|asked| limit <= asked) => {
-                    (cgroup.holds(self.pid).into(), format!("{how} {limit}"))
+                    (cgroup.holds(self.told.pid).into(), format!("{how} {limit}"))
                 }
                 _ => (Held::Watched, "no memory controller to use: looked at every half second".into()),
             },
@@ -161,7 +160,7 @@ impl Early {
                     .processes
                     .is_some_and(|asked| limit.parse().is_ok_and(|limit: u64| limit <= asked + others));
                 // The limit is counted per user and namespace; root itself is not held to it.
-                let counted = asked.cgroup.is_some_and(|cgroup| cgroup.holds(self.pid));
+                let counted = asked.cgroup.is_some_and(|cgroup| cgroup.holds(self.told.pid));
                 let by_cgroup = counted
                     && policy
                         .limits
@@ -203,7 +202,7 @@ impl Early {
         for listener in listeners {
             let here = match listener.network() {
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    self.is_foreign("net") && listener.is_listed_for(self.pid).unwrap_or(false)
+                    self.is_foreign("net") && listener.is_listed_for(self.told.pid).unwrap_or(false)
                 }
                 named => named.is_ok_and(|network| network == namespace),
             };
@@ -243,7 +242,7 @@ impl Early {
     fn covered(&self, path: &Path) -> bool {
         match self.mount_at(path) {
             Some(mount) => mount.kind == "tmpfs" && mount.read_only,
-            None => !Path::new(&format!("/proc/{}/root{}", self.pid, path.display())).exists(),
+            None => !self.told.root().join(path.strip_prefix("/").unwrap_or(path)).exists(),
         }
     }
 

@@ -10,8 +10,8 @@
 mod contained;
 mod early;
 mod mountinfo;
+mod proc;
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -172,14 +172,12 @@ struct Process {
 
 impl Process {
     fn read(early: Early) -> io::Result<Self> {
-        let pid = early.pid;
         let mut descriptors = Vec::new();
-        for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
-            let number: i32 = entry?.file_name().to_string_lossy().parse().unwrap_or(-1);
+        for number in early.told.descriptors()? {
             // The three standard ones are passed on. Of others, what is closed when the program starts does
             // not count: the flags are octal, as open(2) takes them.
             let passed = (0..3).contains(&number) || {
-                let info = read_proc(&format!("/proc/{pid}/fdinfo/{number}"))?;
+                let info = early.told.read(&format!("fdinfo/{number}"))?;
                 let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap_or("0").trim();
                 i64::from_str_radix(flags, 8).unwrap_or(0) & i64::from(libc::O_CLOEXEC) == 0
             };
@@ -187,8 +185,7 @@ impl Process {
                 descriptors.push(number);
             }
         }
-        descriptors.sort_unstable();
-        Ok(Self { status: read_proc(&format!("/proc/{pid}/status"))?, early, descriptors })
+        Ok(Self { status: early.told.read("status")?, early, descriptors })
     }
 
     fn observe(&self, control: Control, asked: &Asked<'_>, ready: &Ready) -> (Held, String) {
@@ -248,12 +245,4 @@ impl Process {
     fn number(&self, key: &str) -> u64 {
         self.status(key).parse().unwrap_or(0)
     }
-}
-
-/// A file of /proc, with a buffer most of them fit into: growing one costs more calls than the reading.
-fn read_proc(path: &str) -> io::Result<String> {
-    use std::io::Read;
-    let mut bytes = Vec::with_capacity(16 * 1024);
-    fs::File::open(path)?.read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

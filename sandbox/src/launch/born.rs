@@ -13,6 +13,7 @@ use crate::ahead::Ahead;
 use crate::bare::keeper;
 use crate::cgroup::Cgroup;
 use crate::channel::{self, Handed};
+use crate::host::Surroundings;
 use crate::identity::Identity;
 use crate::init;
 use crate::janitor::Janitor;
@@ -41,7 +42,7 @@ pub(super) fn begin(
         .map_err(internal("can't start the process that cleans up"))?;
     let signals = watch_signals().map_err(internal("can't watch for signals"))?;
     let (ours, theirs) = channel::pair().map_err(internal("can't talk to the sandbox"))?;
-    let pipes = Pipes::make(request.terminal, identity).map_err(internal("can't make pipes"))?;
+    let pipes = Pipes::make(request.terminal).map_err(internal("can't make pipes"))?;
 
     let birthplace = cgroup
         .as_ref()
@@ -76,15 +77,19 @@ pub(super) fn begin(
         }
     };
     let aside = sys::step_aside();
-    drop((theirs, pipes.theirs));
+    drop(theirs);
     // A first process of a namespace takes everyone along; a keeper has to be asked.
     let killer = match place {
         Place::Bare(_) => rustix::process::Signal::HUP,
         Place::View | Place::Container(_) => rustix::process::Signal::KILL,
     };
     let sandbox = Sandbox { pidfd, pid, channel: ours, killer };
+    pipes.give(identity).map_err(internal("can't give the agent its pipes"))?;
+    drop(pipes.theirs);
 
-    // While the first process makes its namespaces and the ground of the view, its layers are made here.
+    // While the first process makes its namespaces and the ground of the view, its layers are made here, and somebody looks
+    // around.
+    let around = Surroundings::observe(request.host);
     if let Place::View = place {
         make_layers(request.workspace, request.run, identity)
             .map_err(internal("can't make the agent's layer"))?;
@@ -95,7 +100,12 @@ pub(super) fn begin(
     if must_enter && let Some(cgroup) = &cgroup {
         cgroup.enter(pid).map_err(internal("can't move the sandbox into its cgroup"))?;
     }
-    channel::say_go(&sandbox.channel, &Handed { idmap: user, network })
-        .map_err(internal("can't talk to the sandbox"))?;
-    Ok(Begun { sandbox, place, pipes: pipes.ours, signals, cgroup, janitor, started, aside })
+    let handed = Handed { idmap: user, network, around };
+    match place {
+        Place::View | Place::Container(_) => channel::hand_over(&sandbox.channel, &handed),
+        Place::Bare(_) => channel::say_go(&sandbox.channel),
+    }
+    .map_err(internal("can't talk to the sandbox"))?;
+    let around = handed.around;
+    Ok(Begun { sandbox, place, pipes: pipes.ours, signals, cgroup, janitor, started, aside, around })
 }

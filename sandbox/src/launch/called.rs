@@ -25,7 +25,7 @@ use crate::container::guest::Order;
 use crate::container::recipe::{self, Recipe};
 use crate::container::{Container, leftovers};
 use crate::control::Control;
-use crate::host;
+use crate::host::{self, Surroundings};
 use crate::identity::Identity;
 use crate::opening::Opening;
 use crate::policy::Network;
@@ -118,7 +118,8 @@ pub(super) fn begin(
     let own = image.volumes.iter().map(PathBuf::from).chain(caches.iter().map(|cache| cache.target.clone()));
     let order = order(request, opening, user, &environment, own).map_err(internal("can't write an order"))?;
     let signals = watch_signals().map_err(internal("can't watch for signals"))?;
-    let pipes = Pipes::make(request.terminal, identity).map_err(internal("can't make pipes"))?;
+    let pipes = Pipes::make(request.terminal).map_err(internal("can't make pipes"))?;
+    pipes.give(identity).map_err(internal("can't give the agent its pipes"))?;
 
     let tmpfs = body.host_config.as_ref().and_then(|held| held.tmpfs.as_ref());
     let in_memory = tmpfs.iter().flat_map(|folders| folders.keys()).map(PathBuf::from).collect();
@@ -142,6 +143,7 @@ pub(super) fn begin(
         janitor: None,
         started,
         aside: None,
+        around: Surroundings::observe(request.host),
     })
 }
 

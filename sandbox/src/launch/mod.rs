@@ -26,11 +26,11 @@ use crate::attest::{self, Asked, Attestation, Ours, Statement};
 use crate::bare::Bare;
 use crate::bare::replica::Replica;
 use crate::cgroup::Cgroup;
-use crate::channel::{self, Handed};
+use crate::channel;
 use crate::container::engine::EngineError;
 use crate::control::Control;
 use crate::egress::{Proxy, Traffic};
-use crate::host::Host;
+use crate::host::{Host, Surroundings};
 use crate::janitor::Janitor;
 use crate::output::Tallies;
 use crate::path::RelPath;
@@ -157,15 +157,16 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
     let opening = opening(policy, request.workspace).map_err(internal("can't look at the workspace"))?;
     // Whatever goes wrong from here on: the sandbox goes first, and last who cleans up after it, whose end is waited for
     // and who waits for everybody in the sandbox.
-    let Begun { janitor, mut cgroup, signals, pipes, place, sandbox, started, aside } = match policy.level {
-        Level::Process | Level::Landlock => born::begin(request, ahead, &opening, &identity)?,
-        Level::Container => called::begin(request, &opening, &identity)?,
-    };
+    let Begun { janitor, mut cgroup, signals, pipes, place, sandbox, started, aside, around } =
+        match policy.level {
+            Level::Process | Level::Landlock => born::begin(request, ahead, &opening, &identity)?,
+            Level::Container => called::begin(request, &opening, &identity)?,
+        };
 
     // Whatever can be known before the agent stands at the gate is looked up before: it waits there for us.
-    let hidden = hidden(request, &identity);
+    let hidden = hidden(request, &identity, &around);
     let ours = Ours::read().map_err(internal("can't read our own namespaces"))?;
-    let Prepared { early, upper, master, listeners } = sandbox.wait_for_birth(&ours)?;
+    let Prepared { early, upper, spent, master, listeners } = sandbox.wait_for_birth(&ours)?;
     let upper = match place.replica() {
         Some(replica) => open_folder(&replica.upper).map_err(internal("can't open the agent's layer"))?,
         None => upper.ok_or_else(|| too_early("the sandbox has no layer"))?,
@@ -195,8 +196,8 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
         return Err(LaunchError::NotHeld { missing });
     }
 
-    channel::say_go(&sandbox.channel, &Handed::default()).map_err(internal("can't talk to the sandbox"))?;
-    drop(aside);
+    channel::say_go(&sandbox.channel).map_err(internal("can't talk to the sandbox"))?;
+    drop((aside, spent));
     let watched =
         attestation.statement(Control::Memory).is_some_and(|one| one.enforced == attest::Enforced::Watched);
     let memory = policy
@@ -285,6 +286,7 @@ struct Begun {
     /// Until the agent is let go, the sandbox has its processor and we another.
     aside: Option<sys::Aside>,
     started: Instant,
+    around: Surroundings,
 }
 
 /// Where the agent works.

@@ -139,9 +139,8 @@ impl Namespaces {
 }
 
 /// Every path that must be covered, as the agent would name it.
-pub(super) fn hidden(request: &Request<'_>, identity: &Identity) -> Vec<PathBuf> {
-    let surroundings = Surroundings::observe(request.host);
-    let plan = Plan::new(request.policy, request.host, &surroundings, identity.inside(), request.terminal);
+pub(super) fn hidden(request: &Request<'_>, identity: &Identity, around: &Surroundings) -> Vec<PathBuf> {
+    let plan = Plan::new(request.policy, request.host, around, identity.inside());
     let planned = plan.covers.into_iter().filter_map(|step| match step {
         Step::Hide { at } => Some(at),
         _ => None,

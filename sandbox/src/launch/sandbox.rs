@@ -38,6 +38,8 @@ pub(super) struct Sandbox {
 pub(super) struct Prepared {
     pub(super) early: Early,
     pub(super) upper: Option<OwnedFd>,
+    /// What is only left to be closed, by somebody with time.
+    pub(super) spent: Vec<OwnedFd>,
     pub(super) master: Option<OwnedFd>,
     pub(super) listeners: Vec<Listener>,
 }
@@ -45,13 +47,18 @@ pub(super) struct Prepared {
 impl Sandbox {
     /// Waits until the view is made and the agent's process is there; it goes on to give up everything else.
     pub(super) fn wait_for_birth(&self, ours: &Ours) -> Result<Prepared, LaunchError> {
-        let (mut upper, mut master, mut listeners) = (None, None, Vec::new());
+        let (mut upper, mut spent, mut master, mut listeners) = (None, Vec::new(), None, Vec::new());
         loop {
             match self.hear()? {
-                (FromSandbox::Layer, layer) => upper = layer,
-                (FromSandbox::Terminal, terminal) => master = terminal,
-                (FromSandbox::Listener { address }, Some(socket)) => {
-                    listeners.push(Listener { address, socket });
+                (FromSandbox::Layer, descriptors) => {
+                    let mut descriptors = descriptors.into_iter();
+                    upper = descriptors.next();
+                    spent.extend(descriptors);
+                    channel::linger(&self.channel);
+                }
+                (FromSandbox::Terminal, terminal) => master = terminal.into_iter().next(),
+                (FromSandbox::Listener { address }, socket) => {
+                    listeners.extend(socket.into_iter().next().map(|socket| Listener { address, socket }));
                 }
                 (FromSandbox::Born { pid: Some(pid) }, _) => {
                     let early = match Early::read(pid, ours) {
@@ -62,7 +69,7 @@ impl Sandbox {
                             return Err(internal("can't read the agent's process")(error));
                         }
                     };
-                    return Ok(Prepared { early, upper, master, listeners });
+                    return Ok(Prepared { early, upper, spent, master, listeners });
                 }
                 _ => {}
             }
@@ -79,7 +86,7 @@ impl Sandbox {
         }
     }
 
-    fn hear(&self) -> Result<(FromSandbox, Option<OwnedFd>), LaunchError> {
+    fn hear(&self) -> Result<(FromSandbox, Vec<OwnedFd>), LaunchError> {
         match channel::receive(&self.channel).map_err(internal("can't hear the sandbox"))? {
             Some((FromSandbox::Failed { what, error }, _)) => Err(unavailable(&what, error)),
             Some(heard) => Ok(heard),

@@ -35,7 +35,7 @@ pub(super) struct Pipes {
 }
 
 impl Pipes {
-    pub(super) fn make(terminal: bool, identity: &Identity) -> io::Result<Self> {
+    pub(super) fn make(terminal: bool) -> io::Result<Self> {
         if terminal {
             return Ok(Self { theirs: None, ours: None });
         }
@@ -46,17 +46,21 @@ impl Pipes {
         };
         let (output, their_output) = pipe_with(PipeFlags::CLOEXEC)?;
         let (error, their_error) = pipe_with(PipeFlags::CLOEXEC)?;
-        // Programs open them again, as /dev/stdout; then it matters whose they are.
-        if let Identity::Nobody { .. } = identity {
-            let (uid, gid) = identity.outside();
-            for pipe in [&their_input, &their_output, &their_error] {
-                rustix::fs::fchown(pipe, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
-            }
-        }
         Ok(Self {
             theirs: Some([their_input, their_output, their_error]),
             ours: Some([input, output, error]),
         })
+    }
+
+    /// Makes them the agent's. Programs open them again, as /dev/stdout; then it matters whose they are.
+    pub(super) fn give(&self, identity: &Identity) -> io::Result<()> {
+        if let Identity::Nobody { .. } = identity {
+            let (uid, gid) = identity.outside();
+            for pipe in self.theirs.iter().flatten() {
+                rustix::fs::fchown(pipe, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -15,14 +15,8 @@ use crate::workspace::Workspace;
 
 impl NewRoot<'_> {
     /// Lets git ask, in a workspace that has a program to answer. `covers` are about to be mounted.
-    pub(crate) fn add_answers(
-        &self,
-        workspace: &Workspace,
-        upper: Option<&OwnedFd>,
-        covers: &[Step],
-    ) -> Result<()> {
-        let (Some(program), Some(upper), Some(index)) = (&workspace.answering, upper, &workspace.index)
-        else {
+    pub(crate) fn add_answers(&self, workspace: &Workspace, upper: &OwnedFd, covers: &[Step]) -> Result<()> {
+        let (Some(program), Some(index)) = (&workspace.answering, &workspace.index) else {
             return Ok(());
         };
         let hidden = covers.iter().filter_map(|step| match step {

@@ -30,7 +30,7 @@ struct Layers {
 impl NewRoot<'_> {
     /// The workspace: the overlay as a whole read-only, the opened directories writable on top of it.
     /// Returns the upper layer of the workspace itself.
-    pub(crate) fn add_workspace(&self, workspace: &Workspace, opening: &Opening) -> Result<Option<OwnedFd>> {
+    pub(crate) fn add_workspace(&self, workspace: &Workspace, opening: &Opening) -> Result<OwnedFd> {
         let path = &workspace.path;
         let mut upper = None;
         for (number, overlay) in workspace.overlays.iter().enumerate() {
@@ -38,6 +38,7 @@ impl NewRoot<'_> {
             let layers = self.overlay(overlay, number, made)?;
             upper = upper.or(Some(layers.upper));
         }
+        let upper = upper.ok_or_else(|| at("nothing lies under", path)(Errno::NOENT))?;
         let root = self.resolve(path).map_err(at("can't enter the workspace at", path))?;
         let open = |directory: &RelPath| {
             let shown = path.join(directory.as_path());
@@ -116,7 +117,7 @@ impl NewRoot<'_> {
         number: usize,
         made: impl Iterator<Item = &'b RelPath>,
     ) -> Result<Layers> {
-        let layers = self.open_layers(overlay, number)?;
+        let mut layers = self.open_layers(overlay, number)?;
         let mut lowers: Vec<String> = layers.lowers.iter().map(|fd| descriptor(fd.as_fd())).collect();
         let added = self.add(overlay, &layers, number, made)?;
         if let Some(added) = &added {
@@ -144,6 +145,7 @@ impl NewRoot<'_> {
             Some(options.as_c_str()),
         )
         .map_err(failed())?;
+        self.spent.borrow_mut().append(&mut layers.lowers);
         let mounted = self.resolve(&overlay.at).map_err(at("can't find", &overlay.at))?;
         let stat = rustix::fs::fstatvfs(&mounted).map_err(failed())?;
         match stat.f_flag.contains(StatVfsMountFlags::RDONLY) {

@@ -67,6 +67,8 @@ pub(crate) struct NewRoot<'a> {
     own: RefCell<HashSet<PathBuf>>,
     /// How many things were put into the drawer.
     numbers: Cell<u32>,
+    /// Mounts that overlays lie over, and that nobody needs any more.
+    spent: RefCell<Vec<OwnedFd>>,
     /// An empty folder of the host: the new root is built there.
     staging: &'a Path,
 }
@@ -97,8 +99,8 @@ impl<'a> NewRoot<'a> {
         )
         .map_err(at("can't make a file system in memory for", staging))?;
         attach(root.as_fd(), staging)?;
-        let own = RefCell::default();
-        Ok(Self { root, policy, owner, idmap: None, own, numbers: Cell::new(0), staging })
+        let (own, spent) = (RefCell::default(), RefCell::default());
+        Ok(Self { root, policy, owner, idmap: None, own, numbers: Cell::new(0), spent, staging })
     }
 
     /// From here on, the owner of the workspace's files is seen as the agent, by this user namespace.
@@ -127,7 +129,10 @@ impl<'a> NewRoot<'a> {
 
     /// Moves into the new root; nothing of the old one stays reachable. The root itself is memory of the
     /// sandbox's own: it needs no protection from the agent, only a size.
-    pub(crate) fn enter(self) -> Result<()> {
+    ///
+    /// Returns what is only left to be closed. Whoever has the last descriptor of a mount that hangs nowhere waits for all
+    /// processors when it is closed, about a tenth of a millisecond: that is for somebody with time.
+    pub(crate) fn enter(self) -> Result<Vec<OwnedFd>> {
         let staging = self.staging;
         // What was only made to be bound elsewhere lives on in its mounts; its names go.
         self.close_drawer()?;
@@ -137,7 +142,8 @@ impl<'a> NewRoot<'a> {
         rustix::process::pivot_root(".", ".").map_err(at("can't move into", staging))?;
         rustix::mount::unmount(".", UnmountFlags::DETACH)
             .map_err(at("can't leave the host's file system from", staging))?;
-        rustix::process::chdir("/").map_err(at("can't enter", staging))
+        rustix::process::chdir("/").map_err(at("can't enter", staging))?;
+        Ok(self.spent.into_inner())
     }
 
     fn link(&self, path: &Path, to: &Path) -> Result<()> {
@@ -251,6 +257,7 @@ impl<'a> NewRoot<'a> {
         let place = descriptor(target.as_fd());
         rustix::mount::mount("agency", place.as_str(), "overlay", flags, Some(options.as_c_str()))
             .map_err(failed())?;
+        self.spent.borrow_mut().push(mapped);
         self.clone_own(&Path::new(DRAWER).join(&glass), source)
     }
 

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use regex::bytes::Regex;
 
+use super::pattern;
+
 /// How long nothing follows.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The most of a question that is looked at.
@@ -18,7 +20,7 @@ static QUESTION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let choice = r"(?:\[y(?:es)?/n(?:o)?\]|\(y(?:es)?/n(?:o)?(?:/[^)]*)?\))[:?]?";
     let doubt = r"\b(?:continue|proceed|log ?in|sign ?in|trust|accept|overwrite|are you sure)\b[^\n]{0,60}\?";
     let key = r"press (?:enter|return|any key)[^\n]{0,40}";
-    Regex::new(&format!(r"(?i)(?:{wanted}|{choice}|{doubt}|{key})\s*$")).ok()
+    pattern::one(&format!(r"(?i)(?:{wanted}|{choice}|{doubt}|{key})\s*$")).ok()
 });
 
 /// The end of what an agent said last.

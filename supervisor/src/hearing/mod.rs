@@ -5,6 +5,7 @@
 //! as the output comes. What is heard is a claim: it may end work and let an agent wait, and it lands nothing.
 
 mod asking;
+mod pattern;
 pub mod reading;
 mod reset;
 mod usage;
@@ -82,7 +83,7 @@ impl Ear {
     /// For an agent that is to be read like this; an error names the pattern that is none.
     pub fn new(reading: &Reading) -> Result<Self, String> {
         let named = |what: &str, pattern: &str| {
-            Regex::new(pattern).map_err(|error| format!("{what}: {}", on_one_line(&error.to_string())))
+            pattern::one(pattern).map_err(|error| format!("{what}: {}", on_one_line(&error.to_string())))
         };
         let mut signals = Vec::new();
         for signal in &reading.signals {
@@ -102,7 +103,7 @@ impl Ear {
             patterns.push(pattern);
             patterns.len() - 1
         });
-        let patterns = RegexSet::new(patterns).map_err(|error| on_one_line(&error.to_string()))?;
+        let patterns = pattern::all(&patterns).map_err(|error| on_one_line(&error.to_string()))?;
         let state = State {
             lines: Default::default(),
             asking: Asking::new(Instant::now()),

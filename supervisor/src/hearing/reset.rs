@@ -7,16 +7,21 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan, Zoned};
 use regex::Regex;
 
+use super::pattern;
+
 /// A time of day that has just gone by is that of now, not that of tomorrow.
 const JUST: SignedDuration = SignedDuration::from_mins(10);
 
 /// A moment, in seconds since 1970: `1794907371`, `2026-11-17T10:15:00Z`, `2 days 3 hours`, `90s`, `10:15 AM`,
 /// `3pm (Europe/Berlin)`, `Nov 24th, 2026 9:12 AM`.
 pub(super) fn moment(text: &str) -> Option<i64> {
-    found(text.trim(), &Zoned::now())
+    found(text, &Zoned::now())
 }
 
 fn found(text: &str, now: &Zoned) -> Option<i64> {
+    // Some languages put a space of their own before `PM`.
+    let text: String = text.trim().chars().map(|one| if one.is_whitespace() { ' ' } else { one }).collect();
+    let text = text.as_str();
     number(text, now)
         .or_else(|| text.parse::<Timestamp>().ok().map(Timestamp::as_second))
         .or_else(|| time_of_day(text, now))
@@ -34,8 +39,10 @@ fn number(text: &str, now: &Zoned) -> Option<i64> {
 }
 
 static PARTS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"(?i)(\d+)\s*(?:(d)(?:ays?)?|(h)(?:ours?|rs?)?|(m)(?:in(?:ute)?s?)?|(s)(?:ec(?:ond)?s?)?)")
-        .ok()
+    pattern::of_text(
+        r"(?i)(\d+)\s*(?:(d)(?:ays?)?|(h)(?:ours?|rs?)?|(m)(?:in(?:ute)?s?)?|(s)(?:ec(?:ond)?s?)?)",
+    )
+    .ok()
 });
 
 /// `2 days 3 hours`, from now.
@@ -59,7 +66,7 @@ fn duration(text: &str, now: &Zoned) -> Option<i64> {
 static CLOCK: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let date = r"(?:(?<month>[A-Z][a-z]{2})[a-z]* (?<day>\d{1,2})(?:st|nd|rd|th)?(?:,? (?<year>\d{4}))?,?\s+(?:at )?)?";
     let time = r"(?<hour>\d{1,2})(?::(?<minute>\d{2}))?\s*(?<half>[AaPp])?\.?(?:[Mm]\.?)?";
-    Regex::new(&format!(r"^{date}{time}(?:\s*\((?<zone>[A-Za-z_/+-]+)\))?$")).ok()
+    pattern::of_text(&format!(r"^{date}{time}(?:\s*\((?<zone>[A-Za-z_/+-]+)\))?$")).ok()
 });
 
 /// The next time it is that late, or the one of that day.
@@ -124,6 +131,7 @@ mod tests {
             ("120", "2026-11-17T09:17:30"),
             ("2026-11-17T10:00:00Z", "2026-11-17T11:00:00"),
             ("10:15 AM", "2026-11-17T10:15:00"),
+            ("10:15\u{202f}AM", "2026-11-17T10:15:00"),
             ("9:12 AM", "2026-11-17T09:12:00"),
             ("9:00 AM", "2026-11-18T09:00:00"),
             ("3pm", "2026-11-17T15:00:00"),

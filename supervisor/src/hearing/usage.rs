@@ -159,10 +159,11 @@ fn scaled(text: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hearing::pattern;
     use crate::hearing::reading::Price;
 
     fn used(reading: &UsageReading, lines: &[&str], left: Option<&str>) -> Option<(u64, Option<u64>)> {
-        let line = reading.line.as_deref().map(|line| Regex::new(line).expect("a pattern"));
+        let line = reading.line.as_deref().map(|line| pattern::one(line).expect("a pattern"));
         let mut meter = Meter::new(Some(reading.clone()), line);
         lines.iter().for_each(|line| meter.read(line.as_bytes()));
         meter.finish(left.map(str::as_bytes)).map(|usage| (usage.tokens, usage.cost_micros))

@@ -1,5 +1,7 @@
 //! What can be typed.
 
+mod plain;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -37,14 +39,21 @@ struct OnlySandbox {
 
 impl Arguments {
     /// What was typed. Describing every command before one of them is looked for takes a tenth of a sandbox's
-    /// start, so that one is tried by itself first. Whatever is not right about it is left to the whole, which
-    /// knows what to say.
+    /// start, so that one is tried by itself first, and before it its [`plain`]est lines. Whatever is not right
+    /// about it is left to the whole, which knows what to say.
     pub(crate) fn read(typed: &[OsString]) -> Result<Self, clap::Error> {
         if let [program, command, rest @ ..] = typed
             && command == "sandbox"
-            && let Ok(only) = OnlySandbox::try_parse_from([program].into_iter().chain(rest))
         {
-            return Ok(Self { who: only.who, command: Command::Sandbox(Box::new(only.sandbox)) });
+            if std::env::var_os(Who::PROTOCOL).is_none()
+                && let Some(sandbox) = plain::sandbox(rest)
+            {
+                let who = Who { protocol: None, actor: None };
+                return Ok(Self { who, command: Command::Sandbox(Box::new(sandbox)) });
+            }
+            if let Ok(only) = OnlySandbox::try_parse_from([program].into_iter().chain(rest)) {
+                return Ok(Self { who: only.who, command: Command::Sandbox(Box::new(only.sandbox)) });
+            }
         }
         Self::try_parse_from(typed)
     }
@@ -116,7 +125,7 @@ pub(crate) struct Sandbox {
 
     /// What can be reached: `none`, `full`, or a list of HOST:PORT. A list is exact, and goes through a proxy
     /// inside, which most programs find by themselves; a loopback address (`127.0.0.1:8080`) is forwarded
-    #[arg(long, value_name = "none|full|HOST:PORT,…", default_value = "none", help_heading = "Isolation")]
+    #[arg(long, value_name = "none|full|HOST:PORT,…", default_value = NETWORK, help_heading = "Isolation")]
     pub(crate) net: String,
     /// How the scope is held
     #[arg(long, value_enum, default_value_t = Isolation::Process, help_heading = "Isolation")]
@@ -150,16 +159,16 @@ pub(crate) struct Sandbox {
     #[arg(long, value_name = "SIZE", value_parser = units::size, help_heading = "Limits")]
     pub(crate) memory: Option<u64>,
     /// How many processes and threads may exist at once
-    #[arg(long, value_name = "N", value_parser = units::count, default_value = "4096", help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = units::count, default_value = PROCESSES, help_heading = "Limits")]
     pub(crate) processes: u64,
     /// How large one file may become
-    #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "8GiB", help_heading = "Limits")]
+    #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = FILE_SIZE, help_heading = "Limits")]
     pub(crate) file_size: u64,
     /// How much HOME, /tmp, /var/tmp, /dev/shm and changes caught in memory may hold together
-    #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "4GiB", help_heading = "Limits")]
+    #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = TMP_SIZE, help_heading = "Limits")]
     pub(crate) tmp_size: u64,
     /// How much of each stream of its output is passed on; of more, the beginning and the end
-    #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "1GiB", help_heading = "Limits")]
+    #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = OUTPUT, help_heading = "Limits")]
     pub(crate) output: u64,
     /// Where changes are caught. What git ignores is on disk either way [default: memory, where it can be]
     #[arg(long, value_enum, help_heading = "Limits")]
@@ -186,6 +195,13 @@ pub(crate) struct Sandbox {
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
+
+/// What holds unless something else is said.
+const NETWORK: &str = "none";
+const PROCESSES: &str = "4096";
+const FILE_SIZE: &str = "8GiB";
+const TMP_SIZE: &str = "4GiB";
+const OUTPUT: &str = "1GiB";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -269,6 +285,56 @@ mod tests {
                 Err(error) => format!("{:?} {}", error.kind(), error.render()),
             };
             assert_eq!(shown(read), shown(whole), "{line}");
+        }
+    }
+
+    /// Every line of a few words that is read by hand is read as its description says.
+    #[test]
+    fn a_plain_line_is_understood_as_it_is_described() {
+        let words = [
+            "--write",
+            "src/**",
+            "--deny",
+            "-x",
+            "",
+            "--apply",
+            "--discard",
+            "--json",
+            "--",
+            "--net",
+            "\u{e9}",
+        ];
+        let words = words.map(OsString::from).to_vec();
+        let mut lines: Vec<Vec<OsString>> = vec![Vec::new()];
+        let mut plain = 0;
+        for length in 0..4 {
+            for line in &lines {
+                let line = [line.as_slice(), &["--".into(), "true".into()]].concat();
+                let Some(read) = plain::sandbox(&line) else { continue };
+                let described = OnlySandbox::try_parse_from([&"agency".into()].into_iter().chain(&line));
+                assert_eq!(
+                    format!("{read:?}"),
+                    format!("{:?}", described.expect("a line").sandbox),
+                    "{line:?}"
+                );
+                plain += 1;
+            }
+            if length < 3 {
+                let longer = |line: &Vec<OsString>| {
+                    words
+                        .iter()
+                        .map(|word| [line.as_slice(), std::slice::from_ref(word)].concat())
+                        .collect::<Vec<_>>()
+                };
+                lines = lines.iter().flat_map(longer).collect();
+            }
+        }
+        assert!(plain > 100, "{plain}");
+        for odd in
+            [&["--"][..], &["true"], &["--"], &["--write", "--", "true"], &["--json", "--json", "--", "true"]]
+        {
+            let odd: Vec<OsString> = odd.iter().map(OsString::from).collect();
+            assert!(plain::sandbox(&odd).is_none(), "{odd:?}");
         }
     }
 }
