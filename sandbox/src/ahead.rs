@@ -58,6 +58,11 @@ impl Sent {
     fn new(user: bool, network: bool) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = rustix::fs::open("/proc", flags, Mode::empty())?;
+        // The errand is named by its number below, which is somebody else's in the /proc of another namespace.
+        let known_as = rustix::fs::readlinkat(&proc, "self", Vec::new())?;
+        if known_as.to_bytes() != rustix::process::getpid().as_raw_pid().to_string().as_bytes() {
+            return Err(io::Error::other("/proc is that of another namespace of processes; mount a new one"));
+        }
         let errand = Errand::send(user, network, proc.as_fd())?;
         // Opened now, by a process with rights over the outer namespace, and good for as long as the namespace.
         let map = |name| OpenOptions::new().write(true).open(format!("/proc/{}/{name}", errand.pid()));

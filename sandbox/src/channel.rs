@@ -79,7 +79,7 @@ const TAKE: &[u8] = b"take";
 /// agent's streams.
 const ORDER: &[u8] = b"order";
 
-/// From the sandbox, and to it.
+/// What the sandbox says is short; what it is handed has paths in it.
 const LARGEST: usize = 16 * 1024;
 const LARGEST_TAKEN: usize = 64 * 1024;
 /// Descriptors that come with one message.
@@ -154,7 +154,8 @@ fn receive_bytes(channel: impl AsFd, bytes: &mut [u8]) -> rustix::io::Result<Rec
     let flags = RecvFlags::CMSG_CLOEXEC;
     let message = loop {
         match rustix::net::recvmsg(&channel, &mut [IoSliceMut::new(bytes)], &mut ancillary, flags) {
-            Err(rustix::io::Errno::INTR) => {}
+            // Who went without having read our last word may have said something before. It is told once.
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNRESET) => {}
             other => break other?,
         }
     };
@@ -226,6 +227,11 @@ pub(crate) fn hand_over(channel: impl AsFd, handed: &Handed) -> io::Result<()> {
     Ok(send_bytes(channel, &bytes, &descriptors)?)
 }
 
+/// Whether something could not be done to somebody because they are gone. What they said before is still to be heard.
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EPIPE | libc::ECONNRESET | libc::ESRCH))
+}
+
 /// Waits for what the supervisor hands over. Does not return when the supervisor is gone.
 pub(crate) fn take_over(channel: impl AsFd) -> Handed {
     let mut bytes = vec![0; LARGEST_TAKEN];
@@ -237,4 +243,56 @@ pub(crate) fn take_over(channel: impl AsFd) -> Handed {
     let mut descriptors = descriptors.into_iter();
     let mut next = |there: &u8| if *there == 1 { descriptors.next() } else { None };
     Handed { idmap: next(idmap), network: next(network), around }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn handed() -> Handed {
+        let around = Surroundings { system: Vec::new(), toolchains: vec!["/go".into()], secrets: Vec::new() };
+        Handed { idmap: None, network: None, around }
+    }
+
+    #[test]
+    fn what_is_handed_over_is_what_is_taken() {
+        let (ours, theirs) = pair().expect("a pair");
+        let network = std::fs::File::open("/dev/null").expect("opens").into();
+        hand_over(&ours, &Handed { network: Some(network), ..handed() }).expect("sent");
+        let taken = take_over(&theirs);
+        assert!(taken.idmap.is_none() && taken.network.is_some());
+        assert_eq!(taken.around, handed().around);
+    }
+
+    #[test]
+    fn more_than_can_be_taken_is_not_handed_over() {
+        let (ours, _theirs) = pair().expect("a pair");
+        let mut much = handed();
+        much.around.toolchains = vec!["x".repeat(4000).into(); 20];
+        let error = hand_over(&ours, &much).expect_err("too much");
+        assert_eq!(error.raw_os_error(), Some(libc::ENAMETOOLONG));
+    }
+
+    #[test]
+    fn whoever_went_is_heard_whatever_they_were_told_meanwhile() {
+        let failed = |what: &str| FromSandbox::Failed { what: what.into(), error: 1 };
+        let heard = |channel: &OwnedFd| match receive(channel).expect("heard") {
+            Some((FromSandbox::Failed { what, .. }, _)) => Some(what),
+            Some(other) => panic!("{other:?}"),
+            None => None,
+        };
+        for told_before in [true, false] {
+            let (ours, theirs) = pair().expect("a pair");
+            send(&theirs, &failed("no mounts"), None).expect("sent");
+            if told_before {
+                hand_over(&ours, &handed()).expect("sent");
+            }
+            drop(theirs);
+            if !told_before {
+                assert!(is_gone(&hand_over(&ours, &handed()).expect_err("nobody is there")));
+            }
+            assert_eq!(heard(&ours).as_deref(), Some("no mounts"), "told before: {told_before}");
+            assert_eq!(heard(&ours), None);
+        }
+    }
 }

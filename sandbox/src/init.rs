@@ -99,7 +99,7 @@ fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<(Pid, SigSet), Failure> 
     root.add_answers(view.workspace, &upper, &plan.covers).map_err(failed(""))?;
     root.perform(&plan.covers).map_err(failed(""))?;
     let spent = root.enter().map_err(failed(""))?;
-    channel::send(channel, &FromSandbox::Layer, iter::once(&upper).chain(&spent).take(channel::MOST))
+    channel::send(channel, &FromSandbox::Layer, iter::once(&upper).chain(&spent))
         .map_err(failed("can't report to the supervisor"))?;
     drop((upper, spent));
     let network = match errand {

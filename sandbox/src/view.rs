@@ -95,19 +95,19 @@ impl Plan {
     }
 }
 
-/// How a host is bound that is not to be written.
-fn read(policy: &Policy) -> Access {
+/// How what is the host's own is bound.
+fn host_access(policy: &Policy) -> Access {
     if policy.wants(Control::ReadOnlyHost) { Access::Read } else { Access::Write }
 }
 
-/// The part of a plan that depends on nothing that has to be looked up. It is carried out while somebody else looks.
-/// `terminal` says whether the agent gets one.
+/// The part of a plan for which nothing of the host is looked up, but for folders that nobody wants hidden. It is carried
+/// out while somebody else looks. `terminal` says whether the agent gets one.
 pub(crate) fn ground(policy: &Policy, terminal: bool) -> Vec<Step> {
     let mut steps = Vec::new();
     let hides = policy.wants(Control::HiddenPaths);
     if !hides {
         for path in HIDDEN_BY_ABSENCE.iter().map(PathBuf::from).filter(|path| path.is_dir()) {
-            steps.push(Step::Bind { source: path.clone(), at: path, access: read(policy) });
+            steps.push(Step::Bind { source: path.clone(), at: path, access: host_access(policy) });
         }
     } else {
         steps.push(Step::Folder { at: "/run".into() });
@@ -152,7 +152,7 @@ fn system(policy: &Policy, host: &Host, around: &Surroundings, inside: (u32, u32
     for system in &around.system {
         steps.push(match system {
             System::Folder(path) => {
-                Step::Bind { source: path.clone(), at: path.clone(), access: read(policy) }
+                Step::Bind { source: path.clone(), at: path.clone(), access: host_access(policy) }
             }
             System::Link(path, target) => Step::Link { at: path.clone(), to: target.clone() },
         });
@@ -167,7 +167,11 @@ fn system(policy: &Policy, host: &Host, around: &Surroundings, inside: (u32, u32
             access: Access::Read,
         }));
     } else {
-        steps.push(Step::Bind { source: host.home.clone(), at: host.home.clone(), access: read(policy) });
+        steps.push(Step::Bind {
+            source: host.home.clone(),
+            at: host.home.clone(),
+            access: host_access(policy),
+        });
     }
     // Root's agent is a stranger to the host's accounts; an ordinary user's is among them.
     if host.is_root() {
@@ -221,7 +225,7 @@ fn named(policy: &Policy, host: &Host, around: &Surroundings) -> Vec<Step> {
     steps
 }
 
-fn covers(policy: &Policy, host: &Host, around: &Surroundings) -> Vec<Step> {
+pub(crate) fn covers(policy: &Policy, host: &Host, around: &Surroundings) -> Vec<Step> {
     let mut steps = Vec::new();
     if policy.wants(Control::HiddenPaths) {
         let visible = |path: &&PathBuf| !path.starts_with(&host.home) || policy.wants(Control::PrivateHome);

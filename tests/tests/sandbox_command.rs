@@ -1,9 +1,9 @@
 //! `agency sandbox` as people meet it: what is kept, what is refused, what is said, and with which code.
 
 use std::fs;
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 
-use agency_tests::repository::{Actor, Repository, actors, said};
+use agency_tests::repository::{Actor, Repository, actors, said, skip};
 
 const FILES: &[(&str, &str)] = &[
     ("src/a.ts", "one\n"),
@@ -122,9 +122,9 @@ fn a_file_the_person_changed_meanwhile_is_never_overwritten() {
                 "-c",
                 "echo agent >> src/a.ts; echo ready; read line",
             ])
-            .stdin(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
             .expect("starts");
         let mut line = String::new();
@@ -274,6 +274,89 @@ fn what_a_level_cannot_hold_is_refused_before_anything_starts() {
         let flags = ["--isolation", "landlock", "--without", "pid-namespace", "--", "true"];
         assert_eq!(code(&repository.sandbox(&flags).output().expect("runs")), 2);
         assert_eq!(repository.status().expect("git runs"), "");
+    }
+}
+
+/// However early the first process of a sandbox gives up, what it said is what a person reads.
+#[test]
+fn a_host_without_what_is_needed_is_told_what_is_missing() {
+    if !actors().contains(&Actor::Root) {
+        return skip(
+            "a_host_without_what_is_needed_is_told_what_is_missing",
+            "only root can take devices away",
+        );
+    }
+    let repository = Repository::new(Actor::Root, FILES).expect("a repository");
+    for (kept, missing) in [("", "/dev/null"), ("null zero full", "/dev/urandom")] {
+        let script = r#"
+            mount -t tmpfs none /mnt || exit 9
+            for name in $1; do touch "/mnt/$name" && mount --bind "/dev/$name" "/mnt/$name" || exit 9; done
+            mount --rbind /mnt /dev || exit 9
+            shift; exec "$@"
+        "#;
+        for _ in 0..20 {
+            let mut command = repository.command("unshare");
+            command.args(["--mount", "--propagation=private", "sh", "-c", script, "sh", kept]);
+            command.arg(repository.agency()).args(["sandbox", "--", "echo", "started"]);
+            let output = command.output().expect("unshare starts");
+            let (told, complained) = said(&output);
+            assert_eq!((code(&output), told.as_str()), (3, ""), "{complained}");
+            assert!(complained.contains(&format!("can't bind {missing}: No such file")), "{complained}");
+        }
+    }
+}
+
+/// Where /proc numbers processes otherwise than we do, as in a namespace of processes without a /proc of its own.
+#[test]
+fn whoever_has_another_number_in_proc_is_told_from_nobody_else() {
+    for repository in repositories() {
+        let Some(mut command) = in_another_pid_namespace(&repository) else {
+            return skip("whoever_has_another_number_in_proc_is_told_from_nobody_else", "it takes root");
+        };
+        let output = command.args(["sandbox", "--json", "--", "true"]).output().expect("unshare starts");
+        // Root writes to files of others there, by their number.
+        if repository.owner().is_none() {
+            assert_eq!(code(&output), 3, "{output:?}");
+            assert!(
+                said(&output).1.contains("/proc is that of another namespace of processes"),
+                "{output:?}"
+            );
+            continue;
+        }
+        assert_eq!(code(&output), 0, "{output:?}");
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("a report");
+        let controls = report["attestation"]["controls"].as_array().expect("controls");
+        assert!(controls.iter().all(|one| one["enforced"] != "missing"), "{report}");
+    }
+}
+
+/// `agency`, by whoever works in the repository.
+fn in_another_pid_namespace(repository: &Repository) -> Option<Command> {
+    if !actors().contains(&Actor::Root) {
+        return None;
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork"]).current_dir(repository.path()).stdin(Stdio::null());
+    if let Some((uid, gid)) = repository.owner() {
+        let (user, group) = (format!("--reuid={uid}"), format!("--regid={gid}"));
+        command.args(["setpriv", &user, &group, "--clear-groups", "env", "HOME=/nonexistent"]);
+    }
+    command.arg(repository.agency());
+    Some(command)
+}
+
+/// Each folder that git ignores is a mount of its own. There may be more of them than files can be open.
+#[test]
+fn more_ignored_folders_than_open_files_are_no_trouble() {
+    for repository in repositories() {
+        let script = "echo 'build-*/' > .gitignore; for n in $(seq 0 149); do mkdir build-$n; done";
+        let made = repository.command("sh").args(["-c", script]).status().expect("sh starts");
+        assert!(made.success());
+        let mut command = repository.command("sh");
+        command.args(["-c", r#"ulimit -n 100; exec "$@""#, "sh"]).arg(repository.agency());
+        command.args(["sandbox", "--write", "src/**", "--", "touch", "build-0/here", "build-149/here"]);
+        let output = command.output().expect("runs");
+        assert_eq!(code(&output), 0, "{output:?}");
     }
 }
 

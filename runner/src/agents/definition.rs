@@ -252,3 +252,32 @@ impl<'a> Definition<'a> {
             .then(|| Price { input: input.unwrap_or(0), output: output.unwrap_or(0) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use agency_sandbox::supervise::Source;
+
+    use super::*;
+    use crate::configuration::Operator;
+
+    /// Some write a narrow space before `pm`.
+    #[test]
+    fn when_a_limit_ends_is_heard_whatever_lies_between_its_digits_and_its_half() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let configuration = Configuration::load(folder.path(), &Operator::default()).expect("presets");
+        for space in ["", " ", "\u{202f}"] {
+            let agent =
+                Definition::new("claude-code", &configuration).agent(&Host::observe()).expect("known");
+            let ear = Ear::new(&agent.program.reading).expect("patterns");
+            let line = format!(
+                "{{\"type\":\"result\",\"is_error\":true,\"result\":\"You\u{2019}ve hit your limit · resets 10:15{space}pm\"}}\n"
+            );
+            ear.hear(Source::Output, line.as_bytes(), Instant::now());
+            let heard = ear.finish(None).0.expect("heard");
+            assert_eq!((heard.means, heard.until.is_some()), (Means::Quota, true), "{line}");
+            assert!(heard.says.contains("You\u{2019}ve hit your limit"), "{}", heard.says);
+        }
+    }
+}

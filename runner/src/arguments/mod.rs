@@ -253,6 +253,8 @@ pub(crate) struct Doctor {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
     use super::*;
 
     /// However a sandbox is asked for, trying it by itself changes nothing about what is understood or said.
@@ -330,11 +332,12 @@ mod tests {
             }
         }
         assert!(plain > 100, "{plain}");
-        for odd in
-            [&["--"][..], &["true"], &["--"], &["--write", "--", "true"], &["--json", "--json", "--", "true"]]
-        {
+        for odd in [&["--"][..], &["true"], &["--write", "--", "true"], &["--json", "--json", "--", "true"]] {
             let odd: Vec<OsString> = odd.iter().map(OsString::from).collect();
             assert!(plain::sandbox(&odd).is_none(), "{odd:?}");
         }
+        let no_text = || OsString::from_vec(vec![b'a', 0xff]);
+        assert!(plain::sandbox(&["--write".into(), no_text(), "--".into(), "true".into()]).is_none());
+        assert!(plain::sandbox(&["--".into(), no_text()]).is_some_and(|read| read.command == [no_text()]));
     }
 }

@@ -58,7 +58,10 @@ impl Process {
                 self.early.is_foreign("net").into(),
                 format!("{}, the engine's bridge, as asked", self.early.namespace("net")),
             ),
-            Control::ReadOnlyHost | Control::Attributes => self.read_only_but_its_own(asked, contained),
+            Control::ReadOnlyHost | Control::Attributes => self.early.read_only_but(asked, |mount| {
+                is_of_its_own(mount, contained)
+                    || contained.caches.iter().any(|cache| mount.point == cache.target)
+            }),
             Control::Scope => self.scope_of_copy(asked),
             Control::PrivateProc => {
                 let settings = self.early.mount_at(Path::new("/proc/sys"));
@@ -90,27 +93,6 @@ impl Process {
         })
     }
 
-    /// Every mount that can be written must hold nothing of the host's, or be one we know of.
-    fn read_only_but_its_own(&self, asked: &Asked<'_>, contained: &Contained) -> (Held, String) {
-        let known = |mount: &&Mount| {
-            let point = &mount.point;
-            mount.read_only
-                || is_of_its_own(mount, contained)
-                || point.starts_with(&asked.workspace.path)
-                || contained.caches.iter().any(|cache| *point == cache.target)
-                || asked.policy.folders.iter().any(|folder| point.starts_with(&folder.target))
-                || asked.workspace.overlays.iter().any(|overlay| *point == overlay.at)
-                || asked.workspace.outbox.as_ref().is_some_and(|outbox| *point == outbox.at)
-        };
-        match self.early.mounts.iter().find(|mount| !known(mount)) {
-            Some(mount) => (Held::No, format!("{} can be written", mount.point.display())),
-            None => {
-                let count = self.early.mounts.iter().filter(|mount| mount.read_only).count();
-                (Held::Yes, format!("{count} of {} mounts read-only", self.early.mounts.len()))
-            }
-        }
-    }
-
     /// The directories of the copy that can be written must be exactly the opened ones.
     fn scope_of_copy(&self, asked: &Asked<'_>) -> (Held, String) {
         let root = &asked.workspace.path;
@@ -136,7 +118,7 @@ impl Process {
     }
 
     fn few_devices(&self) -> (Held, String) {
-        let dev = self.inside(Path::new("/dev"));
+        let dev = self.early.told.inside(Path::new("/dev"));
         let Ok(entries) = fs::read_dir(&dev) else { return (Held::No, "/dev can't be read".into()) };
         let mut count = 0;
         for entry in entries.flatten() {
@@ -159,12 +141,12 @@ impl Process {
             policy.hide.iter().cloned().chain(in_workspace).chain([workspace.state.clone()]).collect();
         // What can't be looked at is not known to be absent.
         let absent = |path: &&PathBuf| {
-            let found = self.inside(path).symlink_metadata();
+            let found = self.early.told.inside(path).symlink_metadata();
             found.is_err_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory))
         };
         let seen = hidden.iter().find(|path| !absent(path));
         let socket = self.early.mounts.iter().find(|mount| {
-            let file = self.inside(&mount.point);
+            let file = self.early.told.inside(&mount.point);
             file.symlink_metadata().is_ok_and(|found| found.file_type().is_socket())
         });
         let sockets = match (recipe::shows_folders(policy), policy.wants(Control::Seccomp)) {
@@ -199,11 +181,5 @@ impl Process {
             && group.holds(self.early.pid())
             && group.paths().all(|path| path.to_string_lossy().contains(&contained.id));
         Some((held.into(), format!("{how} {limit}")))
-    }
-
-    /// A path as the agent names it, as we do.
-    fn inside(&self, path: &Path) -> PathBuf {
-        let root = self.early.told.root();
-        root.join(path.strip_prefix("/").unwrap_or(path))
     }
 }

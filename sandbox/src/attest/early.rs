@@ -30,8 +30,7 @@ pub(crate) struct Ours(Vec<String>);
 
 impl Ours {
     pub(crate) fn read() -> io::Result<Self> {
-        let told = Proc::of(rustix::process::getpid().as_raw_pid())?;
-        Ok(Self(namespaces(&told)?))
+        Ok(Self(namespaces(&Proc::own()?)?))
     }
 }
 
@@ -42,6 +41,7 @@ fn namespaces(told: &Proc) -> io::Result<Vec<String>> {
 /// A process as /proc tells it while it is being restricted.
 pub(crate) struct Early {
     pub(super) told: Proc,
+    pid: i32,
     pub(super) mounts: Vec<Mount>,
     uid_map: String,
     limits: String,
@@ -52,7 +52,7 @@ pub(crate) struct Early {
 impl Early {
     /// The agent's process, as we number it.
     pub(crate) fn pid(&self) -> i32 {
-        self.told.pid
+        self.pid
     }
 
     pub(crate) fn read(pid: i32, ours: &Ours) -> io::Result<Self> {
@@ -65,6 +65,7 @@ impl Early {
             limits: told.read("limits")?,
             foreign: theirs.filter(|((_, theirs), ours)| theirs != *ours).map(|(theirs, _)| theirs).collect(),
             told,
+            pid,
         })
     }
 
@@ -97,7 +98,9 @@ impl Early {
                 }
             }
             // A mount that can't be written keeps everything about its files.
-            Control::ReadOnlyHost | Control::Attributes => self.read_only_host(asked),
+            Control::ReadOnlyHost | Control::Attributes => self.read_only_but(asked, |mount| {
+                mount.point.starts_with("/dev") || (mount.point == Path::new("/") && mount.kind == "tmpfs")
+            }),
             Control::Scope => self.scope(asked),
             Control::PrivateHome => self.private(&[asked.home]),
             Control::PrivateTmp => self.private(&["/tmp", "/var/tmp", "/dev/shm"].map(Path::new)),
@@ -141,7 +144,7 @@ impl Early {
             }
             Control::Memory => match asked.cgroup.and_then(|cgroup| Some((cgroup, cgroup.memory()?))) {
                 Some((cgroup, (limit, how))) if policy.limits.memory.is_some_and(|asked| limit <= asked) => {
-                    (cgroup.holds(self.told.pid).into(), format!("{how} {limit}"))
+                    (cgroup.holds(self.pid).into(), format!("{how} {limit}"))
                 }
                 _ => (Held::Watched, "no memory controller to use: looked at every half second".into()),
             },
@@ -160,7 +163,7 @@ impl Early {
                     .processes
                     .is_some_and(|asked| limit.parse().is_ok_and(|limit: u64| limit <= asked + others));
                 // The limit is counted per user and namespace; root itself is not held to it.
-                let counted = asked.cgroup.is_some_and(|cgroup| cgroup.holds(self.told.pid));
+                let counted = asked.cgroup.is_some_and(|cgroup| cgroup.holds(self.pid));
                 let by_cgroup = counted
                     && policy
                         .limits
@@ -202,7 +205,7 @@ impl Early {
         for listener in listeners {
             let here = match listener.network() {
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    self.is_foreign("net") && listener.is_listed_for(self.told.pid).unwrap_or(false)
+                    self.is_foreign("net") && listener.is_listed_for(self.pid).unwrap_or(false)
                 }
                 named => named.is_ok_and(|network| network == namespace),
             };
@@ -242,7 +245,7 @@ impl Early {
     fn covered(&self, path: &Path) -> bool {
         match self.mount_at(path) {
             Some(mount) => mount.kind == "tmpfs" && mount.read_only,
-            None => !self.told.root().join(path.strip_prefix("/").unwrap_or(path)).exists(),
+            None => !self.told.inside(path).exists(),
         }
     }
 
@@ -254,16 +257,14 @@ impl Early {
         }
     }
 
-    /// Every mount that can be written must be one we know of.
-    fn read_only_host(&self, asked: &Asked<'_>) -> (Held, String) {
-        let policy = asked.policy;
+    /// Every mount that can be written must be one that was asked for, or the sandbox's own.
+    pub(super) fn read_only_but(&self, asked: &Asked<'_>, is_own: impl Fn(&Mount) -> bool) -> (Held, String) {
         let known = |mount: &&Mount| {
             let point = &mount.point;
             mount.read_only
+                || is_own(mount)
                 || point.starts_with(&asked.workspace.path)
-                || point.starts_with("/dev")
-                || (point == Path::new("/") && mount.kind == "tmpfs")
-                || policy.folders.iter().any(|folder| point.starts_with(&folder.target))
+                || asked.policy.folders.iter().any(|folder| point.starts_with(&folder.target))
                 || asked.workspace.overlays.iter().any(|overlay| *point == overlay.at)
                 || asked.workspace.outbox.as_ref().is_some_and(|outbox| *point == outbox.at)
         };

@@ -1,27 +1,34 @@
 //! What the kernel tells about one process.
 
 use std::io;
-use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-/// A process's folder in /proc. While it is held, it leads to that process or to none: its number may pass to another.
+/// A process's folder in /proc. Whatever is read through it is that process's or nobody's: its number may pass to another.
 #[derive(Debug)]
-pub(super) struct Proc {
-    pub(super) pid: i32,
-    folder: OwnedFd,
-}
+pub(super) struct Proc(OwnedFd);
 
 impl Proc {
+    /// A process, as /proc numbers it.
     pub(super) fn of(pid: i32) -> io::Result<Self> {
+        Self::named(&pid.to_string())
+    }
+
+    /// This one. Its own number may not be the one that /proc has for it.
+    pub(super) fn own() -> io::Result<Self> {
+        Self::named("self")
+    }
+
+    fn named(name: &str) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self { pid, folder: rustix::fs::open(format!("/proc/{pid}"), flags, Mode::empty())? })
+        Ok(Self(rustix::fs::open(format!("/proc/{name}"), flags, Mode::empty())?))
     }
 
     /// A file, with a buffer that most of them fit into: growing one costs more calls than the reading.
     pub(super) fn read(&self, name: &str) -> io::Result<String> {
-        let file = rustix::fs::openat(&self.folder, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let file = rustix::fs::openat(&self.0, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         let mut bytes = Vec::with_capacity(8 * 1024);
         while rustix::io::read(&file, rustix::buffer::spare_capacity(&mut bytes))? > 0 {
             bytes.reserve(1024);
@@ -31,14 +38,14 @@ impl Proc {
     }
 
     pub(super) fn link(&self, name: &str) -> io::Result<String> {
-        let link = rustix::fs::readlinkat(&self.folder, name, Vec::new())?;
+        let link = rustix::fs::readlinkat(&self.0, name, Vec::new())?;
         Ok(link.to_string_lossy().into_owned())
     }
 
     /// Its open descriptors.
     pub(super) fn descriptors(&self) -> io::Result<Vec<i32>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = rustix::fs::openat(&self.folder, "fd", flags, Mode::empty())?;
+        let folder = rustix::fs::openat(&self.0, "fd", flags, Mode::empty())?;
         let mut found = Vec::new();
         for entry in rustix::fs::Dir::new(folder)? {
             let entry = entry?;
@@ -53,9 +60,10 @@ impl Proc {
         Ok(found)
     }
 
-    /// Where it sees the root of its file system.
-    pub(super) fn root(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/root", self.pid))
+    /// A path as the process names it, as we do.
+    pub(super) fn inside(&self, path: &Path) -> PathBuf {
+        let root = PathBuf::from(format!("/proc/self/fd/{}/root", self.0.as_raw_fd()));
+        root.join(path.strip_prefix("/").unwrap_or(path))
     }
 }
 
@@ -68,14 +76,13 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("starts");
         let told = Proc::of(child.id() as i32).expect("is there");
         assert!(told.read("status").expect("told").contains(&format!("Pid:\t{}\n", child.id())));
-        assert_eq!(
-            told.link("ns/pid").ok(),
-            Proc::of(std::process::id() as i32).unwrap().link("ns/pid").ok()
-        );
+        assert_eq!(told.link("ns/pid").ok(), Proc::own().expect("is there").link("ns/pid").ok());
         assert_eq!(told.descriptors().expect("told")[..3], [0, 1, 2]);
+        assert!(told.inside("/proc".as_ref()).is_dir());
         child.kill().expect("ends");
         child.wait().expect("ended");
         assert!(told.read("status").is_err(), "nobody is there any more");
         assert!(told.descriptors().is_err());
+        assert!(!told.inside("/".as_ref()).exists());
     }
 }

@@ -1,5 +1,6 @@
 //! A first process that is born to us: cloned into namespaces, or beside us where there are none.
 
+use std::io;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
@@ -87,25 +88,38 @@ pub(super) fn begin(
     pipes.give(identity).map_err(internal("can't give the agent its pipes"))?;
     drop(pipes.theirs);
 
-    // While the first process makes its namespaces and the ground of the view, its layers are made here, and somebody looks
-    // around.
-    let around = Surroundings::observe(request.host);
-    if let Place::View = place {
-        make_layers(request.workspace, request.run, identity)
-            .map_err(internal("can't make the agent's layer"))?;
-    }
-    let Brought { user, network } = ahead
-        .finish(request.workspace.owner, identity.outside())
-        .map_err(|error| unavailable("can't make namespaces", error.raw_os_error().unwrap_or(0)))?;
+    // While the first process makes its namespaces and the ground of the view, its layers are made here, and what there is on
+    // the host is looked up.
+    let around = match place {
+        Place::View => {
+            make_layers(request.workspace, request.run, identity)
+                .map_err(internal("can't make the agent's layer"))?;
+            Some(Surroundings::observe(request.host))
+        }
+        Place::Bare(_) | Place::Container(_) => None,
+    };
+    let Brought { user, network } =
+        ahead.finish(request.workspace.owner, identity.outside()).map_err(|error| {
+            match error.raw_os_error() {
+                Some(errno) => unavailable("can't make namespaces", errno),
+                None => unavailable(&format!("can't make namespaces: {error}"), 0),
+            }
+        })?;
     if must_enter && let Some(cgroup) = &cgroup {
-        cgroup.enter(pid).map_err(internal("can't move the sandbox into its cgroup"))?;
+        unless_gone(cgroup.enter(pid)).map_err(internal("can't move the sandbox into its cgroup"))?;
     }
-    let handed = Handed { idmap: user, network, around };
-    match place {
-        Place::View | Place::Container(_) => channel::hand_over(&sandbox.channel, &handed),
-        Place::Bare(_) => channel::say_go(&sandbox.channel),
+    let told = match around {
+        Some(around) => channel::hand_over(&sandbox.channel, &Handed { idmap: user, network, around }),
+        None => channel::say_go(&sandbox.channel),
+    };
+    unless_gone(told).map_err(internal("can't talk to the sandbox"))?;
+    Ok(Begun { sandbox, place, pipes: pipes.ours, signals, cgroup, janitor, started, aside })
+}
+
+/// A first process that is gone has said why: that is heard next.
+fn unless_gone(done: io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(error) if channel::is_gone(&error) => Ok(()),
+        other => other,
     }
-    .map_err(internal("can't talk to the sandbox"))?;
-    let around = handed.around;
-    Ok(Begun { sandbox, place, pipes: pipes.ours, signals, cgroup, janitor, started, aside, around })
 }

@@ -25,7 +25,7 @@ use crate::container::guest::Order;
 use crate::container::recipe::{self, Recipe};
 use crate::container::{Container, leftovers};
 use crate::control::Control;
-use crate::host::{self, Surroundings};
+use crate::host;
 use crate::identity::Identity;
 use crate::opening::Opening;
 use crate::policy::Network;
@@ -143,7 +143,6 @@ pub(super) fn begin(
         janitor: None,
         started,
         aside: None,
-        around: Surroundings::observe(request.host),
     })
 }
 

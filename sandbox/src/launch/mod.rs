@@ -30,7 +30,7 @@ use crate::channel;
 use crate::container::engine::EngineError;
 use crate::control::Control;
 use crate::egress::{Proxy, Traffic};
-use crate::host::{Host, Surroundings};
+use crate::host::Host;
 use crate::janitor::Janitor;
 use crate::output::Tallies;
 use crate::path::RelPath;
@@ -157,14 +157,16 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
     let opening = opening(policy, request.workspace).map_err(internal("can't look at the workspace"))?;
     // Whatever goes wrong from here on: the sandbox goes first, and last who cleans up after it, whose end is waited for
     // and who waits for everybody in the sandbox.
-    let Begun { janitor, mut cgroup, signals, pipes, place, sandbox, started, aside, around } =
-        match policy.level {
-            Level::Process | Level::Landlock => born::begin(request, ahead, &opening, &identity)?,
-            Level::Container => called::begin(request, &opening, &identity)?,
-        };
+    let Begun { janitor, mut cgroup, signals, pipes, place, sandbox, started, aside } = match policy.level {
+        Level::Process | Level::Landlock => born::begin(request, ahead, &opening, &identity)?,
+        Level::Container => called::begin(request, &opening, &identity)?,
+    };
 
     // Whatever can be known before the agent stands at the gate is looked up before: it waits there for us.
-    let hidden = hidden(request, &identity, &around);
+    let hidden = match place {
+        Place::View => hidden(request),
+        Place::Bare(_) | Place::Container(_) => Vec::new(),
+    };
     let ours = Ours::read().map_err(internal("can't read our own namespaces"))?;
     let Prepared { early, upper, spent, master, listeners } = sandbox.wait_for_birth(&ours)?;
     let upper = match place.replica() {
@@ -286,7 +288,6 @@ struct Begun {
     /// Until the agent is let go, the sandbox has its processor and we another.
     aside: Option<sys::Aside>,
     started: Instant,
-    around: Surroundings,
 }
 
 /// Where the agent works.

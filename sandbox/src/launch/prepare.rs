@@ -17,7 +17,7 @@ use crate::identity::Identity;
 use crate::opening::Opening;
 use crate::path::RelPath;
 use crate::policy::{Level, Network, Policy};
-use crate::view::{Plan, Step};
+use crate::view::{self, Step};
 use crate::workspace::state::Run;
 use crate::workspace::{Layer, Workspace};
 
@@ -139,9 +139,11 @@ impl Namespaces {
 }
 
 /// Every path that must be covered, as the agent would name it.
-pub(super) fn hidden(request: &Request<'_>, identity: &Identity, around: &Surroundings) -> Vec<PathBuf> {
-    let plan = Plan::new(request.policy, request.host, around, identity.inside());
-    let planned = plan.covers.into_iter().filter_map(|step| match step {
+pub(super) fn hidden(request: &Request<'_>) -> Vec<PathBuf> {
+    // Looked up anew, and not what was handed over: what came in between is in sight.
+    let around = Surroundings::observe(request.host);
+    let covers = view::covers(request.policy, request.host, &around);
+    let planned = covers.into_iter().filter_map(|step| match step {
         Step::Hide { at } => Some(at),
         _ => None,
     });

@@ -145,7 +145,8 @@ impl NewRoot<'_> {
             Some(options.as_c_str()),
         )
         .map_err(failed())?;
-        self.spent.borrow_mut().append(&mut layers.lowers);
+        // Without a map they are folders, and not mounts.
+        layers.lowers.drain(..).filter(|_| self.idmap.is_some()).for_each(|tree| self.spend(tree));
         let mounted = self.resolve(&overlay.at).map_err(at("can't find", &overlay.at))?;
         let stat = rustix::fs::fstatvfs(&mounted).map_err(failed())?;
         match stat.f_flag.contains(StatVfsMountFlags::RDONLY) {

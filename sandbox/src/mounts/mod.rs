@@ -22,6 +22,7 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, OpenTreeFlags, UnmountFlags,
 };
 
+use crate::channel;
 use crate::control::Control;
 use crate::policy::Policy;
 use crate::sys::{self, MountAttributes};
@@ -67,7 +68,7 @@ pub(crate) struct NewRoot<'a> {
     own: RefCell<HashSet<PathBuf>>,
     /// How many things were put into the drawer.
     numbers: Cell<u32>,
-    /// Mounts that overlays lie over, and that nobody needs any more.
+    /// Some of the mounts that overlays lie over, and that nobody needs any more.
     spent: RefCell<Vec<OwnedFd>>,
     /// An empty folder of the host: the new root is built there.
     staging: &'a Path,
@@ -144,6 +145,14 @@ impl<'a> NewRoot<'a> {
             .map_err(at("can't leave the host's file system from", staging))?;
         rustix::process::chdir("/").map_err(at("can't enter", staging))?;
         Ok(self.spent.into_inner())
+    }
+
+    /// Keeps a mount to be closed later. There may be a thousand, and not that many can be open: most are closed now.
+    fn spend(&self, tree: OwnedFd) {
+        let mut spent = self.spent.borrow_mut();
+        if spent.len() + 1 < channel::MOST {
+            spent.push(tree);
+        }
     }
 
     fn link(&self, path: &Path, to: &Path) -> Result<()> {
@@ -257,7 +266,7 @@ impl<'a> NewRoot<'a> {
         let place = descriptor(target.as_fd());
         rustix::mount::mount("agency", place.as_str(), "overlay", flags, Some(options.as_c_str()))
             .map_err(failed())?;
-        self.spent.borrow_mut().push(mapped);
+        self.spend(mapped);
         self.clone_own(&Path::new(DRAWER).join(&glass), source)
     }
 

@@ -140,14 +140,14 @@ impl Workspace {
         self
     }
 
-    /// Lets git ask which files changed, if there are so many that looking takes long. `program` answers when it is
+    /// Lets git ask which files changed, if there are so many that looking takes long. This very program answers when it is
     /// started by the name of [`changed::PROGRAM`].
-    pub fn answered_by(mut self, program: &Path, policy: &Policy) -> Self {
+    pub fn answered(mut self, policy: &Policy) -> Self {
         // A copy has no layers to tell from, and with the host's /run there is no place for it.
         let possible = policy.level == Level::Process && policy.wants(Control::HiddenPaths);
-        let Some(index) = self.index.as_ref().filter(|_| possible && anybody_can_run(program)) else {
-            return self;
-        };
+        let Some(index) = self.index.as_ref().filter(|_| possible) else { return self };
+        let program = std::env::current_exe().ok().filter(|program| anybody_can_run(program));
+        let Some(program) = program else { return self };
         let mut settings =
             format!("[core]\n\tfsmonitor = {}\n\tfsmonitorHookVersion = 2\n", changed::PROGRAM);
         if index.knows_the_place {
@@ -161,7 +161,7 @@ impl Workspace {
                 && *path == config
             {
                 contents.extend_from_slice(settings.as_bytes());
-                self.answering = Some(program.to_owned());
+                self.answering = Some(program.clone());
             }
         }
         self

@@ -124,9 +124,7 @@ fn prepare(place: &Place, order: &Order, agent: &AgentOrder, reception: &Recepti
     ground.workspace = furnish(workspace, agent, &words)?;
     let policy = given::policy(order, agent, &host, &words)?;
     let ear = Ear::new(&agent.program.reading)?;
-    if let Ok(program) = std::env::current_exe() {
-        ground.workspace = ground.workspace.answered_by(&program, &policy);
-    }
+    ground.workspace = ground.workspace.answered(&policy);
     let staging = state.folder("stage")?;
     let log = File::options().append(true).create(true).mode(0o600).open(place.output())?;
     let (command, input) = (words.command(agent), words.input(agent)?);

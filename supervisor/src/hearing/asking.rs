@@ -15,12 +15,18 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The most of a question that is looked at.
 const LONGEST: usize = 400;
 
+/// One character, of any number of bytes.
+const ANY: &str = r"(?:[^\n\x80-\xff]|[\xc2-\xf4][\x80-\xbf]+)";
+
 static QUESTION: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let wanted = r"(?:password|passphrase|user ?name|api[ -]?key|access token|(?:verification|authori[sz]ation|security) code|code from)[^\n]{0,40}[:>]";
+    let secret = "password|passphrase|user ?name|api[ -]?key|access token";
+    let code = "(?:verification|authori[sz]ation|security) code|code from";
+    let wanted = format!("(?:{secret}|{code}){ANY}{{0,40}}[:>]");
     let choice = r"(?:\[y(?:es)?/n(?:o)?\]|\(y(?:es)?/n(?:o)?(?:/[^)]*)?\))[:?]?";
-    let doubt = r"\b(?:continue|proceed|log ?in|sign ?in|trust|accept|overwrite|are you sure)\b[^\n]{0,60}\?";
-    let key = r"press (?:enter|return|any key)[^\n]{0,40}";
-    pattern::one(&format!(r"(?i)(?:{wanted}|{choice}|{doubt}|{key})\s*$")).ok()
+    let doubt = "continue|proceed|log ?in|sign ?in|trust|accept|overwrite|are you sure";
+    let doubt = format!(r"\b(?:{doubt})\b{ANY}{{0,60}}\?");
+    let key = format!("press (?:enter|return|any key){ANY}{{0,40}}");
+    pattern::one(&format!(r"(?i)(?:{wanted}|{choice}|{doubt}|{key})$")).ok()
 });
 
 /// The end of what an agent said last.
@@ -38,9 +44,10 @@ impl Asking {
     /// Something was said; this line has no end yet.
     pub(super) fn sound(&mut self, open: &[u8], now: Instant) {
         self.since = now;
-        let tail = &open[open.len().saturating_sub(LONGEST)..];
-        let asks = QUESTION.as_ref().is_some_and(|question| question.is_match(tail));
-        self.question = asks.then(|| String::from_utf8_lossy(tail).trim().to_owned());
+        let tail = String::from_utf8_lossy(&open[open.len().saturating_sub(LONGEST)..]);
+        let tail = tail.trim();
+        let asks = QUESTION.as_ref().is_some_and(|question| question.is_match(tail.as_bytes()));
+        self.question = asks.then(|| tail.to_owned());
     }
 
     pub(super) fn due(&self) -> Option<Instant> {
@@ -75,6 +82,8 @@ mod tests {
             "Continue? [y/N] ",
             "Enter the code from your browser: ",
             "Press Enter to continue…",
+            "Password:\u{a0}",
+            "Proceed with 変更をすべて元に戻してから新しい枝に移します? ",
         ] {
             assert!(due_after(question), "{question}");
         }
@@ -87,6 +96,7 @@ mod tests {
             "tests/test_login.py::test_token[a] ",
             "note: 120 tokens used (cached)",
             "Generating code…",
+            "password in a line that goes on for longer than any question would, and then ends: ",
         ] {
             assert!(!due_after(other), "{other}");
         }

@@ -234,6 +234,7 @@ pub(super) fn own(format: Format, bare: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::landing::owner::tests::is_root;
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
 
@@ -286,7 +287,7 @@ mod tests {
     /// The owner includes what they can't see. Root could, and would tell them.
     #[test]
     fn nothing_is_looked_for_where_the_owner_may_not_look() {
-        if !rustix::process::geteuid().is_root() {
+        if !is_root("nothing_is_looked_for_where_the_owner_may_not_look") {
             return;
         }
         let folder = tempfile::tempdir().expect("a folder");
