@@ -101,11 +101,8 @@ impl<S: Store> Dispatcher<S> {
         if !matches!(ending, Ending::Lost { .. }) {
             self.troubles.remove(&key);
         }
-        // Somebody elsewhere was faster: it is theirs to do, and nothing that this run has left undone.
-        if self.shop.desk.shared
-            && matches!(ending, Ending::Lost { .. })
-            && !self.shop.is_wanted(&key).await?
-        {
+        // Somebody else was faster, here or elsewhere: it is nothing that this run has left undone.
+        if matches!(ending, Ending::Lost { .. }) && !self.shop.is_wanted(&key).await? {
             self.summary.tasks.remove(&key);
             return Ok(());
         }

@@ -133,6 +133,9 @@ fn supervise(arguments: &Arguments) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (_interrupt, interrupts) = mpsc::channel(1);
     let summary = runtime.block_on(charge::run(charge, Wishes::default(), interrupts))?;
+    for (task, fate) in &summary.tasks {
+        writeln!(io::stdout(), "{task}: {fate:?}")?;
+    }
     match summary.troubles.is_empty() {
         true => Ok(()),
         false => Err(summary.troubles.join("; ").into()),

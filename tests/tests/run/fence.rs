@@ -102,6 +102,22 @@ mod stopped {
     stopped!(before_merge before_prove before_attest before_land before_settle before_release after_begin);
 }
 
+/// Between its claim and its word to the board, the board says that it is done.
+#[test]
+fn who_claimed_what_is_done_by_now_has_left_nothing_undone() {
+    let queue = Queue::with_agent(HONEST);
+    let id = queue.tasks(1).remove(0);
+    let mut late = queue.supervise_here(&[&format!("script={HONEST}"), "stop=announce:before"]);
+    late.stopped();
+    queue.ground.set_status(&id, "DONE");
+    late.signal(Signal::SIGCONT);
+    let said = late.end();
+    assert_eq!((said.code, said.out.as_str()), (0, ""), "of nothing it says how it went: {said:?}");
+    let attempts = in_store(&queue, "print(*store.execute('SELECT count(*) FROM attempts').fetchone())");
+    assert_eq!(attempts.trim(), "1", "it had claimed it");
+    assert!(queue.landed().is_empty());
+}
+
 /// The newer attempt ended without landing, and the branch never moved: nothing but the lease says that the older
 /// one may not.
 fn beside_a_newer_attempt_that_was_blocked(fenced: bool) -> (Queue, Picture, Picture) {
