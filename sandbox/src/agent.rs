@@ -217,7 +217,7 @@ fn prepare(
 }
 
 /// What the host calls this process: a link in its /proc that leads every reader to itself.
-fn own_pid(host_proc: BorrowedFd<'_>) -> io::Result<i32> {
+pub(crate) fn own_pid(host_proc: BorrowedFd<'_>) -> io::Result<i32> {
     let link = rustix::fs::readlinkat(host_proc, "self", Vec::new())?;
     link.to_str().ok().and_then(|pid| pid.parse().ok()).ok_or_else(|| io::Error::other("/proc/self is odd"))
 }

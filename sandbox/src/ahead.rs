@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 
+use crate::agent::own_pid;
 use crate::control::{Control, ControlSet};
 use crate::host::Host;
 use crate::policy::{Level, Network};
@@ -59,8 +60,7 @@ impl Sent {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = rustix::fs::open("/proc", flags, Mode::empty())?;
         // The errand is named by its number below, which is somebody else's in the /proc of another namespace.
-        let known_as = rustix::fs::readlinkat(&proc, "self", Vec::new())?;
-        if known_as.to_bytes() != rustix::process::getpid().as_raw_pid().to_string().as_bytes() {
+        if own_pid(proc.as_fd())? != rustix::process::getpid().as_raw_pid() {
             return Err(io::Error::other("/proc is that of another namespace of processes; mount a new one"));
         }
         let errand = Errand::send(user, network, proc.as_fd())?;

@@ -1,4 +1,4 @@
-//! What the host looks like to a sandbox that is about to be built: observed once, then only passed on.
+//! What the host looks like to a sandbox that is about to be built: observed, and then only passed on.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

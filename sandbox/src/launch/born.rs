@@ -53,8 +53,8 @@ pub(super) fn begin(
         .flatten();
     let must_enter = cgroup.is_some() && birthplace.is_none();
     let namespaces = Namespaces::of(policy, request.host, identity);
-    let clone = sys::clone_into(namespaces.at_birth, birthplace.as_ref().map(AsFd::as_fd))
-        .map_err(|error| unavailable("can't make namespaces", error.raw_os_error().unwrap_or(0)))?;
+    let clone =
+        sys::clone_into(namespaces.at_birth, birthplace.as_ref().map(AsFd::as_fd)).map_err(no_namespaces)?;
     let started = Instant::now();
     let (pid, pidfd) = match clone {
         Clone::Parent { pid, pidfd } => (pid.as_raw(), pidfd),
@@ -99,12 +99,7 @@ pub(super) fn begin(
         Place::Bare(_) | Place::Container(_) => None,
     };
     let Brought { user, network } =
-        ahead.finish(request.workspace.owner, identity.outside()).map_err(|error| {
-            match error.raw_os_error() {
-                Some(errno) => unavailable("can't make namespaces", errno),
-                None => unavailable(&format!("can't make namespaces: {error}"), 0),
-            }
-        })?;
+        ahead.finish(request.workspace.owner, identity.outside()).map_err(no_namespaces)?;
     if must_enter && let Some(cgroup) = &cgroup {
         unless_gone(cgroup.enter(pid)).map_err(internal("can't move the sandbox into its cgroup"))?;
     }
@@ -114,6 +109,10 @@ pub(super) fn begin(
     };
     unless_gone(told).map_err(internal("can't talk to the sandbox"))?;
     Ok(Begun { sandbox, place, pipes: pipes.ours, signals, cgroup, janitor, started, aside })
+}
+
+fn no_namespaces(error: io::Error) -> LaunchError {
+    unavailable(&format!("can't make namespaces: {error}"), error.raw_os_error().unwrap_or(0))
 }
 
 /// A first process that is gone has said why: that is heard next.

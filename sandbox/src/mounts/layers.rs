@@ -146,7 +146,9 @@ impl NewRoot<'_> {
         )
         .map_err(failed())?;
         // Without a map they are folders, and not mounts.
-        layers.lowers.drain(..).filter(|_| self.idmap.is_some()).for_each(|tree| self.spend(tree));
+        if self.idmap.is_some() {
+            layers.lowers.drain(..).for_each(|tree| self.spend(tree));
+        }
         let mounted = self.resolve(&overlay.at).map_err(at("can't find", &overlay.at))?;
         let stat = rustix::fs::fstatvfs(&mounted).map_err(failed())?;
         match stat.f_flag.contains(StatVfsMountFlags::RDONLY) {
