@@ -112,7 +112,7 @@ fn the_tree_of_a_commit_is_seen_through_its_layers() {
     ]);
     let folder = Folder::around(place.path()).expect("a folder");
     let state = tempfile::tempdir().expect("a folder");
-    let state = State::for_folder(state.path(), place.path()).expect("state");
+    let state = State::at(state.path());
     let repository = folder.repository.as_ref().expect("a repository");
     let snapshots = Snapshots::open(&state, repository, "git".as_ref()).expect("snapshots");
     let first = snapshots.layers("HEAD").expect("layers");

@@ -105,8 +105,10 @@ fn a_command_may_write_everywhere_and_the_folder_stays_as_it_was() {
 fn nothing_of_a_run_is_left() {
     let prover = Prover::of("commands: ['echo x > new', 'true']");
     assert!(prover.prove(&[]).passed());
-    let runs = prover.place.path().join(".git/agency/sandboxes");
-    assert_eq!(fs::read_dir(runs).expect("a folder").count(), 0);
+    let states = fs::read_dir(prover.outside("state/repositories")).expect("a folder").flatten();
+    let runs: Vec<_> = states.map(|state| state.path().join("sandboxes")).collect();
+    assert_eq!(runs.len(), 1);
+    assert_eq!(fs::read_dir(&runs[0]).expect("a folder").count(), 0);
 }
 
 #[test]

@@ -14,9 +14,11 @@ mod import;
 mod isolation;
 mod manual;
 mod message;
+mod owner;
 mod place;
 mod run;
 mod sandbox;
+mod state;
 mod telemetry;
 mod units;
 
@@ -39,38 +41,7 @@ fn main() -> ExitCode {
         guest::live()
     }
     let result = match Arguments::read(&typed) {
-        Ok(Arguments { who, command }) => match command {
-            Command::Init(command) => board::scaffold::init(&command, &who),
-            Command::Install(command) => board::scaffold::install(&command, &who),
-            Command::Upgrade(command) => board::scaffold::upgrade(&command, &who),
-            Command::Task(command) => board::task::run(&command, &who),
-            Command::Assign(command) => board::task::assign(&command, &who),
-            Command::Status(command) => board::status::run(&command, &who),
-            Command::Report(command) => board::report::run(&command, &who),
-            Command::Verify(command) => board::verify::run(&command, &who),
-            Command::Trust(command) => configuration::trust::run(&command),
-            Command::Archive(command) => board::archive::run(&command, &who),
-            Command::Migrate(command) => board::migrate::run(&command, &who),
-            Command::Import(command) => board::import::run(&command, &who),
-            Command::Lint(command) => board::lint::run(&command, &who),
-            Command::Run(command) => run::run(&command, &who),
-            Command::Ps(command) => run::ps::run(&command),
-            Command::Logs(command) => run::logs::run(&command, &who),
-            Command::Cancel(command) => run::control::cancel(&command, &who),
-            Command::Decide(command) => run::decide::run(&command, &who),
-            Command::Retry(command) => run::control::retry(&command, &who),
-            Command::Pause(command) => run::control::pause(&command),
-            Command::Resume(command) => run::control::resume(&command),
-            Command::Drain(command) => run::control::drain(&command),
-            Command::Demo(command) => demo::run(&command),
-            Command::Sandbox(command) => sandbox::run(&command),
-            Command::Doctor(command) => doctor::run(&command),
-            Command::Agents(command) => agents::run(&command),
-            Command::Config(command) => configuration::explain::run(&command),
-            Command::Completions(command) => manual::completions(&command),
-            Command::Man(command) => manual::manual(&command),
-            Command::Shim { folder, term } => run::shim(&folder, term),
-        },
+        Ok(arguments) => act(arguments),
         Err(error) => message::usage(error),
     };
     match result {
@@ -79,5 +50,53 @@ fn main() -> ExitCode {
             message::complain(&message, hint.as_deref());
             ExitCode::from(code)
         }
+    }
+}
+
+/// Does what was asked for. Returns the exit code.
+fn act(Arguments { who, command }: Arguments) -> Result<u8, Failure> {
+    // All others work on the folder they are called in.
+    let is_elsewhere = matches!(
+        command,
+        Command::Completions(_)
+            | Command::Demo(_)
+            | Command::Doctor(_)
+            | Command::Man(_)
+            | Command::Shim { .. }
+    );
+    if !is_elsewhere {
+        owner::become_owner()?;
+    }
+    match command {
+        Command::Init(command) => board::scaffold::init(&command, &who),
+        Command::Install(command) => board::scaffold::install(&command, &who),
+        Command::Upgrade(command) => board::scaffold::upgrade(&command, &who),
+        Command::Task(command) => board::task::run(&command, &who),
+        Command::Assign(command) => board::task::assign(&command, &who),
+        Command::Status(command) => board::status::run(&command, &who),
+        Command::Report(command) => board::report::run(&command, &who),
+        Command::Verify(command) => board::verify::run(&command, &who),
+        Command::Trust(command) => configuration::trust::run(&command),
+        Command::Archive(command) => board::archive::run(&command, &who),
+        Command::Migrate(command) => board::migrate::run(&command, &who),
+        Command::Import(command) => board::import::run(&command, &who),
+        Command::Lint(command) => board::lint::run(&command, &who),
+        Command::Run(command) => run::run(&command, &who),
+        Command::Ps(command) => run::ps::run(&command),
+        Command::Logs(command) => run::logs::run(&command, &who),
+        Command::Cancel(command) => run::control::cancel(&command, &who),
+        Command::Decide(command) => run::decide::run(&command, &who),
+        Command::Retry(command) => run::control::retry(&command, &who),
+        Command::Pause(command) => run::control::pause(&command),
+        Command::Resume(command) => run::control::resume(&command),
+        Command::Drain(command) => run::control::drain(&command),
+        Command::Demo(command) => demo::run(&command),
+        Command::Sandbox(command) => sandbox::run(&command),
+        Command::Doctor(command) => doctor::run(&command),
+        Command::Agents(command) => agents::run(&command),
+        Command::Config(command) => configuration::explain::run(&command),
+        Command::Completions(command) => manual::completions(&command),
+        Command::Man(command) => manual::manual(&command),
+        Command::Shim { folder, term } => run::shim(&folder, term),
     }
 }

@@ -8,16 +8,13 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::Uid;
-use rustix::process::{Pid, PidfdFlags, Signal, geteuid, getuid, pidfd_open, pidfd_send_signal};
-use rustix::thread::set_thread_res_uid;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::path::escape;
 
@@ -32,7 +29,6 @@ pub struct OwnGit {
     /// Where new objects go, when not into the directory itself.
     objects: Option<PathBuf>,
     alternates: Vec<PathBuf>,
-    user: Option<(u32, u32)>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +71,6 @@ impl OwnGit {
             directory: directory.to_owned(),
             objects: None,
             alternates: Vec::new(),
-            user: None,
         }
     }
 
@@ -83,13 +78,6 @@ impl OwnGit {
     /// repository at once. Only objects: the references and the configuration stay our own.
     pub fn keeping_objects_in(mut self, objects: &Path) -> Self {
         self.objects = Some(objects.to_owned());
-        self
-    }
-
-    /// Runs as this user and group, without any other: what it makes belongs to them, and what they can't
-    /// read, git can't. Only root may ask for it.
-    pub fn as_user(mut self, uid: u32, gid: u32) -> Self {
-        self.user = Some((uid, gid));
         self
     }
 
@@ -174,9 +162,6 @@ impl OwnGit {
         if !self.alternates.is_empty() {
             command.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates(&self.alternates));
         }
-        if let Some((uid, gid)) = self.user {
-            command.uid(uid).gid(gid);
-        }
         command
     }
 
@@ -197,30 +182,9 @@ impl OwnGit {
     }
 }
 
-/// Starts a command. A thread of root's that has taken somebody's effective id lays it down meanwhile: only root
-/// can start a process that is somebody else for good ([`OwnGit::as_user`]).
-pub fn spawn(command: &mut Command) -> io::Result<Child> {
-    let (real, effective) = (getuid(), geteuid());
-    if !real.is_root() || effective.is_root() {
-        return command.spawn();
-    }
-    set_thread_res_uid(None::<Uid>, real, None::<Uid>)?;
-    let started = command.spawn();
-    match set_thread_res_uid(None::<Uid>, effective, None::<Uid>) {
-        Ok(()) => started,
-        Err(error) => {
-            // Nothing may be done with root's rights by mistake, so nothing is done.
-            if let Ok(mut child) = started {
-                let _ = child.kill().and_then(|()| child.wait());
-            }
-            Err(error.into())
-        }
-    }
-}
-
 /// Runs a command to its end and returns what it wrote; `None` if that took too long, and it was killed.
 pub fn output_within(command: &mut Command, longest: Duration) -> io::Result<Option<Output>> {
-    let child = spawn(command)?;
+    let child = command.spawn()?;
     // Held, not only named: its number may be somebody else's by then.
     let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
     let (ended, answer) = mpsc::channel();
@@ -298,7 +262,7 @@ impl Running {
         // A file, because nobody reads it while git runs.
         let started = in_memory().and_then(|said| {
             command.stderr(said.try_clone()?);
-            Ok((spawn(&mut command)?, said))
+            Ok((command.spawn()?, said))
         });
         let (child, said) = started.map_err(failed)?;
         Ok(Self { name: name.to_owned(), child, said, broken: None })

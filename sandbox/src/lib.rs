@@ -14,6 +14,7 @@
 //! [`launch`]. Hosts that forbid namespaces have a level of their own, `bare`; so have images, [`container`].
 
 mod access;
+pub mod account;
 mod agent;
 pub mod ahead;
 pub mod attest;
@@ -46,6 +47,7 @@ pub mod supervise;
 mod sys;
 mod syscalls;
 mod terminal;
+pub mod untrusted;
 mod view;
 mod watch;
 pub mod workspace;

@@ -167,7 +167,7 @@ fn a_submodule_is_an_empty_folder_and_named() {
     let moved = repo.run(["rev-parse", "HEAD"]);
     for first in [&plain, &module, &moved] {
         let snapshots = repo.snapshots();
-        let _ = fs::remove_dir_all(repo.root.join(".git/agency/snapshots"));
+        let _ = fs::remove_dir_all(repo.state().path().join("snapshots"));
         let snapshots = {
             drop(snapshots);
             repo.snapshots()
@@ -242,7 +242,7 @@ fn a_tree_that_reaches_out_is_refused_and_writes_nothing() {
         }
         assert_eq!(fs::read_dir(&outside).expect("read").count(), 0);
         drop(snapshots);
-        fs::remove_dir_all(repo.root.join(".git/agency")).expect("removed");
+        fs::remove_dir_all(repo.state().path()).expect("removed");
     }
     assert!(!Path::new("/x").exists());
 }
@@ -347,41 +347,6 @@ fn a_shallow_clone_stays_one() {
     mounted(&workspace, &clone.temp.path().join("scratch"), |merged| {
         assert_eq!(output(&mut git_in(&clone.git, merged, ["rev-list", "--count", "HEAD"])), "2");
     });
-}
-
-#[test]
-fn roots_layers_belong_to_the_repositorys_owner() {
-    if skipped_without_root() {
-        return;
-    }
-    use std::os::unix::fs::MetadataExt;
-    let repo = Repo::new();
-    let commit = odd(&repo);
-    repo.put("dir/sub/deep", "changed");
-    fs::remove_file(repo.root.join("plain")).expect("removed");
-    let moved = repo.commit("moved");
-    assert!(
-        std::process::Command::new("chown")
-            .args(["-R", "61999:61998"])
-            .arg(repo.temp.path())
-            .status()
-            .expect("chown")
-            .success()
-    );
-    let snapshots = repo.snapshots();
-    let layers = [snapshots.layers(&commit).expect("layers"), snapshots.layers(&moved).expect("layers")];
-    assert_eq!(layers[1].made, Made::Delta);
-    let run = repo.run_folder();
-    let workspace = snapshots.workspace(&layers[1], &repo.root, &run).expect("a workspace");
-    assert_eq!(workspace.owner, (61999, 61998));
-    let mut waiting = vec![repo.root.join(".git/agency/snapshots")];
-    while let Some(path) = waiting.pop() {
-        let metadata = path.symlink_metadata().expect("looked");
-        assert_eq!((metadata.uid(), metadata.gid()), (61999, 61998), "{}", path.display());
-        if metadata.is_dir() {
-            waiting.extend(fs::read_dir(path).expect("read").map(|entry| entry.expect("an entry").path()));
-        }
-    }
 }
 
 #[test]

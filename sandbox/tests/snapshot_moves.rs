@@ -83,7 +83,7 @@ fn after_two_hundred_moves_each_tree_was_exactly_what_a_real_overlay_showed() {
     }
     // Both ways were taken often, and nothing piled up.
     assert!(made[Made::Delta as usize] > 100 && made[Made::Snapshot as usize] > 1, "{made:?}");
-    let kept = fs::read_dir(repo.root.join(".git/agency/snapshots")).expect("read").count();
+    let kept = fs::read_dir(repo.state().path().join("snapshots")).expect("read").count();
     assert!(kept <= 2 + tuning.keep_snapshots, "{kept}");
 }
 

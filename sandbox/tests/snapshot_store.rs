@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use agency_sandbox::workspace::snapshot::{Made, Tuning};
+use agency_sandbox::workspace::state::StateHome;
 use snapshot_support::*;
 
 /// Set for the copies of this program that other tests start as builders: where the repository is, and what
@@ -21,7 +22,9 @@ fn builder() {
     let Ok(task) = std::env::var(BUILD) else { return };
     let (root, rev) = task.split_once('\n').expect("a repository and a commit");
     let folder = agency_sandbox::workspace::folder::Folder::around(Path::new(root)).expect("a folder");
-    let state = folder.state(Path::new("/nonexistent")).expect("state");
+    // Beside the repository, as every test has it.
+    let home = folder.root.parent().expect("a parent").join("state");
+    let state = folder.state(&StateHome::at(&home)).expect("state");
     let repository = folder.repository.as_ref().expect("a repository");
     let snapshots =
         agency_sandbox::workspace::snapshot::Snapshots::open(&state, repository, Path::new("git"))
@@ -84,7 +87,7 @@ fn a_builder_killed_at_any_moment_leaves_nothing_that_is_taken_for_whole() {
     let moved = repo.commit("moved");
     let truths = [(&commit, repo.truth(&commit)), (&moved, repo.truth(&moved))];
     let trees = [&commit, &moved].map(|rev| repo.run(["rev-parse", &format!("{rev}^{{tree}}")]));
-    let store = repo.root.join(".git/agency/snapshots");
+    let store = repo.state().path().join("snapshots");
     let began = Instant::now();
     assert!(another(&repo, &commit).status().expect("runs").success());
     let whole = began.elapsed();

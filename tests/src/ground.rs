@@ -105,7 +105,17 @@ impl Ground {
         self.repository.path()
     }
 
-    /// Where what the user trusts is kept.
+    /// Where `agency` keeps the state of this repository.
+    pub fn state(&self) -> PathBuf {
+        self.repository.state()
+    }
+
+    /// Where `agency` keeps the state of whatever is worked on here.
+    pub fn state_home(&self) -> &Path {
+        self.repository.state_home()
+    }
+
+    /// Where the user's own configuration is.
     pub fn user(&self) -> &Path {
         self.user.path()
     }
@@ -154,7 +164,7 @@ impl Ground {
     }
 
     fn environment(&self, mut command: Command) -> Command {
-        command.env("XDG_STATE_HOME", self.user.path()).env("XDG_CONFIG_HOME", self.user.path());
+        command.env("XDG_CONFIG_HOME", self.user.path());
         command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
         command
     }

@@ -191,8 +191,7 @@ impl Queue {
             assert!(lease.starts_with("agency released "), "a lease in git: {lease}");
         }
         assert_eq!(self.open_attempts(), Vec::<Json>::new(), "leases in the store");
-        let layers =
-            fs::read_dir(self.ground.path().join(".git/agency/sandboxes")).expect("a folder").count();
+        let layers = fs::read_dir(self.ground.state().join("sandboxes")).expect("a folder").count();
         assert_eq!(layers, 0, "layers of sandboxes");
     }
 
@@ -221,7 +220,7 @@ impl Queue {
 
     /// The folder of an attempt's records.
     pub fn records(&self, id: &str, attempt: u64) -> PathBuf {
-        self.ground.path().join(format!(".git/agency/runs/kodingx.{id}.{attempt}"))
+        self.ground.state().join(format!("runs/kodingx.{id}.{attempt}"))
     }
 
     pub fn marker(&self) -> &Marker {
@@ -230,6 +229,11 @@ impl Queue {
 
     pub fn path(&self) -> &Path {
         self.ground.path()
+    }
+
+    /// Where `agency` keeps its state.
+    pub fn state(&self) -> PathBuf {
+        self.ground.state()
     }
 }
 

@@ -31,6 +31,8 @@ pub struct Repository {
     /// A group that user is in besides.
     group: Option<u32>,
     agency: PathBuf,
+    /// Where `agency` keeps its state.
+    state: TempDir,
 }
 
 impl Repository {
@@ -57,6 +59,7 @@ impl Repository {
         let base = if nix::unistd::Uid::current().is_root() { "/srv" } else { "/var/tmp" };
         fs::create_dir_all(base)?;
         let folder = tempfile::Builder::new().prefix("agency-repository-").tempdir_in(base)?;
+        let state = tempfile::Builder::new().prefix("agency-state-").tempdir_in(base)?;
         for (name, contents) in files {
             let path = folder.path().join(name);
             fs::create_dir_all(path.parent().unwrap_or(folder.path()))?;
@@ -68,10 +71,11 @@ impl Repository {
                 let user = TestUser::new()?;
                 let agency = user.install(&adversary::agency())?;
                 user.give_all(folder.path())?;
+                user.give(state.path())?;
                 (Some(user), agency)
             }
         };
-        Ok(Self { folder, user, group: None, agency })
+        Ok(Self { folder, user, group: None, agency, state })
     }
 
     /// Puts who works in it into a group, if that is not root.
@@ -100,8 +104,22 @@ impl Repository {
                 command
             }
         };
-        command.current_dir(self.path()).stdin(Stdio::null());
+        command.current_dir(self.path()).env("AGENCY_STATE_DIR", self.state.path()).stdin(Stdio::null());
         command
+    }
+
+    /// Where `agency` keeps the state of whatever is worked on here.
+    pub fn state_home(&self) -> &Path {
+        self.state.path()
+    }
+
+    /// Where `agency` keeps the state of this repository, or folder; a path that is not there before it has any.
+    pub fn state(&self) -> PathBuf {
+        let name = self.path().file_name().unwrap_or_default().to_string_lossy().into_owned() + "-";
+        let is_ours = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(&name);
+        let kinds = ["repositories", "folders"].map(|kind| self.state.path().join(kind));
+        let mut all = kinds.iter().flat_map(|kind| fs::read_dir(kind).into_iter().flatten().flatten());
+        all.find(is_ours).map_or_else(|| self.state.path().join("none"), |entry| entry.path())
     }
 
     /// `agency sandbox` with these arguments.
@@ -137,7 +155,7 @@ impl Repository {
 
     /// Folders of runs that were not removed.
     pub fn leftovers(&self) -> io::Result<Vec<PathBuf>> {
-        let runs = self.path().join(".git/agency/sandboxes");
+        let runs = self.state().join("sandboxes");
         fs::read_dir(runs)?.map(|entry| entry.map(|entry| entry.path())).collect()
     }
 }

@@ -95,7 +95,6 @@ impl Large {
         let copied =
             Command::new("cp").arg("-a").arg(self.repository.path()).arg(&copy).status().expect("runs");
         assert!(copied.success());
-        let _ = fs::remove_dir_all(copy.join(".git/agency"));
         let temporary = tempfile::tempdir().expect("a folder");
         let script = format!("GIT={git} T={}\n{LOOK}\n{script}", temporary.path().display());
         let output = Command::new("sh")

@@ -255,7 +255,7 @@ fn mistakes_get_one_clear_line_and_touch_nothing() {
             .output()
             .expect("runs");
         assert_eq!(code(&output), 2, "{output:?}");
-        assert!(!repository.path().join(".git/agency").exists(), "a mistake leaves nothing behind");
+        assert!(!repository.state().exists(), "a mistake leaves nothing behind");
     }
 }
 
@@ -387,26 +387,14 @@ fn globs_are_relative_to_where_one_stands() {
 fn a_folder_without_a_repository_works_and_keeps_its_state_elsewhere() {
     for actor in actors() {
         let folder = Repository::without_git(actor, FILES).expect("a folder");
-        let state = tempfile::tempdir().expect("a folder");
-        std::os::unix::fs::chown(
-            state.path(),
-            Some(
-                fs::metadata(folder.path())
-                    .map(|meta| std::os::unix::fs::MetadataExt::uid(&meta))
-                    .expect("is there"),
-            ),
-            None,
-        )
-        .expect("gives");
         let output = folder
             .sandbox(&["--write", "src/**", "--apply", "--", "sh", "-c", "echo x >> src/a.ts"])
-            .env("XDG_STATE_HOME", state.path())
             .output()
             .expect("runs");
         assert_eq!(code(&output), 0, "{output:?}");
         assert_eq!(folder.read("src/a.ts").expect("reads"), "one\nx\n");
         assert!(!folder.path().join(".git").exists());
-        assert!(state.path().join("agency/folders").is_dir());
+        assert!(folder.state_home().join("folders").is_dir());
     }
 }
 

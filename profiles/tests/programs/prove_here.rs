@@ -15,6 +15,7 @@ use agency_sandbox::host::Host;
 use agency_sandbox::path::RelPath;
 use agency_sandbox::policy::Level;
 use agency_sandbox::workspace::folder::Folder;
+use agency_sandbox::workspace::state::{HOMELESS, StateHome};
 use serde_json::json;
 
 #[allow(clippy::print_stdout)]
@@ -38,8 +39,8 @@ fn run() -> Result<serde_json::Value, Box<dyn Error>> {
 
     let host = Host::observe();
     let folder = Folder::around(&needed("folder")?)?;
-    let user_state = needed("state")?;
-    let state = folder.state(&user_state)?;
+    let home = StateHome::at(&needed("state")?);
+    let state = folder.state(&home)?;
     let profile = Library::new(path("profiles"))
         .resolve(value("profile").unwrap_or("auto"), &Sight::of(&folder.root)?)?;
     let variables: Vec<_> = std::env::vars_os().collect();
@@ -57,7 +58,7 @@ fn run() -> Result<serde_json::Value, Box<dyn Error>> {
             host: &host,
             state: &state,
             // Root's agents are nobody, who can't enter a test's private folders.
-            copies: if host.is_root() { Path::new("/var/lib") } else { &user_state },
+            copies: if host.is_root() { Path::new(HOMELESS) } else { home.path() },
             logs: &needed("logs")?,
             variables: &variables,
             handed: &[],

@@ -63,22 +63,20 @@ impl Place {
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
-    /// Every path with its mode, time and bytes, the state of our own runs left out.
+    /// Every path with its mode, time and bytes.
     pub fn everything(&self) -> Vec<(PathBuf, u32, i64, Vec<u8>)> {
         use std::os::unix::fs::MetadataExt;
         let (mut found, mut waiting) = (Vec::new(), vec![self.path().to_owned()]);
         while let Some(path) = waiting.pop() {
             let meta = path.symlink_metadata().expect("it is there");
             let bytes = if meta.is_file() { fs::read(&path).expect("reads") } else { Vec::new() };
-            // A folder we put our state in, or mount over, may have been entered; its files tell the rest.
+            // A folder we mount over may have been entered; its files tell the rest.
             let time = if meta.is_dir() { 0 } else { meta.mtime_nsec() ^ (meta.mtime() << 30) };
-            if meta.is_dir() && !path.ends_with(".git/agency") {
+            if meta.is_dir() {
                 waiting
                     .extend(fs::read_dir(&path).expect("lists").map(|entry| entry.expect("an entry").path()));
             }
-            if !path.ends_with(".git/agency") {
-                found.push((path, meta.mode(), time, bytes));
-            }
+            found.push((path, meta.mode(), time, bytes));
         }
         found.sort();
         found

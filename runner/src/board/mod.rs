@@ -37,7 +37,7 @@ use serde::Serialize;
 
 use crate::configuration::{Configuration, Operator};
 use crate::message::{self, Failure, INTERNAL, NO_SUCH, UNDONE, USAGE};
-use crate::sandbox::user_state;
+use crate::state;
 use spoken::Spoken;
 
 /// Who acts on which board.
@@ -88,11 +88,11 @@ impl Here {
 
     /// The same, as seen from another folder.
     pub(crate) fn at(current: &Path) -> Result<Self, Failure> {
-        let mut folder = Folder::around(current).map_err(|error| Failure::new(USAGE, &error))?;
+        let mut folder = Folder::around(current).map_err(|error| state::refused(&error))?;
         if folder.repository.is_none()
             && let Some(above) = current.ancestors().find(|folder| marked(folder))
         {
-            folder = Folder::around(above).map_err(|error| Failure::new(USAGE, &error))?;
+            folder = Folder::around(above).map_err(|error| state::refused(&error))?;
         }
         let tree = Tree::open(&folder.root).map_err(|error| Failure::new(INTERNAL, &error))?;
         Ok(Self { folder, tree, now: Timestamp::now().to_zoned(TimeZone::UTC), builder: None })
@@ -122,10 +122,8 @@ impl Here {
 
     /// Where what is written goes through. Who only looks needs none, and may look at what they can't write.
     fn store(&self) -> Result<Store, Failure> {
-        let state = self
-            .folder
-            .state(&user_state(&Host::observe()))
-            .map_err(|error| Failure::new(INTERNAL, &error))?;
+        state::check_writable(&self.folder)?;
+        let state = state::of(&self.folder)?;
         Store::open(&self.folder.root, state.path()).map_err(|error| Failure::new(INTERNAL, &error))
     }
 

@@ -21,7 +21,7 @@ use super::{Here, refused};
 use crate::configuration::{Configuration, Operator};
 use crate::message::{self, Failure, INTERNAL, USAGE};
 use crate::run::settings::committer;
-use crate::sandbox::user_state;
+use crate::state;
 
 #[derive(Debug)]
 pub(crate) enum Spoken {
@@ -87,8 +87,8 @@ fn setting(here: &Here) -> Result<Setting, Failure> {
     let agent = named.map(|name| AgentName::parse(&name)).transpose();
     let agent = agent.map_err(|error| Failure::usage(format!("roles.builder: {error}")))?;
     // Whoever only looks may not be able to write, and a clone that never claimed anything has no name.
-    let state = here.folder.repository.as_ref().map(|real| real.common.join("agency"));
-    Ok(Setting { site: state.and_then(|state| site(&state)), agent })
+    let state = here.folder.repository.as_ref().and_then(|real| state::home().ok()?.existing(&real.common));
+    Ok(Setting { site: state.and_then(|state| site(state.path())), agent })
 }
 
 /// The name of this clone, kept in its state folder.
@@ -105,7 +105,6 @@ fn name_site(state: &Path) -> std::io::Result<()> {
     if site(state).is_some() {
         return Ok(());
     }
-    fs::create_dir_all(state)?;
     let mut bytes = [0; 6];
     fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     let name: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -192,7 +191,6 @@ impl Here {
     }
 
     pub(crate) fn state_folder(&self) -> Result<std::path::PathBuf, Failure> {
-        let state = self.folder.state(&user_state(&Host::observe()));
-        Ok(state.map_err(|error| Failure::new(INTERNAL, &error))?.path().to_owned())
+        Ok(state::of(&self.folder)?.path().to_owned())
     }
 }

@@ -36,7 +36,7 @@ use crate::configuration::trust::Trust;
 use crate::configuration::{Configuration, Operator};
 use crate::isolation;
 use crate::message::{self, Failure, INTERNAL, UNAVAILABLE, UNDONE, USAGE};
-use crate::sandbox::{copies, user_state};
+use crate::state;
 
 /// Run a task's Definition of Done, and keep the proof
 ///
@@ -189,7 +189,7 @@ fn tried(
         isolation::check_container("a check", container.as_ref())?;
     }
     let host = Host::observe();
-    let state = here.folder.state(&user_state(&host)).map_err(|error| Failure::new(INTERNAL, &error))?;
+    let state = state::of(&here.folder)?;
     let logs = state.folder("verify").map_err(|error| Failure::new(INTERNAL, &error))?.join(format!(
         "{}-{}",
         command.task,
@@ -203,7 +203,7 @@ fn tried(
         container: container.as_ref(),
         host: &host,
         state: &state,
-        copies: &copies(&host),
+        copies: &state::copies(&host)?,
         logs: &logs,
         variables: &variables,
         handed: &[],

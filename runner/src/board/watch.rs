@@ -7,7 +7,6 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use agency_sandbox::host::Host;
 use agency_supervisor::attempt::Attempt;
 use agency_supervisor::charge;
 use agency_supervisor::store::sqlite::SqliteStore;
@@ -17,11 +16,11 @@ use tokio::time::{Instant, sleep};
 
 use super::{Here, Who, print, status};
 use crate::message::{Failure, INTERNAL, INTERRUPTED};
+use crate::run::runtime;
 use crate::run::view::canvas::Pane;
 use crate::run::view::columns::cut;
 use crate::run::view::{is_watched, size};
-use crate::run::{owner, runtime};
-use crate::sandbox::user_state;
+use crate::state;
 
 /// How often the store is asked whether it has changed.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -31,9 +30,8 @@ const READ_EVERY: Duration = Duration::from_secs(1);
 const READ_SHARE: u32 = 20;
 
 pub(super) fn run(json: bool, who: &Who) -> Result<u8, Failure> {
-    let here = owner::here()?;
-    let state =
-        here.folder.state(&user_state(&Host::observe())).map_err(|error| Failure::new(INTERNAL, &error))?;
+    let here = Here::find()?;
+    let state = state::of(&here.folder)?;
     let screen = match !json && std::io::stdout().is_terminal() && is_watched() {
         true => Screen::Drawn(Pane::open()),
         false => Screen::Written,

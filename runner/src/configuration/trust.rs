@@ -11,7 +11,6 @@ use agency_protocols::store::ETag;
 use agency_protocols::store::lock::Lock;
 use agency_protocols::store::tree::Tree;
 use agency_protocols::{codifica, kodingx};
-use agency_sandbox::host::Host;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use similar::TextDiff;
@@ -19,7 +18,7 @@ use similar::TextDiff;
 use super::FILE;
 use crate::board::{Here, confirmed, print, print_json};
 use crate::message::{self, Failure, INTERNAL};
-use crate::sandbox::user_state;
+use crate::state;
 
 /// Trust this repository's own configuration and profiles, after a look at them
 #[derive(Debug, Args)]
@@ -53,7 +52,7 @@ const VERSION: u32 = 1;
 impl Trust {
     /// What is trusted in the repository at `root`.
     pub(crate) fn of(root: &Path) -> Result<Self, Failure> {
-        let file = record(root);
+        let file = record(root)?;
         let bytes = match std::fs::read(&file) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
@@ -76,7 +75,7 @@ impl Trust {
     }
 
     fn write(&self, root: &Path) -> Result<(), Failure> {
-        let file = record(root);
+        let file = record(root)?;
         let folder = file.parent().unwrap_or(root);
         let failed = |error: &(dyn std::error::Error + 'static)| Failure::new(INTERNAL, error);
         std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
@@ -89,9 +88,9 @@ impl Trust {
 }
 
 /// Where it is written down: outside any repository.
-fn record(root: &Path) -> PathBuf {
+fn record(root: &Path) -> Result<PathBuf, Failure> {
     let name = ETag::of(root.as_os_str().as_encoded_bytes()).to_string();
-    user_state(&Host::observe()).join("agency/trust").join(format!("{}.json", &name[..32]))
+    Ok(state::home()?.path().join("trust").join(format!("{}.json", &name[..32])))
 }
 
 /// The files of a repository that only have a say when they are trusted, with their texts.

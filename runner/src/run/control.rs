@@ -4,7 +4,6 @@
 
 use agency_protocols::board::Outcome;
 use agency_protocols::names::TaskId;
-use agency_sandbox::host::Host;
 use agency_supervisor::attempt::{Ending, Phase, TaskKey};
 use agency_supervisor::charge;
 use agency_supervisor::store::sqlite::SqliteStore;
@@ -14,7 +13,7 @@ use serde_json::json;
 
 use crate::board::{Here, Who, print_json, task_id};
 use crate::message::{self, Failure, INTERNAL, NO_SUCH};
-use crate::sandbox::user_state;
+use crate::state;
 
 /// Stop work on a task, and take it off the board
 #[derive(Debug, Args)]
@@ -68,7 +67,7 @@ pub(crate) struct Drain {
 }
 
 pub(crate) fn cancel(command: &Cancel, who: &Who) -> Result<u8, Failure> {
-    let here = super::owner::here()?;
+    let here = Here::find()?;
     let key = key(&here, who, &command.task)?;
     let asked = with_store(&here, async |store| store.ask_to_cancel(&key).await)?;
     if !asked {
@@ -83,7 +82,7 @@ pub(crate) fn cancel(command: &Cancel, who: &Who) -> Result<u8, Failure> {
 }
 
 pub(crate) fn retry(command: &Retry, who: &Who) -> Result<u8, Failure> {
-    let here = super::owner::here()?;
+    let here = Here::find()?;
     let key = key(&here, who, &command.task)?;
     let board = here.board(who)?;
     let attempts = with_store(&here, async |store| store.attempts(&key).await)?;
@@ -112,7 +111,7 @@ pub(crate) fn drain(command: &Drain) -> Result<u8, Failure> {
 }
 
 fn set(mode: Mode, as_json: bool, text: &str) -> Result<u8, Failure> {
-    let here = super::owner::here()?;
+    let here = Here::find()?;
     with_store(&here, async |store| store.set_mode(mode).await)?;
     match as_json {
         true => print_json(&json!({ "version": 1, "mode": mode }))?,
@@ -139,8 +138,7 @@ pub(super) fn with_store<T>(
     here: &Here,
     verb: impl AsyncFnOnce(&SqliteStore) -> Result<T, StoreError>,
 ) -> Result<T, Failure> {
-    let state =
-        here.folder.state(&user_state(&Host::observe())).map_err(|error| Failure::new(INTERNAL, &error))?;
+    let state = state::of(&here.folder)?;
     let done = super::runtime()?.block_on(async {
         let store = charge::open_store(state.path()).await?;
         verb(&store).await

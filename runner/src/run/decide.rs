@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::control::{key, with_store};
-use crate::board::{Who, approver, print, print_json, task_id};
+use crate::board::{Here, Who, approver, print, print_json, task_id};
 use crate::message::{self, Failure, NO_SUCH};
 
 /// Say what becomes of work that an auditor left to you; without a task, list what waits for that
@@ -43,7 +43,7 @@ enum Word {
 }
 
 pub(crate) fn run(command: &Decide, who: &Who) -> Result<u8, Failure> {
-    let here = super::owner::here()?;
+    let here = Here::find()?;
     let (Some(task), Some(attempt), Some(word), Some(reason)) =
         (&command.task, command.attempt, command.answer, &command.reason)
     else {

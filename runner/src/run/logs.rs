@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use agency_protocols::names::TaskId;
-use agency_sandbox::host::Host;
 use agency_sandbox::output::shown::Shown;
 use agency_supervisor::attempt::{Attempt, TaskKey};
 use agency_supervisor::store::Store;
@@ -14,9 +13,9 @@ use agency_supervisor::{charge, life};
 use clap::Args;
 use serde_json::json;
 
-use crate::board::{Who, print_json, task_id};
+use crate::board::{Here, Who, print_json, task_id};
 use crate::message::{Failure, INTERNAL, NO_SUCH};
-use crate::sandbox::user_state;
+use crate::state;
 
 /// Show what an agent wrote while it worked on a task
 #[derive(Debug, Args)]
@@ -40,9 +39,8 @@ pub(crate) struct Logs {
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(command: &Logs, who: &Who) -> Result<u8, Failure> {
-    let here = super::owner::here()?;
-    let state =
-        here.folder.state(&user_state(&Host::observe())).map_err(|error| Failure::new(INTERNAL, &error))?;
+    let here = Here::find()?;
+    let state = state::of(&here.folder)?;
     let key = super::control::key(&here, who, &command.task)?;
     let nothing = || {
         Failure::new_message(NO_SUCH, format!("there is no attempt at {} to show", command.task))

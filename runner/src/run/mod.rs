@@ -9,7 +9,6 @@ pub(crate) mod decide;
 mod dry_run;
 mod events;
 pub(crate) mod logs;
-pub(crate) mod owner;
 mod progress;
 pub(crate) mod ps;
 pub(crate) mod settings;
@@ -44,7 +43,7 @@ use crate::board::{Here, Who, task_id};
 use crate::configuration::{Configuration, Operator};
 use crate::isolation;
 use crate::message::{self, Failure, INTERNAL, INTERRUPTED, UNDONE, USAGE};
-use crate::sandbox::user_state;
+use crate::state;
 use crate::telemetry;
 use crate::units;
 use voice::Voice;
@@ -99,12 +98,14 @@ pub(crate) struct Run {
 }
 
 pub(crate) fn run(command: &Run, who: &Who) -> Result<u8, Failure> {
-    let mut here = owner::here()?;
+    let mut here = Here::find()?;
     here.builder.clone_from(&command.agent);
     let spoken = here.board(who)?;
     let host = Host::observe();
     let configuration = Configuration::load(&here.folder.root, &command.operator)?;
-    let state = here.folder.state(&user_state(&host)).map_err(|error| Failure::new(INTERNAL, &error))?;
+    state::check_writable(&here.folder)?;
+    state::mention_legacy(&here.folder);
+    let state = state::of(&here.folder)?;
     let repository = charge::open_repository(&here.folder, state.path(), &host.home).map_err(refused)?;
     let branch = charge::branch(&repository, &here.folder).map_err(refused)?;
     let repository = Arc::new(repository);

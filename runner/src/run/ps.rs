@@ -1,15 +1,14 @@
 //! `agency ps`: what is being worked on.
 
-use agency_sandbox::host::Host;
 use agency_supervisor::attempt::Attempt;
 use agency_supervisor::charge;
 use agency_supervisor::store::Store;
 use clap::Args;
 use serde::Serialize;
 
-use crate::board::{print, print_json};
+use crate::board::{Here, print, print_json};
 use crate::message::{self, Failure, INTERNAL};
-use crate::sandbox::user_state;
+use crate::state;
 
 /// Show what is being worked on
 #[derive(Debug, Args)]
@@ -30,9 +29,8 @@ struct Document<'a> {
 }
 
 pub(crate) fn run(command: &Ps) -> Result<u8, Failure> {
-    let here = super::owner::here()?;
-    let state =
-        here.folder.state(&user_state(&Host::observe())).map_err(|error| Failure::new(INTERNAL, &error))?;
+    let here = Here::find()?;
+    let state = state::of(&here.folder)?;
     let attempts = match charge::store_path(state.path()).exists() {
         false => Vec::new(),
         true => super::runtime()?

@@ -26,7 +26,7 @@ use crate::configuration::trust::{self, Trust};
 use crate::configuration::{Configuration, texts};
 use crate::isolation;
 use crate::message::{Failure, UNAVAILABLE};
-use crate::sandbox::copies;
+use crate::state;
 use crate::units;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -102,7 +102,7 @@ pub(super) fn settings(given: &Given<'_>) -> Result<Settings, Failure> {
     let settings = Settings {
         root: here.folder.root.clone(),
         state: given.state.to_owned(),
-        copies: copies(host),
+        copies: state::copies(host)?,
         level: usual,
         container,
         branch: given.branch.clone(),

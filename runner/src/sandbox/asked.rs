@@ -218,14 +218,3 @@ pub(super) fn in_memory(level: Level, layer: Option<Layer>) -> Result<bool, Fail
         .with_hint("Linux 6.6 or newer is needed; leave --layer out, or run as root")),
     }
 }
-
-/// Where private copies of workspaces are kept while a command works on them.
-pub(crate) fn copies(host: &Host) -> PathBuf {
-    if host.is_root() { "/var/lib".into() } else { user_state(host) }
-}
-
-/// Where runs outside repositories keep their state.
-pub(crate) fn user_state(host: &Host) -> PathBuf {
-    let named = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    named.unwrap_or_else(|| host.home.join(".local/state"))
-}

@@ -23,9 +23,8 @@ use agency_sandbox::workspace::state::State;
 use crate::arguments::Sandbox;
 use crate::isolation::level;
 use crate::message::{self, Failure, OWN_FAILURE, UNAVAILABLE, USAGE};
+use crate::state;
 use result::Work;
-
-pub(crate) use asked::{copies, user_state};
 
 pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
     let level = level(command.isolation);
@@ -34,15 +33,18 @@ pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
     // This takes longest, so it begins before anything else is looked at.
     let ahead = Ahead::send(&host, level, &command.without.iter().copied().collect(), &network);
     let current = std::env::current_dir().map_err(|error| Failure::new(USAGE, &error))?;
-    let folder = Folder::around(&current).map_err(|error| Failure::new(USAGE, &error))?;
+    let folder = Folder::around(&current).map_err(|error| state::refused(&error))?;
+    state::mention_legacy(&folder);
     let policy = asked::policy(command, level, network, &folder, &host, &current)?;
     asked::result(command, &current)?;
 
-    let state = folder.state(&user_state(&host)).map_err(own_failure)?;
+    let state = state::of(&folder)?;
     let live = result::open_folder(&folder.root)?;
     result::recover(&state, live.as_fd())?;
     let run = match level {
-        Level::Landlock => State::for_copies(&copies(&host), host.is_root()).map_err(own_failure)?.run(),
+        Level::Landlock => {
+            State::for_copies(&state::copies(&host)?, host.is_root()).map_err(own_failure)?.run()
+        }
         Level::Process | Level::Container => state.run(),
     };
     let staging = state.folder("stage").map_err(own_failure)?;
@@ -115,7 +117,7 @@ fn groundless(error: GroundError) -> Failure {
         GroundError::NoRepository { rev, root } => {
             Failure::usage(format!("--base {rev}: {} is not in a repository", root.display()))
         }
-        GroundError::Folder(error) => own_failure(error),
+        GroundError::Folder(error) => state::refused(&error),
         GroundError::Snapshot(error) => Failure::new(USAGE, &error),
     }
 }

@@ -8,10 +8,10 @@ use std::collections::HashSet;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 
 use super::distil::Manifest;
@@ -66,7 +66,7 @@ impl Replica {
         };
         let folders = [Some(&replica.tree), replica.repository.as_ref()];
         for (overlay, folder) in workspace.overlays.iter().zip(folders.into_iter().flatten()) {
-            let sources = workspace.objects.iter().map(|objects| objects.source.clone()).collect();
+            let sources = workspace.lent.clone();
             let left_out = hidden.iter().chain(&workspace.live).cloned().collect();
             let lent = Lent { sources, before: replica.objects.len(), seen };
             let borrowed = copy_overlay(overlay, folder, &left_out, lent, agent)?;
@@ -174,14 +174,10 @@ fn copy_overlay(
         .into_iter()
         .find(|git| base.directory_exists(&git.join(b"objects")) && base.leaf_exists(&git.join(b"HEAD")));
     let objects = git.map(|git| git.join(b"objects"));
-    let mut sources = match (&objects, overlay.lowers.first()) {
-        _ if !lent.sources.is_empty() => lent.sources,
-        (Some(objects), Some(lower)) => vec![lower.join(objects.as_path())],
-        _ => Vec::new(),
-    };
+    let mut sources = lent.sources;
     // Borrowing takes the agent to be able to read there; root's is nobody, and may not.
-    let borrows =
-        objects.is_some() && (agent.is_none() || sources.iter().all(|source| is_readable_by_others(source)));
+    let readable = agent.is_none() || sources.iter().all(|source| is_readable_by_others(source));
+    let borrows = objects.is_some() && !sources.is_empty() && readable;
     if let (true, Some(objects)) = (borrows, &objects) {
         left_out.insert(objects.clone());
     } else {
@@ -193,7 +189,6 @@ fn copy_overlay(
         for name in ["", "info", "pack"] {
             folder(&into.join(objects.as_path()).join(name), 0o755, agent)?;
         }
-        sources = with_their_own(sources);
         let list: Vec<u8> = sources.iter().enumerate().fold(Vec::new(), |mut list, (index, source)| {
             let elsewhere = recipe::borrowed(lent.before + index);
             let source = if lent.seen == Seen::InPlace { &elsewhere } else { source };
@@ -247,23 +242,6 @@ fn is_readable_by_others(path: &Path) -> bool {
     mode(path) & 0o005 == 0o005 && path.ancestors().skip(1).all(|above| mode(above) & 0o001 != 0)
 }
 
-/// Folders of objects, and those they borrow from themselves.
-fn with_their_own(sources: Vec<PathBuf>) -> Vec<PathBuf> {
-    const DEEPEST: usize = 64;
-    let mut all: Vec<PathBuf> = Vec::new();
-    let mut waiting = sources;
-    while let Some(source) = waiting.pop() {
-        if all.contains(&source) || all.len() == DEEPEST || !source.is_dir() {
-            continue;
-        }
-        let theirs = fs::read_to_string(source.join("info/alternates")).unwrap_or_default();
-        let named = theirs.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-        waiting.extend(named.map(|line| source.join(line)).filter_map(|path| path.canonicalize().ok()));
-        all.push(source);
-    }
-    all
-}
-
 /// A linked worktree and its repository name each other by path: here by the paths of the copies.
 fn link_worktree(tree: &Path, repository: &Path, real: &Path, agent: Option<(u32, u32)>) -> io::Result<()> {
     let file = tree.join(".git");
@@ -277,13 +255,19 @@ fn link_worktree(tree: &Path, repository: &Path, real: &Path, agent: Option<(u32
         (own.join("gitdir"), format!("{}\n", file.display())),
         (own.join("commondir"), format!("{}\n", repository.display())),
     ] {
-        fs::write(&path, contents)?;
+        // What was copied there may be a link.
+        fs::remove_file(&path)?;
+        let mut file = fs::File::options().write(true).create_new(true).mode(0o644).open(&path)?;
+        file.write_all(contents.as_bytes())?;
         if let Some((uid, gid)) = agent {
-            std::os::unix::fs::chown(&path, Some(uid), Some(gid))?;
+            std::os::unix::fs::fchown(&file, Some(uid), Some(gid))?;
         }
     }
     Ok(())
 }
+
+/// Nothing of the copy is reached through a link.
+const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
 
 struct Copy<'a> {
     base: &'a Base,
@@ -359,7 +343,7 @@ impl Copy<'_> {
 
     /// A file of our own, in the place of whatever was copied there.
     fn write(&self, path: &RelPath, contents: &[u8]) -> io::Result<()> {
-        match rustix::fs::unlinkat(self.target, path.as_path(), AtFlags::empty()) {
+        match rustix::fs::unlinkat(self.parent_of(path)?, path.name(), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(error) => return Err(error.into()),
         }
@@ -371,8 +355,13 @@ impl Copy<'_> {
 
     fn create(&self, path: &RelPath) -> io::Result<fs::File> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(self.target, path.as_path(), flags, Mode::RUSR | Mode::WUSR)?;
-        Ok(file.into())
+        let mode = Mode::RUSR | Mode::WUSR;
+        Ok(rustix::fs::openat2(self.target, path.as_path(), flags, mode, BENEATH)?.into())
+    }
+
+    /// The folder of the copy that holds a path, reached through no link: one that was copied leads anywhere.
+    fn parent_of(&self, path: &RelPath) -> io::Result<OwnedFd> {
+        Ok(tree::open_directory(self.target, &path.parent().ok_or(Errno::INVAL)?)?)
     }
 
     fn directories_to(&self, path: &RelPath) -> io::Result<()> {
@@ -380,7 +369,8 @@ impl Copy<'_> {
         above.reverse();
         above.push(path.clone());
         for directory in above.iter().filter(|directory| !directory.is_root()) {
-            match rustix::fs::mkdirat(self.target, directory.as_path(), Mode::from_raw_mode(0o755)) {
+            let parent = self.parent_of(directory)?;
+            match rustix::fs::mkdirat(parent, directory.name(), Mode::from_raw_mode(0o755)) {
                 Ok(()) => self.give(directory.as_path())?,
                 Err(Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),

@@ -11,9 +11,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::path::RelPath;
+use crate::untrusted::UntrustedError;
 use crate::workspace::ignored::Ignored;
-use crate::workspace::state::{Run, State};
+use crate::workspace::ownership::Custody;
+use crate::workspace::repository::RepositoryError;
+use crate::workspace::state::{LEGACY, Run, State, StateError, StateHome};
 use crate::workspace::{Added, Layer, Overlay, Workspace, private_git};
+
+pub use crate::workspace::repository::Repository;
 
 /// A folder somebody wants a command to run in.
 #[derive(Debug)]
@@ -23,15 +28,8 @@ pub struct Folder {
     /// Where in it the command runs.
     pub start: RelPath,
     pub repository: Option<Repository>,
-}
-
-/// A repository, as far as a sandbox cares.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Repository {
-    /// `.git`, or what it points at.
-    pub git: PathBuf,
-    /// Where objects and branches are; for a linked worktree, the main repository's.
-    pub common: PathBuf,
+    /// How the repository is owned.
+    pub custody: Custody,
 }
 
 /// Why a folder can't be worked on.
@@ -43,8 +41,27 @@ pub enum FolderError {
     Root,
     #[error("the name of {} can't be used: {reason}", path.display())]
     Name { path: PathBuf, reason: crate::path::PathError },
-    #[error("can't write the state of this run in {}", path.display())]
-    State { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Repository(#[from] RepositoryError),
+    #[error(transparent)]
+    File(#[from] UntrustedError),
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error("can't look at {}", path.display())]
+    Unseen { path: PathBuf, source: io::Error },
+}
+
+impl FolderError {
+    /// What a person can do about it.
+    pub fn remedy(&self) -> Option<String> {
+        match self {
+            Self::Repository(error) => error.remedy(),
+            Self::State(error) => error.remedy(),
+            Self::Missing { .. } | Self::Root | Self::Name { .. } | Self::File(_) | Self::Unseen { .. } => {
+                None
+            }
+        }
+    }
 }
 
 impl Folder {
@@ -55,24 +72,40 @@ impl Folder {
         if current == Path::new("/") {
             return Err(FolderError::Root);
         }
-        let found = current.ancestors().find_map(|folder| Some((folder, repository_of(folder)?)));
-        let (root, repository) = match found {
-            Some((root, repository)) => (root.to_owned(), Some(repository)),
-            None => (current.clone(), None),
-        };
+        let mut found = None;
+        for folder in current.ancestors() {
+            if let Some((repository, custody)) = Repository::of(folder)? {
+                found = Some((folder.to_owned(), Some(repository), custody));
+                break;
+            }
+        }
+        let (root, repository, custody) =
+            found.unwrap_or_else(|| (current.clone(), None, Custody::default()));
         let start = current.strip_prefix(&root).unwrap_or(Path::new(""));
         let start = RelPath::parse(start.as_os_str().as_bytes())
             .map_err(|reason| FolderError::Name { path: current.clone(), reason })?;
-        Ok(Self { root, start, repository })
+        Ok(Self { root, start, repository, custody })
     }
 
     /// Where its runs keep their files.
-    pub fn state(&self, user_state: &Path) -> Result<State, FolderError> {
-        let (state, path) = match &self.repository {
-            Some(repository) => (State::in_repository(&repository.common), repository.common.clone()),
-            None => (State::for_folder(user_state, &self.root), user_state.to_owned()),
+    pub fn state(&self, home: &StateHome) -> Result<State, FolderError> {
+        let state = match &self.repository {
+            Some(repository) => home.repository(&repository.common)?,
+            None => home.folder(&self.root)?,
         };
-        state.map_err(|source| FolderError::State { path, source })
+        // An overlay would contain itself, and `git clean` would delete it.
+        match state.path().starts_with(&self.root) {
+            true => {
+                Err(StateError::Inside { state: state.path().to_owned(), root: self.root.clone() }.into())
+            }
+            false => Ok(state),
+        }
+    }
+
+    /// What an older version of this program, or somebody else, left where state once lay. It is never read.
+    pub fn legacy_state(&self) -> Option<PathBuf> {
+        let path = self.repository.as_ref()?.common.join(LEGACY);
+        path.symlink_metadata().is_ok().then_some(path)
     }
 
     pub fn ignored(&self) -> Ignored {
@@ -89,7 +122,7 @@ impl Folder {
         state: &State,
         in_memory: bool,
     ) -> Result<Workspace, FolderError> {
-        let failed = |source| FolderError::State { path: self.root.clone(), source };
+        let failed = |source| FolderError::Unseen { path: self.root.clone(), source };
         let owner = fs::metadata(&self.root).map_err(failed)?;
         let user_xattr = !rustix::process::geteuid().is_root();
         let on_disk = |name: &str| Layer::Disk {
@@ -126,17 +159,19 @@ impl Folder {
             let inside = common.strip_prefix(&self.root).ok();
             match inside.and_then(|path| RelPath::parse(path.as_os_str().as_bytes()).ok()) {
                 Some(inside) => {
-                    overlays[0].added.extend(private_git::additions(common, &inside));
+                    overlays[0].added.extend(private_git::additions(common, &inside)?);
                     scratch.push(inside);
                 }
                 // A linked worktree's repository lies elsewhere.
                 None => {
                     let mut private = overlay("git", common);
-                    private.added = private_git::additions(common, &RelPath::root());
+                    private.added = private_git::additions(common, &RelPath::root())?;
                     overlays.push(private);
                 }
             }
         }
+        let folders = self.repository.as_ref().map(Repository::object_folders).transpose()?;
+        let lent = folders.into_iter().flatten().map(|folder| folder.path).collect();
         Ok(Workspace {
             path: self.root.clone(),
             overlays,
@@ -144,6 +179,7 @@ impl Folder {
             stores,
             hidden: ignored.secrets(),
             objects: Vec::new(),
+            lent,
             live: Vec::new(),
             outbox: None,
             index: None,
@@ -152,26 +188,4 @@ impl Folder {
             owner: (owner.uid(), owner.gid()),
         })
     }
-}
-
-/// The repository whose root this folder is.
-fn repository_of(folder: &Path) -> Option<Repository> {
-    let entry = folder.join(".git");
-    let kind = entry.symlink_metadata().ok()?.file_type();
-    let git = if kind.is_dir() {
-        entry
-    } else if kind.is_file() {
-        let text = fs::read_to_string(&entry).ok()?;
-        folder.join(text.trim().strip_prefix("gitdir:")?.trim()).canonicalize().ok()?
-    } else {
-        return None;
-    };
-    if git.join("HEAD").symlink_metadata().is_err() {
-        return None;
-    }
-    let common = match fs::read_to_string(git.join("commondir")) {
-        Ok(text) => git.join(text.trim()).canonicalize().ok()?,
-        Err(_) => git.clone(),
-    };
-    Some(Repository { git, common })
 }

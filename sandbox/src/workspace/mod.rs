@@ -5,9 +5,13 @@
 //! lies over a live folder, a [`snapshot`] workspace over the tree of a commit; a [`ground`] is either.
 
 pub mod folder;
+pub(crate) mod git_config;
 pub mod ground;
 pub mod ignored;
+pub mod ownership;
 pub mod private_git;
+pub mod repository;
+mod run;
 pub mod snapshot;
 pub mod state;
 
@@ -92,6 +96,8 @@ pub struct Workspace {
     /// there, their owner seen as the agent like that of the lower layers. `at` is inside an overlay or
     /// outside the workspace, and is only there after it was made.
     pub objects: Vec<Shown>,
+    /// The real folders of git objects, each of them judged, for levels that work on a copy and borrow from there.
+    pub lent: Vec<PathBuf>,
     /// Folders of the real work tree that lie over those of the layers, read-only and as they are at any
     /// moment: what a commit does not have yet. Each is where `path` has it.
     pub live: Vec<RelPath>,

@@ -10,52 +10,61 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::path::RelPath;
+use crate::untrusted::{self, UntrustedError};
 use crate::workspace::Added;
-use crate::workspace::state::IN_REPOSITORY as STATE;
+use crate::workspace::git_config;
+use crate::workspace::state::LEGACY;
 
 /// What is put over a repository's common directory. `inside` is where that lies in its overlay.
-pub fn additions(common: &Path, inside: &RelPath) -> Vec<Added> {
-    let mut added = replacement(common, inside);
-    // Our own state, with the runs of others in it.
-    if common.join(STATE).symlink_metadata().is_ok() {
-        added.push(Added::Absence(inside.join(STATE.as_bytes())));
+pub fn additions(common: &Path, inside: &RelPath) -> Result<Vec<Added>, UntrustedError> {
+    let mut added = replacement(common, Path::new(""), inside)?;
+    // The state of an older version, with the runs of others in it.
+    if untrusted::exists(common, LEGACY) {
+        added.push(Added::Absence(inside.join(LEGACY.as_bytes())));
     }
     // The repositories of submodules, and of submodules in them; what a repository itself is made of holds none.
     const OWN: &[&[u8]] = &[b"objects", b"refs", b"logs", b"hooks", b"info"];
-    let mut waiting = vec![(common.join("modules"), inside.join(b"modules"))];
-    while let Some((folder, inside)) = waiting.pop() {
-        let repository = folder.join("HEAD").symlink_metadata().is_ok();
-        added.extend(replacement(&folder, &inside));
-        let below = folders(&folder, &inside);
+    let mut waiting = folder(common, "modules", inside);
+    while let Some((path, inside)) = waiting.pop() {
+        let repository = untrusted::exists(common, path.join("HEAD"));
+        added.extend(replacement(common, &path, &inside)?);
+        let below = folders(common, &path, &inside);
         waiting.extend(below.into_iter().filter(|(_, inside)| !repository || !OWN.contains(&inside.name())));
     }
-    for (path, inside) in folders(&common.join("worktrees"), &inside.join(b"worktrees")) {
-        added.extend(absence(&path, &inside));
+    for (worktrees, inside) in folder(common, "worktrees", inside) {
+        for (path, inside) in folders(common, &worktrees, &inside) {
+            added.extend(absence(common, &path, &inside));
+        }
     }
-    added
+    Ok(added)
 }
 
-/// The configuration of one repository, without what may not be shown.
-fn replacement(folder: &Path, inside: &RelPath) -> Vec<Added> {
-    let mut added = absence(folder, inside);
-    if let Ok(real) = fs::read(folder.join("config")) {
-        let config = sanitize(&String::from_utf8_lossy(&real));
-        added.push(Added::File(inside.join(b"config"), config.into_bytes()));
+/// The configuration of one repository, without what may not be shown. `path` is below the common directory.
+fn replacement(common: &Path, path: &Path, inside: &RelPath) -> Result<Vec<Added>, UntrustedError> {
+    let mut added: Vec<Added> = absence(common, path, inside).into_iter().collect();
+    if let Some(real) = untrusted::read_text(common, path.join("config"), git_config::LARGEST)? {
+        added.push(Added::File(inside.join(b"config"), sanitize(&real).into_bytes()));
     }
-    added
+    Ok(added)
 }
 
 /// Settings of a single worktree would bring everything back.
-fn absence(folder: &Path, inside: &RelPath) -> Vec<Added> {
-    let there = folder.join("config.worktree").symlink_metadata().is_ok();
-    there.then(|| Added::Absence(inside.join(b"config.worktree"))).into_iter().collect()
+fn absence(common: &Path, path: &Path, inside: &RelPath) -> Option<Added> {
+    let there = untrusted::exists(common, path.join("config.worktree"));
+    there.then(|| Added::Absence(inside.join(b"config.worktree")))
 }
 
-fn folders(folder: &Path, inside: &RelPath) -> Vec<(PathBuf, RelPath)> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+/// A folder of the common directory, if it is a real one: what is put over a link lands where the link leads.
+fn folder(common: &Path, name: &str, inside: &RelPath) -> Vec<(PathBuf, RelPath)> {
+    let is_folder = common.join(name).symlink_metadata().is_ok_and(|meta| meta.is_dir());
+    is_folder.then(|| (PathBuf::from(name), inside.join(name.as_bytes()))).into_iter().collect()
+}
+
+fn folders(common: &Path, path: &Path, inside: &RelPath) -> Vec<(PathBuf, RelPath)> {
+    let entries = fs::read_dir(common.join(path)).into_iter().flatten().flatten();
     entries
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-        .map(|entry| (entry.path(), inside.join(entry.file_name().as_bytes())))
+        .map(|entry| (path.join(entry.file_name()), inside.join(entry.file_name().as_bytes())))
         .collect()
 }
 
@@ -112,7 +121,8 @@ pub(super) fn sanitize(real: &str) -> String {
                 header.chars().take_while(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
             let kept = KEPT.iter().find(|(kept, _)| *kept == name).map(|(_, keys)| *keys);
             // A header with a setting behind it on the same line is rare enough to be dropped.
-            section = kept.filter(|_| text.ends_with(']')).map(|keys| (text.to_owned(), keys));
+            let plain = text.ends_with(']') && is_name(header);
+            section = kept.filter(|_| plain).map(|keys| (text.to_owned(), keys));
             if let Some((header, _)) = &section {
                 out.push_str(header);
                 out.push('\n');
@@ -121,7 +131,9 @@ pub(super) fn sanitize(real: &str) -> String {
         }
         let Some((_, keys)) = &section else { continue };
         let key = text.split('=').next().unwrap_or_default().trim().to_lowercase();
-        if keys.contains(&key.as_str()) && !continues {
+        // `git push -u https://user:token@host/…` writes the address where a remote's name is expected.
+        let shown = key != "remote" || is_name(text);
+        if keys.contains(&key.as_str()) && shown && !continues {
             out.push('\t');
             out.push_str(text);
             out.push('\n');
@@ -129,6 +141,11 @@ pub(super) fn sanitize(real: &str) -> String {
     }
     out.push_str(ADDED);
     out
+}
+
+/// Whether a text holds no address, and so no credential in one.
+fn is_name(text: &str) -> bool {
+    !text.contains([':', '@', '\\'])
 }
 
 #[cfg(test)]
@@ -141,9 +158,12 @@ mod tests {
                     [http \"https://x\"]\n\textraheader = AUTHORIZATION: basic c2VjcmV0\n\
                     [remote \"origin\"]\n\turl = https://me:token@host/x\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n\
                     [include]\n\tpath = /evil\n[credential]\n\thelper = store\n[extensions]\n\tobjectFormat = sha256\n\
-                    [user]\n\tname = A \\\n  continued = evil\n\temail = a@b\n";
+                    [user]\n\tname = A \\\n  continued = evil\n\temail = a@b\n\
+                    [branch \"main\"]\n\tremote = https://me:hidden@host/x\n\tmerge = refs/heads/main\n\
+                    [branch \"topic\"]\n\tremote = origin\n\
+                    [remote \"https://me:hidden@host/y\"]\n\tfetch = refs/heads/kept-from\n";
         let shown = sanitize(real);
-        for secret in ["token", "c2VjcmV0", "evil", "hooksPath", "/tmp/h", "store"] {
+        for secret in ["token", "c2VjcmV0", "evil", "hooksPath", "/tmp/h", "store", "hidden", "kept-from"] {
             assert!(!shown.contains(secret), "{secret} in {shown}");
         }
         for kept in [
@@ -151,6 +171,8 @@ mod tests {
             "objectFormat = sha256",
             "refs/remotes/origin",
             "email = a@b",
+            "merge = refs/heads/main",
+            "remote = origin",
             "checkStat = minimal",
         ] {
             assert!(shown.contains(kept), "{kept} not in {shown}");

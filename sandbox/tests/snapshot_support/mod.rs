@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use agency_sandbox::workspace::folder::Folder;
 use agency_sandbox::workspace::snapshot::{Layers, Snapshots};
-use agency_sandbox::workspace::state::{Run, State};
+use agency_sandbox::workspace::state::{Run, State, StateHome};
 use agency_sandbox::workspace::{Added, Layer, Workspace};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
@@ -130,7 +130,7 @@ impl Repo {
     }
 
     pub fn state(&self) -> State {
-        self.folder().state(self.temp.path()).expect("state")
+        self.folder().state(&StateHome::at(&self.temp.path().join("state"))).expect("state")
     }
 
     pub fn run_folder(&self) -> Run {

@@ -107,8 +107,10 @@ struct Site {
 fn prepare(place: &Place, order: &Order, agent: &AgentOrder, reception: &Reception) -> Result<Site> {
     let host = Host::observe();
     let folder = Folder::around(&order.root)?;
-    let repository = folder.repository.clone().ok_or("the work tree is in no repository any more")?;
-    let state = State::in_repository(&repository.common)?;
+    if folder.repository.is_none() {
+        return Err("the work tree is in no repository any more".into());
+    }
+    let state = State::at(&order.state);
     let run = match order.level {
         Level::Landlock => State::for_copies(&order.copies, host.is_root())?.run(),
         Level::Process | Level::Container => state.run(),

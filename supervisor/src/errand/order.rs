@@ -20,6 +20,8 @@ pub struct Order {
     pub epoch: Epoch,
     /// A folder of the repository's work tree.
     pub root: PathBuf,
+    /// The repository's state folder.
+    pub state: PathBuf,
     /// Below which private copies are kept, at the level that needs them.
     pub copies: PathBuf,
     pub level: Level,

@@ -43,7 +43,7 @@ fn carry_out(
     let host = Host::observe();
     let folder = Folder::around(&order.root)?;
     let repository = folder.repository.as_ref().ok_or("the work tree is in no repository any more")?;
-    let state = State::in_repository(&repository.common)?;
+    let state = State::at(&order.state);
     let layers =
         Snapshots::open(&state, repository, std::path::Path::new("git"))?.layers(&proof.judged_by)?;
     let profile = resolve(order, proof, &Sight::of_layers(&layers.lowers)?)?;

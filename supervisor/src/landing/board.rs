@@ -116,7 +116,6 @@ pub fn commit_observed(
     publish: Option<Publish<'_>>,
     observer: Observer<'_>,
 ) -> Result<Outcome, Error> {
-    let _acting = repository.act()?;
     let _turn = match repository.landing.take() {
         Err(Error::Busy { what }) => return Ok(Outcome::Again { what }),
         other => other?,
@@ -154,7 +153,6 @@ pub fn commit_observed(
 
 /// Takes back what was interrupted. Every commit does so first.
 pub fn recover(repository: &Repository) -> Result<(), Error> {
-    let _acting = repository.act()?;
     let _turn = repository.landing.take()?;
     undo_both(repository)
 }

@@ -89,7 +89,6 @@ pub fn keep(repository: &Repository, lease: &Lease, commit: &Oid) -> Result<bool
 
 /// What a candidate changes, as people read it.
 pub fn patch(repository: &Repository, base: &Oid, commit: &Oid) -> Result<Vec<u8>, Error> {
-    let _acting = repository.act()?;
     let arguments =
         ["diff-tree", "-p", "--binary", "--full-index", "-M", "--no-ext-diff", "--no-textconv", "--no-color"];
     let run = repository.objects.run(arguments.into_iter().chain([base.as_str(), commit.as_str()]));

@@ -39,8 +39,6 @@ pub enum Error {
     Differs { path: RelPath },
     #[error("the files of {} can't be brought along", root.display())]
     Apply { root: PathBuf, source: ApplyError },
-    #[error("can't act for user {uid}, who owns the repository")]
-    Owner { uid: u32, source: io::Error },
     #[error("{what} is held by somebody for too long")]
     Busy { what: String },
     #[error("can't {doing} {remote}: {message}")]

@@ -9,8 +9,6 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use agency_sandbox::git::spawn;
-
 use super::error::{Error, files};
 
 const LIFETIME: Duration = Duration::from_secs(60);
@@ -30,7 +28,7 @@ impl Talk {
     pub(super) fn start(mut command: Command) -> Result<Self, Error> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let program = std::path::PathBuf::from(command.get_program());
-        let mut child = spawn(&mut command).map_err(files("start", &program))?;
+        let mut child = command.spawn().map_err(files("start", &program))?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Error::Answer { doing: "start" });
         };

@@ -124,7 +124,6 @@ pub fn forward(
 
 /// Takes back what an interrupted landing left, whatever task it was for. Every landing does so first.
 pub fn recover(repository: &Repository) -> Result<Undone, Error> {
-    let _acting = repository.act()?;
     let _turn = repository.landing.take()?;
     undo::undo(repository, &mut |_| ControlFlow::Continue(()))
 }
@@ -150,7 +149,6 @@ fn take_turns_observed(
     observer: Observer<'_>,
     mut attempt: impl FnMut(Observer<'_>) -> Result<Tried, Error>,
 ) -> Result<Outcome, Error> {
-    let _acting = repository.act()?;
     let _turn = match repository.landing.take() {
         Err(Error::Busy { what }) => return Ok(Outcome::Busy { what }),
         other => other?,

@@ -8,7 +8,7 @@
 //! No attribute is read and no driver of the repository runs: files are merged as text, or conflict. Renames
 //! are followed, because `merge-tree` can't be told otherwise; [`super::scope`] judges what comes out.
 
-use agency_sandbox::git::{GitError, spawn};
+use agency_sandbox::git::GitError;
 use agency_sandbox::path::{RelPath, escape};
 
 use super::commit::{self, Signature};
@@ -30,7 +30,6 @@ pub enum Merged {
 
 /// Merges a candidate, a commit on `base`, onto `target`.
 pub fn onto(repository: &Repository, base: &Oid, candidate: &Oid, target: &Oid) -> Result<Merged, Error> {
-    let _acting = repository.act()?;
     if base == target {
         let trees = repository.ask(|objects| Ok((objects.tree_of(candidate)?, objects.tree_of(target)?)))?;
         return Ok(contained_or_clean(trees));
@@ -94,7 +93,7 @@ fn merge_tree(repository: &Repository, ours: &Oid, theirs: &Oid) -> Result<Merge
         repository.objects.command(["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages"]);
     command.args([ours.as_str(), theirs.as_str()]);
     let start = |source| git(DOING)(GitError::Start { program: repository.program.clone(), source });
-    let output = spawn(&mut command).and_then(|child| child.wait_with_output()).map_err(start)?;
+    let output = command.spawn().and_then(|child| child.wait_with_output()).map_err(start)?;
     let mut parts = output.stdout.split(|byte| *byte == 0).filter(|part| !part.is_empty());
     let tree = parts.next().map(Oid::of_line);
     match (output.status.code(), tree) {

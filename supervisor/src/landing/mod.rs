@@ -38,7 +38,6 @@ pub mod merge;
 pub mod names;
 mod objects;
 pub mod obstacle;
-mod owner;
 pub mod plan;
 mod record;
 pub mod refs;

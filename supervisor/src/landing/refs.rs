@@ -39,7 +39,6 @@ pub struct Reference {
 /// Read as git reads them: files of their own, and then the file of packed ones, which is written before the
 /// others are removed. What was read may be old a moment later; a transaction finds out.
 pub fn read(repository: &Repository, names: &[RefName]) -> Result<BTreeMap<RefName, Reference>, Error> {
-    let _acting = repository.act()?;
     let (mut found, mut missing) = (BTreeMap::new(), Vec::new());
     for name in names {
         let (end, alias_of) = follow(repository, name)?;
@@ -103,7 +102,6 @@ fn follow(repository: &Repository, name: &RefName) -> Result<(RefName, Option<Re
 
 /// The reference that a name stands for in the end.
 pub fn resolve(repository: &Repository, name: &RefName) -> Result<RefName, Error> {
-    let _acting = repository.act()?;
     Ok(follow(repository, name)?.0)
 }
 
@@ -247,7 +245,6 @@ pub struct Transaction<'a> {
 
 impl<'a> Transaction<'a> {
     pub fn prepare(repository: &'a Repository, lines: &[Line], reason: &Reason<'_>) -> Result<Self, Error> {
-        let _acting = repository.act()?;
         let mover = Mover::start(repository, Some(reason))?;
         let turn = mover.turn(repository)?;
         let mut transaction = Self { mover, _turn: turn };
@@ -272,7 +269,6 @@ impl Drop for Transaction<'_> {
 
 /// Moves references of our own, of which git keeps no log.
 pub(super) fn transact(repository: &Repository, lines: &[Line]) -> Result<(), Error> {
-    let _acting = repository.act()?;
     let start = || Mover::start(repository, None);
     repository.movers.with(start, |mover| {
         let _turn = mover.turn(repository)?;

@@ -215,7 +215,6 @@ fn run(
         let why = "it lies in this very repository, whose hooks would be run";
         return Err(failed(doing, upstream, why));
     }
-    let _acting = repository.act()?;
     let odd = |error: std::io::Error| failed(doing, upstream, &error.to_string());
     let output = output_within(&mut command, LONGEST).map_err(odd)?;
     output.ok_or_else(|| failed(doing, upstream, &format!("there was no answer for {} s", LONGEST.as_secs())))

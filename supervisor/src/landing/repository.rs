@@ -29,7 +29,6 @@ use super::error::{Error, files, git};
 use super::kept::Kept;
 use super::names::{Format, Oid};
 use super::objects::{ObjectKind, Objects, Writer};
-use super::owner::{Acting, Owner};
 use super::refs::Mover;
 use super::settings::{self, Reader, Remembered, Settings};
 use super::turns::Turns;
@@ -61,7 +60,6 @@ pub struct Repository {
     pub(super) settings: Settings,
     home: Option<PathBuf>,
     remembered: Remembered,
-    owner: Option<Owner>,
     pub(super) objects: OwnGit,
     pub(super) refs: OwnGit,
     /// Whose turn it is to land.
@@ -77,17 +75,15 @@ pub struct Repository {
 impl Repository {
     pub fn open(opening: &Opening<'_>) -> Result<Self, Error> {
         let common = &opening.repository.common;
-        let owner = Owner::of(common)?;
         let program = found_in_path(opening.program);
-        let settings = Reader { program: &program, home: opening.home, owner }.read(common, common)?;
+        let settings = Reader { program: &program, home: opening.home }.read(common, common)?;
         let unsupported = |reason| Error::Unsupported { path: common.clone(), reason };
         let format = settings.format().map_err(unsupported)?;
         if let Some(other) = settings.text("extensions.refstorage").filter(|kind| *kind != "files") {
             let reason = format!("its references are kept as `{other}`, and only `files` can be moved");
             return Err(unsupported(reason));
         }
-        let repository = Self::new(opening, program, owner, format, settings);
-        let _acting = repository.act()?;
+        let repository = Self::new(opening, program, format, settings);
         repository.make(&Turns::new(opening.place.join("making.lock"), opening.patience))?;
         Ok(repository)
     }
@@ -95,21 +91,14 @@ impl Repository {
     /// One that somebody has opened before, to read and write its objects. No git is asked how it is configured,
     /// so nothing else can be done with it.
     pub fn open_objects(opening: &Opening<'_>, format: Format) -> Result<Self, Error> {
-        let owner = Owner::of(&opening.repository.common)?;
         let program = found_in_path(opening.program);
-        Ok(Self::new(opening, program, owner, format, Settings::default()))
+        Ok(Self::new(opening, program, format, Settings::default()))
     }
 
-    fn new(
-        opening: &Opening<'_>,
-        program: PathBuf,
-        owner: Option<Owner>,
-        format: Format,
-        settings: Settings,
-    ) -> Self {
+    fn new(opening: &Opening<'_>, program: PathBuf, format: Format, settings: Settings) -> Self {
         let own = |name: &str| {
             let own = OwnGit::open(&program, &opening.place.join(name));
-            as_owner(own.keeping_objects_in(&opening.repository.common.join("objects")), owner)
+            own.keeping_objects_in(&opening.repository.common.join("objects"))
         };
         Self {
             objects: own("objects.git"),
@@ -124,7 +113,6 @@ impl Repository {
             settings,
             home: opening.home.map(Path::to_owned),
             remembered: Remembered::default(),
-            owner,
             readers: Kept::default(),
             writers: Default::default(),
             movers: Kept::default(),
@@ -140,11 +128,6 @@ impl Repository {
         self.format
     }
 
-    /// Whatever is looked at or written in the repository, is so with its owner's rights.
-    pub(super) fn act(&self) -> Result<Option<Acting>, Error> {
-        self.owner.map_or(Ok(None), Owner::act)
-    }
-
     /// Asks for objects, as often as need be, with one git.
     pub(super) fn ask<T>(&self, ask: impl FnOnce(&mut Objects) -> Result<T, Error>) -> Result<T, Error> {
         self.readers.with(|| Objects::start(self), ask)
@@ -152,7 +135,6 @@ impl Repository {
 
     /// Writes an object, which is on the disk then. No reference names it yet.
     pub(super) fn write_object(&self, kind: ObjectKind, contents: &[u8]) -> Result<Oid, Error> {
-        let _acting = self.act()?;
         let writers = &self.writers[kind as usize];
         let written = writers.with(|| Writer::start(self, kind), |writer| writer.write(contents));
         if written.is_ok() {
@@ -168,14 +150,13 @@ impl Repository {
 
     /// How the person's git is configured in one work tree, by its git directory.
     pub(super) fn settings_in(&self, worktree: &Path) -> Result<Settings, Error> {
-        let reader = Reader { program: &self.program, home: self.home.as_deref(), owner: self.owner };
+        let reader = Reader { program: &self.program, home: self.home.as_deref() };
         self.remembered.read(&reader, worktree, &self.real.common)
     }
 
     /// A git of ours, in a folder that was made for it.
     pub(super) fn own_git(&self, folder: &Path) -> OwnGit {
-        as_owner(OwnGit::open(&self.program, folder), self.owner)
-            .with_objects(&self.real.common.join("objects"))
+        OwnGit::open(&self.program, folder).with_objects(&self.real.common.join("objects"))
     }
 
     fn make(&self, making: &Turns) -> Result<(), Error> {
@@ -267,13 +248,6 @@ impl Repository {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(files("make", path)(error)),
             _ => Ok(()),
         }
-    }
-}
-
-fn as_owner(git: OwnGit, owner: Option<Owner>) -> OwnGit {
-    match owner {
-        Some(Owner { uid, gid }) => git.as_user(uid, gid),
-        None => git,
     }
 }
 

@@ -10,7 +10,6 @@
 //! the files it read are the same.
 
 use std::collections::{BTreeSet, HashMap};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -19,7 +18,6 @@ use agency_sandbox::configured;
 
 use super::error::Error;
 use super::names::Format;
-use super::owner::Owner;
 use super::stamp::Stamp;
 use crate::causes;
 
@@ -28,7 +26,6 @@ use crate::causes;
 pub(super) struct Reader<'a> {
     pub(super) program: &'a Path,
     pub(super) home: Option<&'a Path>,
-    pub(super) owner: Option<Owner>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -59,10 +56,8 @@ const REPEATED: [&str; 7] = [
 ];
 
 impl Reader<'_> {
-    /// What holds in the work tree with this git directory, of the repository with that one. Whatever they name is
-    /// looked at with their owner's rights.
+    /// What holds in the work tree with this git directory, of the repository with that one.
     pub(super) fn read(&self, git: &Path, common: &Path) -> Result<Settings, Error> {
-        let _acting = self.owner.map_or(Ok(None), Owner::act)?;
         let unreadable = |reason: String| Error::Unsupported { path: git.to_owned(), reason };
         let mut command = Command::new(self.program);
         command.env_clear().current_dir("/").stdin(Stdio::null());
@@ -70,9 +65,6 @@ impl Reader<'_> {
         command.env("HOME", self.home.unwrap_or(Path::new("/nonexistent")));
         command.env("LC_ALL", "C").env("GIT_DIR", git);
         command.args(["config", "--list", "-z", "--show-scope", "--includes"]);
-        if let Some(Owner { uid, gid }) = self.owner {
-            command.uid(uid).gid(gid);
-        }
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let sources = self.sources(git, common);
         let asked = configured::answer(&mut command, &sources, self.home);
@@ -234,9 +226,6 @@ pub(super) fn own(format: Format, bare: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::landing::owner::tests::is_root;
-    use std::fs::Permissions;
-    use std::os::unix::fs::PermissionsExt;
 
     const LISTED: &[u8] = b"system\0core.eol\nlf\0global\0core.attributesfile\n/home/\"a\\b\0local\0core.eol\ncrlf\0\
         local\0core.attributesfile\n/dev/fifo\0local\0core.filemode\0local\0core.symlinks\n$(touch x)\0\
@@ -284,27 +273,6 @@ mod tests {
         read.expect_err("git waits").to_string()
     }
 
-    /// The owner includes what they can't see. Root could, and would tell them.
-    #[test]
-    fn nothing_is_looked_for_where_the_owner_may_not_look() {
-        if !is_root("nothing_is_looked_for_where_the_owner_may_not_look") {
-            return;
-        }
-        let folder = tempfile::tempdir().expect("a folder");
-        let at = |name: &str| folder.path().join(name);
-        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("chmod");
-        std::fs::create_dir(at("roots")).expect("made");
-        std::fs::set_permissions(at("roots"), Permissions::from_mode(0o700)).expect("chmod");
-        configured(&at("git"), "[include]\n\tpath = ../more\n\tpath = ../roots/pipe\n");
-        std::fs::write(at("more"), "[include]\n\tpath = pipe\n").expect("written");
-        make_pipe(&at("pipe"));
-        make_pipe(&at("roots/pipe"));
-        let owner = Some(Owner { uid: 61_950, gid: 61_951 });
-        let reader = Reader { program: Path::new("git"), home: None, owner };
-        let said = said(reader.read(&at("git"), &at("git")));
-        assert!(said.contains("which is a pipe") && !said.contains("roots"), "{said}");
-    }
-
     #[test]
     fn a_pipe_is_found_from_a_linked_work_tree_too() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -315,7 +283,7 @@ mod tests {
         for (name, text) in [("HEAD", "ref: refs/heads/x\n"), ("commondir", "../..\n")] {
             std::fs::write(git.join(name), text).expect("written");
         }
-        let reader = Reader { program: Path::new("git"), home: None, owner: None };
+        let reader = Reader { program: Path::new("git"), home: None };
         let said = said(Remembered::default().read(&reader, &git, &common));
         assert!(
             said.contains(&format!("{} for 10 s, which is a pipe", common.join("pipe").display())),

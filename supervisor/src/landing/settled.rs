@@ -34,7 +34,6 @@ pub struct Named {
 
 /// Every task that has a reference below `refs/agency`.
 pub fn named(repository: &Repository) -> Result<Vec<Named>, Error> {
-    let _acting = repository.act()?;
     let arguments = ["for-each-ref", "--format=%(objectname) %(refname)", "refs/agency/"];
     let listed = repository.refs.run(arguments).map_err(git("list references"))?;
     let mut tasks: BTreeMap<Task, Named> = BTreeMap::new();
@@ -76,7 +75,6 @@ pub struct Made {
 
 /// Reads what they say; `None` where that can't be understood, or is gone by now.
 pub fn look(repository: &Repository, named: &Named) -> Result<Option<Known>, Error> {
-    let _acting = repository.act()?;
     let known = repository.ask(|objects| {
         let mut candidates = Vec::new();
         for (epoch, commit) in &named.candidates {
@@ -121,7 +119,6 @@ pub struct Lock {
 /// Removes references: for each task what it loses, with what has to be so meanwhile. What is not so any more stays. If
 /// there is a lock, the rest waits for it to go.
 pub fn remove(repository: &Repository, tasks: &[Vec<Line>]) -> Result<Option<Lock>, Error> {
-    let _acting = repository.act()?;
     for some in tasks.chunks(TOGETHER) {
         let _turn = repository.landing.take()?;
         match removed(repository, &some.concat())? {

@@ -23,7 +23,6 @@ pub fn files(repository: &Repository, branch: &RefName) -> Result<Vec<RelPath>, 
     let Some(found) = refs::read(repository, std::slice::from_ref(branch))?.remove(branch) else {
         return Ok(Vec::new());
     };
-    let _acting = repository.act()?;
     let index = repository.real.git.join("index");
     let Some(contents) = read_file(&index, LARGEST).map_err(at("read", &index))? else {
         return Ok(Vec::new());

@@ -514,6 +514,7 @@ impl<S: Store> Life<'_, S> {
             task: self.attempt.task.clone(),
             epoch: self.attempt.epoch,
             root: settings.root.clone(),
+            state: settings.state.clone(),
             copies: settings.copies.clone(),
             level,
             container,

@@ -153,7 +153,7 @@ fn a_harvest_of_many_or_large_files_is_what_git_would_make_of_it() {
             let tree = |commit: &str| world.at(&format!("{commit}^{{tree}}"));
             assert_eq!(tree(made.as_str()), tree(&world.candidate(&base, &changes[..count])));
         }
-        let own = world.root().join(".git/agency/landing/objects.git");
+        let own = world.place().join("objects.git");
         let left = world.git_at(&own, &["for-each-ref"]);
         assert_eq!(left, "", "git's own reference is gone");
     }

@@ -85,13 +85,6 @@ fn killed_before_and_after_every_step_as_an_ordinary_user() {
 }
 
 #[test]
-fn killed_before_and_after_every_step_as_root_in_somebodys_repository() {
-    if is_root() {
-        kill_and_land(&world(ends().1, Actor::RootForUser), &moments(&Step::ALL));
-    }
-}
-
-#[test]
 fn killed_when_the_branch_is_not_checked_out() {
     for world in worlds_by_git() {
         world.git(&["checkout", "--quiet", "--detach"]);

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{Actor, Put, World, edited, ends, is_root, worlds};
+use crate::support::{Actor, Put, World, edited, ends, worlds};
 
 /// Everything git would run if it obeyed the repository, each leaving a mark.
 fn arm(world: &World) {
@@ -142,70 +142,11 @@ fn a_file_of_attributes_that_never_answers_is_not_read_from_the_repository() {
     }
 }
 
-/// A folder that only root may write to, with what the branch has.
-fn roots_own(world: &World) -> std::path::PathBuf {
-    let path = world.outside("roots-own");
-    fs::create_dir(&path).expect("made");
-    fs::create_dir(path.join("src")).expect("made");
-    fs::write(path.join("src/1.txt"), world.read("src/1.txt")).expect("written");
-    path
-}
-
 fn listed(folder: &std::path::Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("listed").flatten();
     let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names
-}
-
-#[test]
-fn an_owner_can_not_make_root_write_where_the_owner_may_not() {
-    if !is_root() {
-        return;
-    }
-    // A folder of ours is replaced by a link.
-    let world = World::new(ends().1, Actor::RootForUser, &[]);
-    let work = world.candidate(&world.at("main"), &[("src/1.txt", Put::File(b"agent\n"))]);
-    world.land_with("T1", &work, &["act=none"]).is("kept");
-    let (place, own) = (world.root().join(".git/agency/landing"), roots_own(&world));
-    fs::remove_dir_all(&place).expect("removed");
-    std::os::unix::fs::symlink(&own, &place).expect("linked");
-    let said = world.land("T1", &work);
-    assert!(
-        said.is("error").value["error"].as_str().expect("a reason").contains("ermission denied"),
-        "{said:?}"
-    );
-    assert_eq!(listed(&own), ["src"]);
-
-    // One of its files is.
-    let world = World::new(ends().1, Actor::RootForUser, &[]);
-    let work = world.candidate(&world.at("main"), &[("src/1.txt", Put::File(b"agent\n"))]);
-    world.land_with("T1", &work, &["act=none"]).is("kept");
-    let (place, own) = (world.root().join(".git/agency/landing"), roots_own(&world));
-    for name in ["refs.lock", "landing.lock"] {
-        let _ = fs::remove_file(place.join(name));
-        std::os::unix::fs::symlink(own.join("src/1.txt"), place.join(name)).expect("linked");
-        world.land("T1", &work).is("error");
-        assert_eq!(fs::read_to_string(own.join("src/1.txt")).expect("read"), world.read("src/1.txt"));
-        fs::remove_file(place.join(name)).expect("removed");
-    }
-    world.land("T1", &work).is("landed");
-}
-
-#[test]
-fn an_owner_can_not_make_root_bring_another_folder_along() {
-    if !is_root() {
-        return;
-    }
-    let world = World::new(ends().1, Actor::RootForUser, &[]);
-    world.git(&["checkout", "--quiet", "--detach"]);
-    world.git(&["worktree", "add", "--quiet", world.outside("linked").to_str().expect("a path"), "main"]);
-    let (own, base) = (roots_own(&world), world.at("main"));
-    world.write(".git/worktrees/linked/gitdir", format!("{}/.git\n", own.display()).as_bytes());
-    let work = world.candidate(&base, &[("src/1.txt", Put::File(b"agent\n"))]);
-    world.land("T1", &work).is("landed");
-    assert_eq!(fs::read_to_string(own.join("src/1.txt")).expect("read"), world.read("src/1.txt"));
-    assert_eq!(listed(&own), ["src"]);
 }
 
 #[test]
@@ -245,27 +186,6 @@ fn looking_for_changes_runs_nothing_of_a_submodule() {
     let files = agency_supervisor::landing::uncommitted::files(&world.open(), &branch).expect("looked");
     assert_eq!(files.iter().map(ToString::to_string).collect::<Vec<_>>(), ["src/1.txt"]);
     assert!(!trace.exists(), "the submodule's program was run");
-}
-
-#[test]
-fn an_owner_can_not_have_root_read_for_them() {
-    use std::os::unix::fs::PermissionsExt;
-    if !is_root() {
-        return;
-    }
-    let world = World::new(ends().1, Actor::RootForUser, &[]);
-    let work = world.candidate(&world.at("main"), &[("src/1.txt", Put::File(b"agent\n"))]);
-    let secret = world.outside("secret");
-    fs::write(&secret, "the secret").expect("written");
-    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).expect("chmod");
-    for (name, target) in [(".git/info/attributes", "main"), (".git/refs/heads/other", "other")] {
-        let path = world.root().join(name);
-        let _ = fs::remove_file(&path);
-        std::os::unix::fs::symlink(&secret, &path).expect("linked");
-        let said = world.land_with("T1", &work, &[&format!("target={target}")]);
-        assert!(!said.is("error").value.to_string().contains("the secret"), "{said:?}");
-        fs::remove_file(&path).expect("removed");
-    }
 }
 
 #[test]

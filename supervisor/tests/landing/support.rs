@@ -22,8 +22,6 @@ pub(crate) enum Actor {
     Same,
     /// An ordinary user does both.
     User,
-    /// Root lands in an ordinary user's repository.
-    RootForUser,
 }
 
 /// A number that no distribution gives to people or services.
@@ -51,9 +49,7 @@ pub(crate) fn gits() -> Vec<PathBuf> {
 pub(crate) fn worlds() -> Vec<World> {
     let mut worlds = worlds_by_git();
     if is_root() {
-        let (oldest, newest) = ends();
-        worlds.push(World::new(oldest, Actor::User, &[]));
-        worlds.push(World::new(newest, Actor::RootForUser, &[]));
+        worlds.push(World::new(ends().0, Actor::User, &[]));
     }
     worlds
 }
@@ -123,17 +119,20 @@ impl World {
     pub(crate) fn open_with(&self, git: &Path) -> Repository {
         let folder = Folder::around(&self.root()).expect("a folder");
         let found = folder.repository.expect("a repository");
-        let place = found.common.join("agency");
-        fs::create_dir_all(&place).expect("made");
         let opening = Opening {
             program: git,
             repository: &found,
             root: Some(&folder.root),
-            place: &place.join("landing"),
+            place: &self.place(),
             home: Some(&self.home()),
             patience: Duration::from_secs(10),
         };
         Repository::open(&opening).expect("opens")
+    }
+
+    /// Where landings keep their own.
+    pub(crate) fn place(&self) -> PathBuf {
+        self.folder.path().join("place")
     }
 
     pub(crate) fn home(&self) -> PathBuf {
@@ -269,6 +268,7 @@ impl World {
         command.arg(format!("git={}", self.git.display()));
         command.arg(format!("root={}", root.display()));
         command.arg(format!("home={}", self.home().display()));
+        command.arg(format!("place={}", self.place().display()));
         command.arg(format!("task={task}"));
         command.args(arguments).current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
         if self.actor == Actor::User {
@@ -300,7 +300,10 @@ impl World {
             for entry in fs::read_dir(folder).expect("listed").flatten() {
                 let (path, stat) = (entry.path(), entry.metadata().expect("looked"));
                 if stat.is_dir() && !path.ends_with(".git") {
-                    waiting.push(path);
+                    // A git that was killed may leave locks of our own references, which the next claim passes by.
+                    if !path.ends_with("refs/agency") {
+                        waiting.push(path);
+                    }
                 } else if stat.is_file() {
                     found.insert(path.clone(), (stat.mode(), stat.ino(), fs::read(&path).expect("read")));
                 } else if stat.is_symlink() {
@@ -319,7 +322,8 @@ impl World {
             for entry in fs::read_dir(folder).expect("listed").flatten() {
                 let path = entry.path();
                 if entry.file_type().expect("looked").is_dir() {
-                    if !path.ends_with("agency") {
+                    // A git that was killed may leave locks of our own references, which the next claim passes by.
+                    if !path.ends_with("refs/agency") {
                         waiting.push(path);
                     }
                 } else if path.extension() == Some(OsStr::new("lock")) || path.ends_with("index.agency") {
@@ -333,7 +337,7 @@ impl World {
     /// Nothing is left of a landing but what landed.
     pub(crate) fn assert_tidy(&self) {
         assert_eq!(self.locks(), [] as [PathBuf; 0]);
-        assert!(!self.root().join(".git/agency/landing/landing.json").exists(), "a journal is left");
+        assert!(!self.place().join("landing.json").exists(), "a journal is left");
         let left = fs::read_dir(self.root()).expect("listed").flatten();
         let left: Vec<_> =
             left.filter(|entry| entry.file_name().as_bytes().starts_with(b".agency")).collect();

@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use agency_sandbox::scope::Scope;
 use agency_sandbox::workspace::folder::Folder;
-use agency_sandbox::workspace::state::State;
 use agency_supervisor::landing::commit::{self, Signature, Statement};
 use agency_supervisor::landing::land::{self, Outcome};
 use agency_supervisor::landing::lease::{self, Lease, Taken};
@@ -89,12 +88,11 @@ fn open(arguments: &Arguments) -> Result<Repository, Box<dyn Error>> {
         true => agency_sandbox::workspace::folder::Repository { git: root.clone(), common: root.clone() },
         false => Folder::around(&root)?.repository.ok_or("no repository")?,
     };
-    let state = State::in_repository(&found.common)?;
     Ok(Repository::open(&Opening {
         program: Path::new(arguments.value("git").unwrap_or("git")),
         repository: &found,
         root: (!bare).then_some(root.as_path()),
-        place: &state.path().join("landing"),
+        place: Path::new(arguments.needed("place")?),
         home: arguments.value("home").map(Path::new),
         patience: Duration::from_secs(60),
     })?)

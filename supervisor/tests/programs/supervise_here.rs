@@ -22,6 +22,7 @@ use agency_sandbox::changed;
 use agency_sandbox::host::Host;
 use agency_sandbox::policy::Level;
 use agency_sandbox::workspace::folder::Folder;
+use agency_sandbox::workspace::state::StateHome;
 use agency_supervisor::attempt::Term;
 use agency_supervisor::budget::Budget;
 use agency_supervisor::charge::{self, Charge};
@@ -70,7 +71,7 @@ fn supervise(arguments: &Arguments) -> Result<()> {
     let root = std::env::current_dir()?;
     let host = Host::observe();
     let folder = Folder::around(&root)?;
-    let state = folder.state(&host.home.join(".local/state"))?.path().to_owned();
+    let state = folder.state(&StateHome::find()?)?.path().to_owned();
     let repository = charge::open_repository(&folder, &state, &host.home)?;
     let branch = charge::branch(&repository, &folder)?;
     let agent = Agent {

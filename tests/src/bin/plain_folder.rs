@@ -12,6 +12,7 @@ use agency_sandbox::path::RelPath;
 use agency_sandbox::policy::{Folder as Bound, Level, Policy};
 use agency_sandbox::supervise::End;
 use agency_sandbox::workspace::folder::Folder;
+use agency_sandbox::workspace::state::StateHome;
 
 #[allow(clippy::print_stderr)]
 fn main() -> ExitCode {
@@ -32,7 +33,7 @@ fn run() -> Result<u8, Box<dyn std::error::Error>> {
 
     let host = Host::observe();
     let folder = Folder::around(&std::env::current_dir()?)?;
-    let state = folder.state(&host.home.join(".local/state"))?;
+    let state = folder.state(&StateHome::find()?)?;
     let (run, staging, ignored) = (state.run(), state.folder("stage")?, folder.ignored());
     let workspace = folder.workspace(&run, &ignored, &state, true)?;
     let protect =

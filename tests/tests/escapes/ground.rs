@@ -82,7 +82,7 @@ impl Actor {
 ///
 /// ```text
 /// bin/                 agency, adversary
-/// state/               what runs keep, where that is not in the repository
+/// state/               what runs keep
 /// home/repo/           the workspace: src/ (usually the scope), docs/, README.md, .git/
 /// home/outside/        what no attack may reach
 /// home/.ssh/id_rsa
@@ -284,6 +284,13 @@ impl Ground {
         String::from_utf8(output.stdout).expect("text")
     }
 
+    /// Where runs keep their files.
+    pub(crate) fn state(&self) -> PathBuf {
+        let kinds = ["repositories", "folders"].map(|kind| self.base.join("state/agency").join(kind));
+        let mut all = kinds.iter().flat_map(|kind| fs::read_dir(kind).into_iter().flatten().flatten());
+        all.next().map_or_else(|| self.base.join("state/none"), |entry| entry.path())
+    }
+
     /// Everything of the actor's but what runs keep for themselves.
     pub(crate) fn fingerprint(&self) -> Fingerprint {
         Fingerprint { root: self.home(), tree: everything(&self.home()), bare: self.actor.is_bare() }
@@ -293,7 +300,7 @@ impl Ground {
     #[track_caller]
     pub(crate) fn assert_no_run_is_left(&self) {
         // Made by the first run that needs it. Root's copies are in one place with those of other tests.
-        let places = [self.repo().join(".git/agency/sandboxes"), self.base.join("state/agency/sandboxes")];
+        let places = [self.state().join("sandboxes"), self.base.join("state/agency/sandboxes")];
         let runs = places.iter().flat_map(|place| fs::read_dir(place).into_iter().flatten());
         let left: Vec<_> = runs.map(|run| run.expect("a run").path()).collect();
         assert!(left.is_empty(), "{left:?}");
@@ -320,7 +327,7 @@ impl Drop for Ground {
 }
 
 fn everything(home: &Path) -> Tree {
-    Tree::of_all_but(home, &[Path::new("repo/.git/agency")]).expect("the tree can be read")
+    Tree::of_all_but(home, &[]).expect("the tree can be read")
 }
 
 /// How everything of the actor's looked at a moment.

@@ -316,25 +316,34 @@ fn what_root_writes_into_somebodys_repository_is_theirs() {
     ground.assert_compliant();
 }
 
-/// A checkout that is read-only, as CI servers have them, or somebody else's.
+/// Another user's repository is not looked at, unless the user's own git says that it is safe; and then it is only read.
 #[test]
-fn a_board_that_cannot_be_written_is_still_read() {
+fn a_board_of_another_user_is_read_where_git_says_that_it_is_safe_and_never_written() {
     if actors().len() < 2 {
         return;
     }
     let theirs = Ground::of(agency_tests::repository::Actor::Root, &[]);
     theirs.ok(&["init", "--builders", "codex"]);
     let id = theirs.task("One", &[]);
-    std::fs::remove_dir_all(theirs.path().join(".git/agency")).expect("removed");
     open_to_everybody(theirs.path());
     let reader = Ground::of(agency_tests::repository::Actor::User, &[]);
+    let there = |arguments: &[&str], safe: &str| {
+        let mut command = reader.command(arguments);
+        command.current_dir(theirs.path()).env("GIT_CONFIG_COUNT", "1");
+        command.env("GIT_CONFIG_KEY_0", "safe.directory").env("GIT_CONFIG_VALUE_0", safe);
+        agency_tests::ground::Said::from(command.output().expect("agency starts"))
+    };
+    let safe = theirs.path().display().to_string();
     for arguments in [&["status"][..], &["lint"], &["task", "list"], &["task", "show", &id]] {
-        let output = reader.command(arguments).current_dir(theirs.path()).output().expect("agency starts");
-        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        let refused = there(arguments, "/elsewhere");
+        assert_eq!(refused.code, 2, "{arguments:?}: {refused:?}");
+        refused.assert_names(&["belongs to root", &format!("safe.directory {safe}")]);
+        let said = there(arguments, &safe);
+        assert_eq!(said.code, 0, "{arguments:?}: {said:?}");
     }
-    let written = reader.command(&["task", "new", "--title", "x"]).current_dir(theirs.path()).output();
-    assert_eq!(written.expect("agency starts").status.code(), Some(1));
-    assert!(!theirs.exists(".git/agency"));
+    let refused = there(&["task", "new", "--title", "x"], &safe);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    refused.assert_names(&["belongs to root", "only read"]);
 }
 
 /// Lets everybody read a folder; nobody else may write it.

@@ -119,7 +119,7 @@ fn assert_whole(ground: &Ground, outcome: &Outcome) -> BTreeSet<String> {
     let active: Vec<&str> =
         state["active_tasks"].as_sequence().expect("a list").iter().filter_map(|id| id.as_str()).collect();
     assert_eq!(active, there.iter().map(String::as_str).collect::<Vec<_>>());
-    for place in [ground.path().join(".kodingx"), ground.path().join(".git/agency")] {
+    for place in [ground.path().join(".kodingx"), ground.state()] {
         assert_eq!(temporary(&place), Vec::<String>::new());
     }
     ground.assert_compliant();

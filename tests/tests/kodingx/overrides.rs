@@ -207,7 +207,7 @@ fn s20_5_an_override_is_the_act_of_a_person() {
         let changes = before.diff(&board(&ground));
         assert!(changes.is_empty(), "{changes:?}");
     }
-    assert!(!ground.exists(".git/agency/verify"), "it was asked only after something ran");
+    assert!(!ground.state().join("verify").exists(), "it was asked only after something ran");
     // Who it is comes from git where nobody says it.
     let said = overridden(&ground, &id, "Mend it", &["--as", "human"]);
     assert_eq!(said.code, 0, "{said:?}");

@@ -26,7 +26,7 @@ fn s10_1_a_profile_has_a_name_a_description_and_commands() {
     ]);
     ground.write(path, "name: mine\ndescription: [\n");
     ground.assert_found(path, "10.1", "not valid YAML");
-    assert!(!ground.exists(".git/agency/verify"), "something ran");
+    assert!(!ground.state().join("verify").exists(), "something ran");
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn s02_2_views_that_disagree_with_the_tasks_are_found_and_mended() {
 fn s02_3_each_act_stands_alone() {
     let ground = Ground::new();
     let id = ground.task("One", &[]);
-    let forget = || fs::remove_dir_all(ground.path().join(".git/agency")).expect("forgotten");
+    let forget = || fs::remove_dir_all(ground.state()).expect("forgotten");
     forget();
     ground.ok(&["task", "move", &id, "ASSIGNED"]);
     forget();

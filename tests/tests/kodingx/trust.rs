@@ -19,7 +19,7 @@ fn cloned() -> Ground {
 
 /// How many times something was run.
 fn runs(ground: &Ground) -> usize {
-    fs::read_dir(ground.path().join(".git/agency/verify")).map_or(0, Iterator::count)
+    fs::read_dir(ground.state().join("verify")).map_or(0, Iterator::count)
 }
 
 fn verify(ground: &Ground) -> Said {
@@ -38,7 +38,7 @@ fn assert_not_run(ground: &Ground) {
 fn a_profile_of_the_repository_is_not_run_until_it_is_trusted() {
     let ground = cloned();
     assert_not_run(&ground);
-    assert!(!ground.exists(".git/agency/verify"));
+    assert!(!ground.state().join("verify").exists());
     let said = ground.ok(&["trust", "--yes"]);
     assert!(said.out.contains("+commands: [\"true\"]") && said.out.contains(PROFILE), "{said:?}");
     assert_eq!(verify(&ground).code, 0);
@@ -125,7 +125,7 @@ fn a_repository_cannot_trust_itself() {
     let elsewhere = cloned();
     elsewhere.ok(&["trust", "--yes"]);
     let record = |ground: &Ground| -> Vec<std::path::PathBuf> {
-        let folder = ground.user().join("agency/trust");
+        let folder = ground.state_home().join("trust");
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         entries
             .map(|entry| entry.path())
@@ -158,8 +158,8 @@ fn a_repository_cannot_trust_itself() {
 fn trust_in_one_repository_is_none_in_another() {
     let (ground, other) = (cloned(), cloned());
     ground.ok(&["trust", "--yes"]);
-    for entry in fs::read_dir(ground.user().join("agency/trust")).expect("records").flatten() {
-        let to = other.user().join("agency/trust");
+    for entry in fs::read_dir(ground.state_home().join("trust")).expect("records").flatten() {
+        let to = other.state_home().join("trust");
         fs::create_dir_all(&to).expect("made");
         fs::copy(entry.path(), to.join(entry.file_name())).expect("copied");
     }

@@ -101,7 +101,9 @@ fn the_demo_comes_as_it_should_with_every_agent_in_a_container() {
     let said = Said::from(output);
     assert_eq!(said.code, 0, "{said:?}");
     assert_eq!(said.json()["as_it_should"], true, "{said:?}");
-    let outcome = folder.path().join("demo/.git/agency/runs/kodingx.T0001.1/agent/outcome.json");
+    let all = std::fs::read_dir(queue.ground.state_home().join("repositories")).expect("state").flatten();
+    let demo = all.map(|entry| entry.path()).find(|path| path.to_string_lossy().contains("/demo-"));
+    let outcome = demo.expect("its state").join("runs/kodingx.T0001.1/agent/outcome.json");
     let outcome = std::fs::read_to_string(outcome).expect("an outcome");
     assert!(outcome.contains(r#""level": "container""#), "{outcome}");
     assert_eq!(containers(&engine, &folder.path().join("demo")), Vec::<String>::new());
@@ -151,7 +153,7 @@ fn a_cache_is_found_again_by_the_next_check_and_by_no_agent() {
     let said = queue.run(&[]);
     assert_eq!(said.code, 0, "{said:?}");
     queue.assert_landed(&[id]);
-    let kept = queue.path().join(".git/agency/caches/pip/0/kept");
+    let kept = queue.state().join("caches/pip/0/kept");
     assert_eq!(std::fs::read_to_string(kept).expect("kept"), "kept\n");
     assert!(engine.ask(&["volume", "ls", "--quiet"]).contains("-pip-0"));
 }
@@ -251,7 +253,7 @@ fn a_hundred_containers_leave_nothing() {
     one(0);
     let gone = || containers(&engine, queue.path()).is_empty();
     assert!(wait_until(LONG, gone), "{:?}", containers(&engine, queue.path()));
-    let left = || std::fs::read_dir(queue.path().join(".git/agency/sandboxes")).expect("a folder").count();
+    let left = || std::fs::read_dir(queue.state().join("sandboxes")).expect("a folder").count();
     one(0);
     assert_eq!(left(), 0, "folders of runs");
     let volumes = engine.ask(&["volume", "ls", "--quiet", "--filter", "dangling=true"]);

@@ -119,14 +119,15 @@ fn a_report_that_claims_the_checks_passed_does_not_make_them_pass() {
 #[test]
 fn the_socket_of_its_own_shim_is_out_of_an_agents_reach() {
     let mut queue = Queue::new();
-    let socket = queue.path().join(".git/agency/runs/kodingx.T0001.1/agent/control");
+    // The state folder is there from the first command on.
+    let socket = queue.records("T0001", 1).join("agent/control");
     let socket = socket.to_str().expect("text");
     let script = format!(
         "{TRY}{WAIT}try tools/adversary unix-path {socket}\n\
          find / -xdev -type s 2>/dev/null | while read found; do try tools/adversary unix-path \"$found\"; done\n\
          for fd in /proc/self/fd/* /proc/1/fd/*; do try tools/adversary unix-path \"$fd/control\"; done\n\
-         try ls {}/.git/agency; ls -l /proc/self/fd; {HONEST}",
-        queue.path().display()
+         try ls {}; ls -l /proc/self/fd; {HONEST}",
+        queue.ground.state_home().display()
     );
     queue.agent("shell", &script, "");
     queue.ground.write("tools/adversary", fs::read(adversary::binary()).expect("read"));

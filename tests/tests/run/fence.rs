@@ -32,7 +32,7 @@ fn in_store(queue: &Queue, script: &str) -> String {
     let script = format!("import sqlite3, sys\nstore = sqlite3.connect(sys.argv[1])\n{script}");
     let output = Command::new("python3")
         .args(["-c", &script])
-        .arg(queue.path().join(".git/agency/store.sqlite"))
+        .arg(queue.state().join("store.sqlite"))
         .output()
         .expect("python3 starts");
     assert!(output.status.success(), "{output:?}");

@@ -166,7 +166,7 @@ fn climb(name: &str, tasks: usize, mut step: impl FnMut() -> u64) {
     assert!(failed > 3, "there was room enough from the beginning");
     queue.assert_landed(&tasks);
     queue.assert_nothing_left();
-    assert_eq!(litter(&queue.path().join(".git/agency")), Vec::<PathBuf>::new());
+    assert_eq!(litter(&queue.state()), Vec::<PathBuf>::new());
     assert_eq!(litter(&queue.path().join(".kodingx")), Vec::<PathBuf>::new());
 }
 

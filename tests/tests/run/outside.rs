@@ -152,7 +152,7 @@ fn kept_work_is_not_taken_for_landed_work() {
     let id = queue.task("shell", &[]);
     assert_eq!(queue.run(&["--land", "none"]).code, 0);
     assert_eq!(queue.ground.status(&id), "READY_FOR_REVIEW");
-    std::fs::remove_dir_all(queue.path().join(".git/agency")).expect("removed");
+    std::fs::remove_dir_all(queue.state()).expect("removed");
     let said = queue.run(&[]);
     assert_eq!(queue.ground.status(&id), "READY_FOR_REVIEW", "{said:?}");
     assert_eq!(said.code, 10, "{said:?}");

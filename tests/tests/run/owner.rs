@@ -33,7 +33,7 @@ fn what_root_does_there_is_the_owners() {
         let output = by_root(&ground, arguments);
         assert!(output.status.success(), "{arguments:?}: {output:?}");
     }
-    let mut waiting = vec![ground.path().join(".git/agency")];
+    let mut waiting = vec![ground.state()];
     while let Some(path) = waiting.pop() {
         let stat = fs::symlink_metadata(&path).expect("looked");
         assert_eq!(Some((stat.uid(), stat.gid())), ground.owner(), "{}", path.display());
@@ -51,7 +51,7 @@ fn root_follows_no_link_of_the_owners_to_what_they_may_not_write() {
     };
     let roots = tempfile::tempdir().expect("a folder");
     let target = roots.path().join("target");
-    let state = ground.path().join(".git/agency");
+    let state = ground.state();
     fs::remove_dir_all(&state).expect("removed");
     symlink(&target, &state).expect("linked");
     let output = by_root(&ground, &["pause"]);

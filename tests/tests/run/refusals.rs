@@ -9,7 +9,7 @@ use agency_tests::repository::Actor;
 /// Refused with this code, these words, one sentence and at most one hint; nothing was claimed or begun.
 #[track_caller]
 fn refused(queue: &Queue, code: i32, arguments: &[&str], words: &[&str]) -> Said {
-    let (refs, runs) = (queue.ground.git(&["for-each-ref"]), queue.path().join(".git/agency/runs"));
+    let (refs, runs) = (queue.ground.git(&["for-each-ref"]), queue.state().join("runs"));
     let said = queue.ground.refused(code, &[&["run"], arguments].concat());
     said.assert_names(words);
     assert_clear(&said);
@@ -202,7 +202,7 @@ fn a_folder_without_a_board() {
     let said = ground.refused(4, &["run"]);
     said.assert_names(&["there is no board", "agency init"]);
     assert_clear(&said);
-    assert!(!ground.exists(".git/agency/runs"));
+    assert!(!ground.state().join("runs").exists());
 }
 
 /// A repository can tell git to read a file that never comes to an end.

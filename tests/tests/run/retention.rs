@@ -73,7 +73,7 @@ fn of_tasks_that_landed_long_ago_only_that_is_left_and_of_others_everything() {
     };
     assert_eq!(references(&queue), expected(&id));
     // Once more, and without the store: what is young stays, as git alone knows it.
-    fs::remove_dir_all(queue.path().join(".git/agency")).expect("thrown away");
+    fs::remove_dir_all(queue.state()).expect("thrown away");
     assert_eq!(queue.run(&[]).code, 0);
     assert_eq!(references(&queue), expected(&id));
     queue.assert_landed(&[id]);

@@ -39,7 +39,7 @@ fn configure(queue: &mut Queue, setup: &str, more: &str) {
 
 /// The layers there are, whole or not.
 fn layers(queue: &Queue) -> Vec<PathBuf> {
-    let entries = fs::read_dir(queue.path().join(".git/agency/setup")).into_iter().flatten().flatten();
+    let entries = fs::read_dir(queue.state().join("setup")).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> =
         entries.map(|entry| entry.path()).filter(|path| !path.ends_with("building")).collect();
     found.sort();
@@ -217,7 +217,7 @@ fn what_root_prepares_in_somebodys_repository_is_the_owners() {
     let output = command.args(["run", "--trust"]).current_dir(queue.path()).output().expect("agency starts");
     assert!(output.status.success(), "{output:?}");
     assert_eq!(queue.ground.status(&tasks[0]), "DONE");
-    let mut waiting = vec![queue.path().join(".git/agency/setup")];
+    let mut waiting = vec![queue.state().join("setup")];
     let mut seen = 0;
     while let Some(path) = waiting.pop() {
         let stat = fs::symlink_metadata(&path).expect("looked");

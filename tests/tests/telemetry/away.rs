@@ -108,7 +108,7 @@ fn refused(variables: &[(&str, &str)], words: &[&str]) {
     assert!(!said.err.contains("hunter2") && said.out.is_empty(), "{said:?}");
     queue.ground.assert_unchanged(&before);
     assert_eq!(queue.ground.git(&["for-each-ref"]), refs);
-    assert!(!queue.path().join(".git/agency/runs").exists(), "something was begun");
+    assert!(!queue.state().join("runs").exists(), "something was begun");
 }
 
 #[test]

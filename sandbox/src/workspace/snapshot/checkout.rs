@@ -20,7 +20,7 @@ use super::index::{Index, ObjectFormat};
 use super::known::{self, Place};
 use super::layer::LayerWriter;
 use super::objects::{LINK, Objects, SUBMODULE};
-use super::store::{Facts, Held, Owner, Site};
+use super::store::{Facts, Held, Site, make_file, make_folder};
 
 /// What the agent's git stores is what a harvest finds: bytes. Attributes of the tree that would convert
 /// them are overruled; this file has the last word.
@@ -33,18 +33,12 @@ pub(super) fn recent_second() -> u32 {
 }
 
 /// Builds the snapshot of a tree.
-pub(super) fn build(
-    site: &Site<'_>,
-    objects: &Objects,
-    owner: Owner,
-    commit: &str,
-    tree: &str,
-) -> Result<Held> {
+pub(super) fn build(site: &Site<'_>, objects: &Objects, commit: &str, tree: &str) -> Result<Held> {
     let folder = site.start(tree)?;
     let time = recent_second();
     let mut index = objects.index_of(tree, &folder.join("index"))?;
     let layer = folder.join("layer");
-    let mut writer = LayerWriter::new(&layer, owner, time)?;
+    let mut writer = LayerWriter::new(&layer, time)?;
     let mut submodules = Vec::new();
     let mut sizes = vec![0; index.len()];
     {
@@ -82,37 +76,31 @@ pub(super) fn build(
     }
     index.set_stat(&sizes, time);
     let git = layer.join(".git");
-    skeleton(&git, owner, objects.format)?;
+    skeleton(&git, objects.format)?;
     let facts = Facts::new(index.len(), time);
-    write_index(&folder, owner, objects, index, time)?;
-    owner.file(&git.join("HEAD"), 0o644, format!("{commit}\n").as_bytes())?;
+    write_index(&folder, objects, index, time)?;
+    make_file(&git.join("HEAD"), 0o644, format!("{commit}\n").as_bytes())?;
     site.finish(&folder, tree, &facts, &submodules)
 }
 
 /// A repository without objects and references.
-fn skeleton(git: &Path, owner: Owner, format: ObjectFormat) -> Result<()> {
+fn skeleton(git: &Path, format: ObjectFormat) -> Result<()> {
     for name in ["", "info", "objects", "objects/info", "objects/pack", "refs", "refs/heads", "refs/tags"] {
-        owner.folder(&git.join(name), 0o755)?;
+        make_folder(&git.join(name), 0o755)?;
     }
-    owner.file(&git.join("info/attributes"), 0o644, ATTRIBUTES)?;
+    make_file(&git.join("info/attributes"), 0o644, ATTRIBUTES)?;
     let (version, extension) = match format {
         ObjectFormat::Sha1 => (0, ""),
         ObjectFormat::Sha256 => (1, "[extensions]\n\tobjectformat = sha256\n"),
     };
     // Stat data must survive another user and another device.
     let config = format!("[core]\n\trepositoryformatversion = {version}\n\tcheckStat = minimal\n{extension}");
-    owner.file(&git.join("config"), 0o644, config.as_bytes())
+    make_file(&git.join("config"), 0o644, config.as_bytes())
 }
 
 /// Writes an index that is a second younger than the youngest of its files. A long one also says what git need not
 /// look at, and the folder of the layer where that is so.
-pub(super) fn write_index(
-    folder: &Path,
-    owner: Owner,
-    objects: &Objects,
-    index: Index,
-    youngest: u32,
-) -> Result<()> {
+pub(super) fn write_index(folder: &Path, objects: &Objects, index: Index, youngest: u32) -> Result<()> {
     let path = folder.join("layer/.git/index");
     let place = Place::of(&objects.repository).filter(|_| known::is_worth_it(index.len()));
     let extensions = match &place {
@@ -120,9 +108,9 @@ pub(super) fn write_index(
         None => Vec::new(),
     };
     if let Some(place) = &place {
-        owner.file(&folder.join(known::PLACE), 0o600, place.root.as_os_str().as_bytes())?;
+        make_file(&folder.join(known::PLACE), 0o600, place.root.as_os_str().as_bytes())?;
     }
-    owner.file(&path, 0o644, &index.sealed(&extensions))?;
+    make_file(&path, 0o644, &index.sealed(&extensions))?;
     let time = UNIX_EPOCH + Duration::from_secs(u64::from(youngest) + 1);
     std::fs::OpenOptions::new()
         .write(true)

@@ -18,7 +18,7 @@ use super::index::{Index, Replacement};
 use super::layer::LayerWriter;
 use super::manifest::{self, Kept, Manifest, Source};
 use super::objects::{Difference, LINK, Objects, SUBMODULE, TREE};
-use super::store::{Facts, Held, Owner, Site};
+use super::store::{Facts, Held, Site, make_file, make_folder};
 
 /// One thing a delta holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,7 +95,6 @@ fn plan(differences: &[Difference]) -> Vec<Piece> {
 pub(super) fn build(
     site: &Site<'_>,
     objects: &Objects,
-    owner: Owner,
     (snapshot, before): (&Held, Option<&Source>),
     (commit, tree): (&str, &str),
     differences: &[Difference],
@@ -105,7 +104,7 @@ pub(super) fn build(
     // Never older than what it stands on, also if the clock was set back meanwhile.
     let oldest = before.map_or(0, |before| before.time).max(snapshot.facts.time);
     let time = recent_second().max(oldest);
-    let mut writer = LayerWriter::new(&layer, owner, time)?;
+    let mut writer = LayerWriter::new(&layer, time)?;
     let pieces = plan(differences);
     let mut manifest = Manifest::new();
     for piece in &pieces {
@@ -166,22 +165,22 @@ pub(super) fn build(
     let old = std::fs::read(&path).map_err(at("can't read", &path))?;
     let old = Index::parse(objects.format, old).map_err(|reason| SnapshotError::Index { path, reason })?;
     let git = layer.join(".git");
-    owner.folder(&git, 0o755)?;
+    make_folder(&git, 0o755)?;
     let (index, replaced) = old.with(&changes);
     // A tree that names a path twice is seen here as one that adds what was there already.
     let changed = differences.iter().filter(|one| one.old_mode != 0 && one.old_mode != TREE).count();
     if replaced != changed {
         return Err(twice(b"."));
     }
-    checkout::write_index(&folder, owner, objects, index, time)?;
-    owner.file(&git.join("HEAD"), 0o644, format!("{commit}\n").as_bytes())?;
+    checkout::write_index(&folder, objects, index, time)?;
+    make_file(&git.join("HEAD"), 0o644, format!("{commit}\n").as_bytes())?;
 
     let mut submodules: Vec<Vec<u8>> =
         snapshot.submodules.iter().filter(|path| !changes.contains_key(*path)).cloned().collect();
     submodules.extend(differences.iter().filter(|one| one.new_mode == SUBMODULE).map(|one| one.path.clone()));
     submodules.sort();
     let (path, text) = manifest::file(&folder, &manifest);
-    owner.file(&path, 0o600, &text)?;
+    make_file(&path, 0o600, &text)?;
     site.finish(&folder, tree, &Facts::new(old.len(), time), &submodules)
 }
 

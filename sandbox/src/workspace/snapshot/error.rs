@@ -6,11 +6,17 @@ use std::path::PathBuf;
 use super::index::IndexError;
 use crate::git::GitError;
 use crate::path::escape;
+use crate::untrusted::UntrustedError;
+use crate::workspace::repository::RepositoryError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     #[error("{what} {}", path.display())]
     Files { what: &'static str, path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Untrusted(#[from] UntrustedError),
+    #[error(transparent)]
+    Repository(#[from] RepositoryError),
     #[error("git can't read the repository {}", path.display())]
     Git { path: PathBuf, source: GitError },
     #[error("there is no commit `{}` in this repository", escape(rev.as_bytes()))]

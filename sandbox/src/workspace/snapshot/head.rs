@@ -8,15 +8,16 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::error::{Result, SnapshotError};
+use super::error::Result;
 use super::index::ObjectFormat;
 use super::objects::Objects;
 use crate::path::RelPath;
+use crate::untrusted;
 use crate::workspace::folder::Repository;
+use crate::workspace::git_config;
 use crate::workspace::private_git::sanitize;
 use crate::workspace::{Added, Shown};
 
@@ -33,6 +34,11 @@ const KINDS: [&str; 3] = ["refs/heads", "refs/tags", "refs/remotes"];
 /// asks after its first look.
 const LONG: &str = "[core]\n\tuntrackedCache = true\n";
 
+/// The largest list of references, of patterns or of commits that is read. A million references take 70 MiB.
+const LARGEST_LIST: u64 = 256 << 20;
+/// A reference is one line.
+const ONE_REFERENCE: u64 = 4096;
+
 /// What is put over the layers, and which objects are bound into it for it to be of use. `long` is what the index is
 /// from some thousand files on.
 pub(super) fn additions(
@@ -44,7 +50,7 @@ pub(super) fn additions(
     let repository = &objects.repository;
     let git = RelPath::root().join(b".git");
     let refs = References::read(repository, objects.format)?;
-    let config = config(repository) + if long { LONG } else { "" };
+    let config = config(repository)? + if long { LONG } else { "" };
     let mut added = vec![
         Added::File(git.join(b"HEAD"), format!("{commit}\n").into_bytes()),
         Added::File(git.join(b"packed-refs"), refs.packed()),
@@ -56,14 +62,14 @@ pub(super) fn additions(
     }
     let copies = [(git.join(b"shallow"), "shallow"), (git.join(b"info").join(b"exclude"), "info/exclude")];
     for (path, from) in copies {
-        if let Ok(contents) = fs::read(repository.common.join(from)) {
+        if let Some(contents) = repository.read(from, LARGEST_LIST)? {
             added.push(Added::File(path, contents));
         }
     }
 
     let mut alternates = String::new();
     let mut shared = Vec::new();
-    for (number, found) in objects.object_folders().into_iter().enumerate() {
+    for (number, found) in repository.object_folders()?.into_iter().enumerate() {
         // One that another names by its path has to be where that path leads.
         let at = if found.absolute && !found.path.starts_with(root) {
             found.path.clone()
@@ -80,8 +86,8 @@ pub(super) fn additions(
     Ok((added, shared))
 }
 
-fn config(repository: &Repository) -> String {
-    let real = fs::read(repository.common.join("config")).unwrap_or_default();
+fn config(repository: &Repository) -> Result<String> {
+    let real = repository.read("config", git_config::LARGEST)?.unwrap_or_default();
     let mut config: String = sanitize(&String::from_utf8_lossy(&real))
         .lines()
         // A second name for each object is kept in files we do not copy.
@@ -89,24 +95,7 @@ fn config(repository: &Repository) -> String {
         .flat_map(|line| [line, "\n"])
         .collect();
     config.push_str(OVERRULED);
-    config
-}
-
-/// The settings of a configuration file, by their names in lower case. Included files are left out.
-pub(super) fn settings(text: &str) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    let mut section = String::new();
-    for line in text.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';'])) {
-        if let Some(header) = line.strip_prefix('[') {
-            let header = header.split(']').next().unwrap_or_default();
-            section = header.replace(['"', ' '], ".").replace("..", ".").trim_matches('.').to_lowercase();
-        } else if !line.is_empty() {
-            let (key, value) = line.split_once('=').unwrap_or((line, "true"));
-            let value = value.trim().trim_matches('"').to_owned();
-            found.insert(format!("{section}.{}", key.trim().to_lowercase()), value);
-        }
-    }
-    found
+    Ok(config)
 }
 
 /// Branches, tags and remote branches.
@@ -122,12 +111,7 @@ pub(super) struct References {
 impl References {
     pub(super) fn read(repository: &Repository, format: ObjectFormat) -> Result<Self> {
         let mut refs = Self::default();
-        let packed = repository.common.join("packed-refs");
-        let text = match fs::read(&packed) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            Err(source) => return Err(SnapshotError::Files { what: "can't read", path: packed, source }),
-        };
+        let text = repository.read("packed-refs", LARGEST_LIST)?.unwrap_or_default();
         for line in text.split(|byte| *byte == b'\n') {
             if let Some((object, name)) = line.split_at_checked(2 * format.bytes())
                 && let Some(name) = name.strip_prefix(b" ")
@@ -146,13 +130,15 @@ impl References {
                         waiting.push(name);
                     } else if file_type.is_file() && !name.as_os_str().as_bytes().ends_with(b".lock") {
                         // One that goes while we look is gone.
-                        let Some(text) = read_start(&entry.path()) else { continue };
+                        let Ok(Some(text)) = untrusted::read(&repository.common, &name, ONE_REFERENCE) else {
+                            continue;
+                        };
                         refs.add(name.as_os_str().as_bytes(), text.trim_ascii_end(), format);
                     }
                 }
             }
         }
-        let head = read_start(&repository.git.join("HEAD")).unwrap_or_default();
+        let head = untrusted::read(&repository.git, "HEAD", ONE_REFERENCE)?.unwrap_or_default();
         let head = head.trim_ascii();
         refs.head = match head.strip_prefix(b"ref:") {
             Some(name) => refs.direct.get(name.trim_ascii()).cloned(),
@@ -206,12 +192,6 @@ impl References {
     }
 }
 
-fn read_start(path: &Path) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    fs::File::open(path).ok()?.take(4096).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
-}
-
 /// No more than what keeps it one line of a file and one path below a folder.
 fn is_reference_name(name: &[u8]) -> bool {
     !name.iter().any(|byte| *byte <= b' ' || *byte == 0x7f)
@@ -221,16 +201,6 @@ fn is_reference_name(name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn settings_are_found_whatever_their_case_and_section() {
-        let found = settings(
-            "# c\n[extensions]\n\tObjectFormat = sha256\n[remote \"origin\"]\n promisor = true\n[core]\nbare\n",
-        );
-        assert_eq!(found.get("extensions.objectformat").map(String::as_str), Some("sha256"));
-        assert_eq!(found.get("remote.origin.promisor").map(String::as_str), Some("true"));
-        assert_eq!(found.get("core.bare").map(String::as_str), Some("true"));
-    }
 
     #[test]
     fn a_reference_stays_one_line_and_below_its_folder() {

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use super::index::{Entry, ObjectFormat};
 use super::objects::{LINK, SUBMODULE};
 use crate::changed::BEGINNING;
+use crate::untrusted;
 use crate::workspace::folder::Repository;
 
 /// From so many files on it is worth a program for each look.
@@ -33,6 +34,10 @@ const NO_STAT: [u8; 36] = [0; 36];
 const FLAGS: u32 = 6;
 const RULES: &[u8] = b".gitignore";
 
+/// The most that is read of a file with one path, and of one with patterns.
+const PATH: u64 = 64 << 10;
+const EXCLUDE: u64 = 1 << 20;
+
 /// What both extensions say depends on where the work tree is, and on the ignore rules that are no part of it.
 #[derive(Debug)]
 pub(super) struct Place {
@@ -46,12 +51,12 @@ impl Place {
         let entry = match repository.git == repository.common {
             true => repository.git.clone(),
             false => {
-                let text = std::fs::read(repository.git.join("gitdir")).ok()?;
+                let text = untrusted::read(&repository.git, "gitdir", PATH).ok()??;
                 PathBuf::from(OsStr::from_bytes(text.trim_ascii_end()))
             }
         };
         let root = entry.parent().filter(|_| entry.file_name() == Some(OsStr::new(".git")))?;
-        let exclude = std::fs::read(repository.common.join("info/exclude")).ok();
+        let exclude = repository.read("info/exclude", EXCLUDE).ok()?;
         Some(Self { root: root.canonicalize().ok()?, exclude })
     }
 

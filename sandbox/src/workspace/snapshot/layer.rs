@@ -16,7 +16,6 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 
 use super::error::{Result, SnapshotError, at};
-use super::store::Owner;
 use crate::harvest::is_dot_git;
 
 /// The longest target a link can have.
@@ -28,19 +27,18 @@ pub(super) struct LayerWriter {
     root: OwnedFd,
     /// The folders on the way to the last path.
     open: Vec<(Vec<u8>, OwnedFd)>,
-    owner: Owner,
     times: Timestamps,
     buffer: Vec<u8>,
 }
 
 impl LayerWriter {
     /// `time` is the second at which every file says it was changed.
-    pub(super) fn new(path: &Path, owner: Owner, time: u32) -> Result<Self> {
+    pub(super) fn new(path: &Path, time: u32) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty()).map_err(at("can't open", path))?;
         let second = Timespec { tv_sec: time.into(), tv_nsec: 0 };
         let times = Timestamps { last_access: second, last_modification: second };
-        Ok(Self { path: path.to_owned(), root, open: Vec::new(), owner, times, buffer: vec![0; 128 * 1024] })
+        Ok(Self { path: path.to_owned(), root, open: Vec::new(), times, buffer: vec![0; 128 * 1024] })
     }
 
     pub(super) fn file(&mut self, path: &[u8], executable: bool, content: &mut dyn Read) -> Result<()> {
@@ -57,7 +55,6 @@ impl LayerWriter {
             }
             file.write_all(&self.buffer[..length]).map_err(at("can't write", self.shown(path)))?;
         }
-        self.owner.give(&file).map_err(at("can't give away", self.shown(path)))?;
         // The umask took bits away.
         rustix::fs::fchmod(&file, mode).map_err(at("can't set the mode of", self.shown(path)))?;
         rustix::fs::futimens(&file, &self.times).map_err(at("can't set the time of", self.shown(path)))
@@ -76,7 +73,6 @@ impl LayerWriter {
         let name = self.enter(path)?;
         rustix::fs::symlinkat(target.as_slice(), self.folder(), name)
             .map_err(|error| self.refused(path, error))?;
-        self.owner.give_at(self.folder(), name).map_err(at("can't give away", self.shown(path)))?;
         rustix::fs::utimensat(self.folder(), name, &self.times, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(at("can't set the time of", self.shown(path)))
     }
@@ -102,8 +98,7 @@ impl LayerWriter {
     pub(super) fn whiteout(&mut self, path: &[u8]) -> Result<()> {
         let name = self.enter(path)?;
         rustix::fs::mknodat(self.folder(), name, FileType::CharacterDevice, Mode::empty(), 0)
-            .map_err(|error| self.refused(path, error))?;
-        self.owner.give_at(self.folder(), name).map_err(at("can't give away", self.shown(path)))
+            .map_err(|error| self.refused(path, error))
     }
 
     fn folder(&self) -> BorrowedFd<'_> {
@@ -147,10 +142,6 @@ impl LayerWriter {
         rustix::fs::mkdirat(self.folder(), name, mode)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = rustix::fs::openat(self.folder(), name, flags, Mode::empty())?;
-        if let Some((uid, gid)) = self.owner.other() {
-            let ids = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
-            rustix::fs::fchown(&folder, Some(ids.0), Some(ids.1))?;
-        }
         rustix::fs::fchmod(&folder, mode)?;
         Ok(folder)
     }

@@ -33,10 +33,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-use self::error::{Result, at};
+use self::error::Result;
 use self::manifest::Source;
 use self::objects::Objects;
-use self::store::{Held, Owner, Store};
+use self::store::{Held, Store};
 use crate::harvest::Base;
 use crate::path::RelPath;
 use crate::workspace::folder::Repository;
@@ -118,10 +118,8 @@ pub enum Made {
 impl Snapshots {
     /// `git` is a program's path or its name.
     pub fn open(state: &State, repository: &Repository, git: &Path) -> Result<Self> {
-        // The owner of the objects, like the owner of the tree, is the one who made the repository.
-        let owner = Owner::of(&repository.common).map_err(at("can't look at", &repository.common))?;
-        let store = Store::open(state.path().join("snapshots"), owner)?;
-        let objects = Objects::open(git, &store.git(), repository, owner)?;
+        let store = Store::open(state.path().join("snapshots"))?;
+        let objects = Objects::open(git, &store.git(), repository)?;
         if !objects.is_created() {
             objects.create(git, &store.building()?)?;
         }
@@ -145,7 +143,7 @@ impl Snapshots {
         if let Some(layers) = self.reuse(&commit, &tree)? {
             return Ok(layers);
         }
-        let snapshot = checkout::build(&site, &self.objects, self.store.owner, &commit, &tree)?;
+        let snapshot = checkout::build(&site, &self.objects, &commit, &tree)?;
         site.collect(self.tuning.keep_snapshots)?;
         Ok(self.stack(commit, snapshot, None, Made::Snapshot))
     }
@@ -178,8 +176,7 @@ impl Snapshots {
             return Ok(Some((delta, Made::Nothing)));
         }
         let build = |before: Option<&Source>| {
-            let (owner, base) = (self.store.owner, (snapshot, before));
-            delta::build(&site, &self.objects, owner, base, (commit, tree), &differences)
+            delta::build(&site, &self.objects, (snapshot, before), (commit, tree), &differences)
         };
         let delta = match self.store.last_delta(snapshot)?.as_ref().and_then(Source::of) {
             // Not every filesystem lets a file have two names.
@@ -221,7 +218,6 @@ impl Snapshots {
     /// The workspace of one run over these layers, which must outlive it. `root` is the work tree's real
     /// path: the agent sees its workspace there, so that absolute paths mean the same to it as to a person.
     pub fn workspace(&self, layers: &Layers, root: &Path, run: &Run) -> Result<Workspace> {
-        let owner = self.store.owner;
         let long = known::is_worth_it(layers.files);
         let (added, objects) = head::additions(root, &self.objects, &layers.commit, long)?;
         let overlay = Overlay {
@@ -241,6 +237,7 @@ impl Snapshots {
             stores: Vec::new(),
             // Nothing is there that is not in the tree, and so in its history.
             hidden: Vec::new(),
+            lent: objects.iter().map(|shown| shown.source.clone()).collect(),
             objects,
             live: Vec::new(),
             outbox: None,
@@ -251,7 +248,7 @@ impl Snapshots {
             }),
             answering: None,
             state: self.state.clone(),
-            owner: (owner.uid, owner.gid),
+            owner: (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
         })
     }
 

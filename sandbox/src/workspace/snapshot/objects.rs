@@ -8,18 +8,17 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use super::error::{Result, SnapshotError, at};
 use super::head;
 use super::index::{Index, ObjectFormat};
-use super::store::{Owner, Site};
+use super::store::Site;
 use crate::git::{GitError, OwnGit, Running};
 use crate::path::RelPath;
 use crate::workspace::folder::Repository;
+use crate::workspace::git_config;
 
 /// The real repository, to be read.
 #[derive(Debug)]
@@ -27,7 +26,6 @@ pub(super) struct Objects {
     git: OwnGit,
     pub(super) repository: Repository,
     pub(super) format: ObjectFormat,
-    owner: Owner,
     /// Objects may be missing on purpose.
     partial: bool,
 }
@@ -62,9 +60,9 @@ const SHA256_CONFIG: &str =
 
 impl Objects {
     /// `folder` is where our own repository is, or will be.
-    pub(super) fn open(program: &Path, folder: &Path, repository: &Repository, owner: Owner) -> Result<Self> {
-        let config = fs::read(repository.common.join("config")).unwrap_or_default();
-        let config = head::settings(&String::from_utf8_lossy(&config));
+    pub(super) fn open(program: &Path, folder: &Path, repository: &Repository) -> Result<Self> {
+        let config = repository.read("config", git_config::LARGEST)?.unwrap_or_default();
+        let config = git_config::settings(&String::from_utf8_lossy(&config));
         let unsupported =
             |reason: String| SnapshotError::Unsupported { path: repository.common.clone(), reason };
         let format = match config.get("extensions.objectformat").map(String::as_str) {
@@ -82,7 +80,7 @@ impl Objects {
         let partial = config.contains_key("extensions.partialclone")
             || config.iter().any(|(key, value)| key.ends_with(".promisor") && value == "true");
         let git = OwnGit::open(program, folder).with_objects(&repository.common.join("objects"));
-        Ok(Self { git, repository: repository.clone(), format, owner, partial })
+        Ok(Self { git, repository: repository.clone(), format, partial })
     }
 
     pub(super) fn is_created(&self) -> bool {
@@ -100,7 +98,6 @@ impl Objects {
             let path = temporary.join("config");
             fs::write(&path, SHA256_CONFIG).map_err(at("can't write", &path))?;
         }
-        self.owner.give_all(&temporary).map_err(at("can't give away", &temporary))?;
         fs::rename(&temporary, folder).map_err(at("can't make", folder))
     }
 
@@ -111,10 +108,6 @@ impl Objects {
     fn command<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
         let mut command = self.git.command(PROTECT);
         command.args(arguments);
-        // Objects are somebody's data: git reads them with their owner's rights, not with ours.
-        if let Some((uid, gid)) = self.owner.other() {
-            command.uid(uid).gid(gid);
-        }
         command
     }
 
@@ -154,14 +147,14 @@ impl Objects {
         }
     }
 
-    /// Where commits are remembered. Root does not do it in somebody's repository: they could have put a link there.
-    fn known(&self) -> Option<PathBuf> {
-        self.owner.other().is_none().then(|| self.git.directory().join(KNOWN))
+    /// Where commits are remembered.
+    fn known(&self) -> PathBuf {
+        self.git.directory().join(KNOWN)
     }
 
     /// The tree of a commit that was asked for before: that never changes.
     fn remembered(&self, commit: &str) -> Option<String> {
-        let known = fs::read_to_string(self.known()?).ok()?;
+        let known = fs::read_to_string(self.known()).ok()?;
         let tree = known.lines().rev().find_map(|line| line.strip_prefix(commit)?.strip_prefix(' '))?;
         let whole = [commit, tree].iter().all(|name| self.format.is_name(name.as_bytes()));
         whole.then(|| tree.to_owned())
@@ -169,7 +162,7 @@ impl Objects {
 
     /// What can't be remembered is asked for again.
     fn remember(&self, commit: &str, tree: &str) {
-        let Some(path) = self.known() else { return };
+        let path = self.known();
         if fs::metadata(&path).is_ok_and(|stat| stat.len() > MUCH) {
             let _ = fs::remove_file(&path);
         }
@@ -351,30 +344,6 @@ impl Objects {
             Ok(()) => self.git_error(GitError::Pipe { command: "cat-file".into(), source: ended }),
         }
     }
-
-    /// Where its objects are; the first is its own, the others are those it borrows from.
-    pub(super) fn object_folders(&self) -> Vec<Alternate> {
-        let own = self.repository.common.join("objects");
-        let mut found = vec![Alternate { path: own, absolute: false }];
-        let mut next = 0;
-        // Git follows five levels; a list that leads in a circle ends here.
-        while next < found.len() && found.len() < 32 {
-            let folder = found[next].path.clone();
-            next += 1;
-            let text = fs::read(folder.join("info/alternates")).unwrap_or_default();
-            for line in text.split(|byte| *byte == b'\n') {
-                if line.is_empty() || line[0] == b'#' || line[0] == b'"' {
-                    continue;
-                }
-                let named = Path::new(OsStr::from_bytes(line));
-                let Ok(path) = folder.join(named).canonicalize() else { continue };
-                if path.is_dir() && !found.iter().any(|known| known.path == path) {
-                    found.push(Alternate { path, absolute: named.is_absolute() });
-                }
-            }
-        }
-        found
-    }
 }
 
 /// How many names, each ended by a zero, went by.
@@ -390,14 +359,6 @@ impl Write for Count {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-/// A folder of objects.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Alternate {
-    pub(super) path: PathBuf,
-    /// Another repository names it by this very path.
-    pub(super) absolute: bool,
 }
 
 fn parse_difference(header: &[u8], path: Vec<u8>) -> Option<Difference> {

@@ -31,7 +31,7 @@ use sha2::{Digest, Sha256};
 
 use super::checkout::{hexadecimal, recent_second};
 use super::error::{Result, at};
-use super::store::{Facts, Store, open_lock};
+use super::store::{Facts, Store, make_folder, open_lock};
 use super::{Layers, Snapshots};
 use crate::bare::replica;
 use crate::harvest::Base;
@@ -117,7 +117,7 @@ impl Drop for Turn {
 
 impl Snapshots {
     pub fn setups(&self) -> Result<Setups<'_>> {
-        let store = Store::open(self.state.join("setup"), self.store.owner)?;
+        let store = Store::open(self.state.join("setup"))?;
         Ok(Setups { snapshots: self, store })
     }
 }
@@ -145,7 +145,7 @@ impl Setups<'_> {
     /// The right to make a layer; `None` while somebody else has it.
     pub fn turn(&self, key: &Key) -> Result<Option<Turn>> {
         let path = self.store.path().join(format!("making-{}", key.0));
-        let lock = open_lock(&path, self.store.owner).map_err(at("can't open", &path))?;
+        let lock = open_lock(&path).map_err(at("can't open", &path))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Ok(None),
@@ -164,7 +164,6 @@ impl Setups<'_> {
     /// Keeps what a setup left in scratch as the layer of its key. `made` is the upper layer, or the private copy, of
     /// a run on these layers whose last process is dead. Files of the tree itself are left out, however they look now.
     pub fn keep(&self, turn: &Turn, layers: &Layers, made: &Path) -> Result<Prepared> {
-        let owner = self.store.owner;
         let site = self.store.building_plain()?;
         let folder = site.start(&turn.key.0)?;
         let failed = || at("can't keep what the setup left in", made);
@@ -183,11 +182,11 @@ impl Setups<'_> {
             for directory in above.iter().chain([&scratch]) {
                 let path = folder.join("layer").join(directory.as_path());
                 if !path.is_dir() {
-                    owner.folder(&path, base.directory_mode(directory).unwrap_or(0o755) & 0o777)?;
+                    make_folder(&path, base.directory_mode(directory).unwrap_or(0o755) & 0o777)?;
                 }
             }
             let target = folder.join("layer").join(scratch.as_path());
-            replica::copy_folder(held, &target, left_out, owner.other()).map_err(failed())?;
+            replica::copy_folder(held, &target, left_out, None).map_err(failed())?;
         }
         let held = site.finish(&folder, &turn.key.0, &Facts::new(0, recent_second()), &[])?;
         site.collect(KEEP)?;

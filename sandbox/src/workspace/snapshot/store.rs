@@ -26,17 +26,15 @@
 //! waits for a sync, so a new layer names the boot it is good for, and after the next one it is as good as
 //! none. Snapshots are worth keeping; [`Store::settle`] syncs them later, when nobody is waiting.
 //!
-//! Root leaves nothing here that the repository's owner could not read and remove, and every file of a layer
-//! belongs to that one owner: mounts map exactly one user and group to the agent.
+//! Every file of a layer belongs to the user who runs this: mounts map exactly one user and group to the agent.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use rustix::fs::{FlockOperation, Gid, Uid, flock};
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use super::error::{Result, at};
@@ -51,77 +49,21 @@ const FACTS: &str = "facts.json";
 const LAYER: &str = "layer";
 const DELTAS: &str = "deltas";
 
-/// Whom the files belong to.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Owner {
-    pub(super) uid: u32,
-    pub(super) gid: u32,
-    /// We are root, and they are not.
-    differs: bool,
+/// Makes a folder of just this mode, whatever the umask.
+pub(super) fn make_folder(path: &Path, mode: u32) -> Result<()> {
+    let made = DirBuilder::new().mode(mode).create(path);
+    made.and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(mode)))
+        .map_err(at("can't make the folder", path))
 }
 
-impl Owner {
-    pub(super) fn of(path: &Path) -> io::Result<Self> {
-        let metadata = fs::metadata(path)?;
-        let (uid, gid) = (metadata.uid(), metadata.gid());
-        let us = (rustix::process::geteuid(), rustix::process::getegid());
-        let differs = us.0.is_root() && (uid, gid) != (us.0.as_raw(), us.1.as_raw());
-        Ok(Self { uid, gid, differs })
-    }
-
-    /// Who else than we.
-    pub(super) fn other(self) -> Option<(u32, u32)> {
-        self.differs.then_some((self.uid, self.gid))
-    }
-
-    fn ids(self) -> (Option<Uid>, Option<Gid>) {
-        (Some(Uid::from_raw(self.uid)), Some(Gid::from_raw(self.gid)))
-    }
-
-    pub(super) fn give(self, file: impl AsFd) -> io::Result<()> {
-        let (uid, gid) = self.ids();
-        if self.differs { Ok(rustix::fs::fchown(file, uid, gid)?) } else { Ok(()) }
-    }
-
-    pub(super) fn give_at(self, folder: impl AsFd, name: &[u8]) -> io::Result<()> {
-        let (uid, gid) = self.ids();
-        match self.differs {
-            true => Ok(rustix::fs::chownat(folder, name, uid, gid, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?),
-            false => Ok(()),
-        }
-    }
-
-    pub(super) fn give_all(self, path: &Path) -> io::Result<()> {
-        if self.differs {
-            std::os::unix::fs::lchown(path, Some(self.uid), Some(self.gid))?;
-            if fs::symlink_metadata(path)?.is_dir() {
-                for entry in fs::read_dir(path)? {
-                    self.give_all(&entry?.path())?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn folder(self, path: &Path, mode: u32) -> Result<()> {
-        let make = || {
-            DirBuilder::new().mode(mode).create(path)?;
-            // The umask took bits away.
-            fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
-            self.give(File::open(path)?)
-        };
-        make().map_err(at("can't make the folder", path))
-    }
-
-    pub(super) fn file(self, path: &Path, mode: u32, contents: &[u8]) -> Result<()> {
-        let make = || {
-            let mut file = OpenOptions::new().create_new(true).write(true).mode(mode).open(path)?;
-            file.write_all(contents)?;
-            file.set_permissions(fs::Permissions::from_mode(mode))?;
-            self.give(&file)
-        };
-        make().map_err(at("can't write", path))
-    }
+/// Makes a file of just this mode, which must not be there.
+pub(super) fn make_file(path: &Path, mode: u32, contents: &[u8]) -> Result<()> {
+    let make = || {
+        let mut file = OpenOptions::new().create_new(true).write(true).mode(mode).open(path)?;
+        file.write_all(contents)?;
+        file.set_permissions(fs::Permissions::from_mode(mode))
+    };
+    make().map_err(at("can't write", path))
 }
 
 /// What is known of a layer. It is written last.
@@ -154,7 +96,6 @@ fn boot() -> String {
 #[derive(Debug)]
 pub(super) struct Store {
     path: PathBuf,
-    pub(super) owner: Owner,
 }
 
 /// A complete layer that stays as long as this does.
@@ -187,14 +128,14 @@ impl Held {
 }
 
 impl Store {
-    pub(super) fn open(path: PathBuf, owner: Owner) -> Result<Self> {
+    pub(super) fn open(path: PathBuf) -> Result<Self> {
         if !path.is_dir() {
-            match owner.folder(&path, 0o700) {
+            match make_folder(&path, 0o700) {
                 Err(_) if path.is_dir() => {}
                 other => other?,
             }
         }
-        Ok(Self { path, owner })
+        Ok(Self { path })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -221,23 +162,22 @@ impl Store {
 
     /// Waits until nobody else builds or removes a snapshot, and sweeps what they left.
     pub(super) fn building(&self) -> Result<Site<'_>> {
-        Site::enter(self.path.clone(), self.owner, true)
+        Site::enter(self.path.clone(), true)
     }
 
     /// The same where layers have no deltas.
     pub(super) fn building_plain(&self) -> Result<Site<'_>> {
-        Site::enter(self.path.clone(), self.owner, false)
+        Site::enter(self.path.clone(), false)
     }
 
     /// The same for the deltas of one snapshot.
     pub(super) fn building_delta<'a>(&'a self, snapshot: &'a Held) -> Result<Site<'a>> {
-        Site::enter(snapshot.deltas(), self.owner, false)
+        Site::enter(snapshot.deltas(), false)
     }
 
-    /// The delta of a snapshot that was used last. Root takes none: whoever owns the repository could have put something
-    /// else there.
+    /// The delta of a snapshot that was used last.
     pub(super) fn last_delta(&self, snapshot: &Held) -> Result<Option<Held>> {
-        let last = recent(&snapshot.deltas()).into_iter().next().filter(|_| self.owner.other().is_none());
+        let last = recent(&snapshot.deltas()).into_iter().next();
         last.map_or(Ok(None), |tree| hold_quietly(&snapshot.deltas().join(tree)))
     }
 
@@ -257,7 +197,7 @@ impl Store {
             let facts = Facts { boot: None, ..snapshot.facts.clone() };
             let (path, new) = (snapshot.path.join(FACTS), snapshot.path.join("facts.new"));
             let _ = fs::remove_file(&new);
-            self.owner.file(&new, 0o600, &facts.text(&new)?)?;
+            make_file(&new, 0o600, &facts.text(&new)?)?;
             fs::rename(&new, &path).map_err(at("can't name", &path))?;
         }
         Ok(())
@@ -268,18 +208,17 @@ impl Store {
 #[derive(Debug)]
 pub(super) struct Site<'a> {
     folder: PathBuf,
-    owner: Owner,
     of_snapshots: bool,
     _lock: File,
     _store: std::marker::PhantomData<&'a Store>,
 }
 
 impl Site<'_> {
-    fn enter(folder: PathBuf, owner: Owner, of_snapshots: bool) -> Result<Self> {
+    fn enter(folder: PathBuf, of_snapshots: bool) -> Result<Self> {
         let path = folder.join(BUILDING);
-        let lock = open_lock(&path, owner).map_err(at("can't open", &path))?;
+        let lock = open_lock(&path).map_err(at("can't open", &path))?;
         wait(&lock).map_err(at("can't lock", &path))?;
-        let site = Self { folder, owner, of_snapshots, _lock: lock, _store: std::marker::PhantomData };
+        let site = Self { folder, of_snapshots, _lock: lock, _store: std::marker::PhantomData };
         site.sweep();
         Ok(site)
     }
@@ -303,8 +242,8 @@ impl Site<'_> {
     /// A place to make a layer in.
     pub(super) fn start(&self, tree: &str) -> Result<PathBuf> {
         let path = self.new_path(tree);
-        self.owner.folder(&path, 0o700)?;
-        self.owner.folder(&path.join(LAYER), 0o755)?;
+        make_folder(&path, 0o700)?;
+        make_folder(&path.join(LAYER), 0o755)?;
         Ok(path)
     }
 
@@ -316,12 +255,11 @@ impl Site<'_> {
         facts: &Facts,
         submodules: &[Vec<u8>],
     ) -> Result<Held> {
-        let owner = self.owner;
-        owner.file(&path.join("submodules"), 0o600, &submodules.join(&0))?;
-        owner.file(&path.join(LOCK), 0o600, b"")?;
-        owner.file(&path.join(FACTS), 0o600, &facts.text(path)?)?;
+        make_file(&path.join("submodules"), 0o600, &submodules.join(&0))?;
+        make_file(&path.join(LOCK), 0o600, b"")?;
+        make_file(&path.join(FACTS), 0o600, &facts.text(path)?)?;
         if self.of_snapshots {
-            owner.folder(&path.join(DELTAS), 0o700)?;
+            make_folder(&path.join(DELTAS), 0o700)?;
         }
         let lock = File::open(path.join(LOCK)).map_err(at("can't open", path))?;
         // Held before it can be seen: nobody removes what has never been used.
@@ -365,11 +303,8 @@ impl Site<'_> {
     }
 }
 
-pub(super) fn open_lock(path: &Path, owner: Owner) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    let file = options.create(true).truncate(false).write(true).mode(0o600).open(path)?;
-    owner.give(&file)?;
-    Ok(file)
+pub(super) fn open_lock(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)
 }
 
 fn wait(lock: &File) -> io::Result<()> {

@@ -1,16 +1,15 @@
-//! The file of a store: its folder's owner's, nobody else's to read, and there as a whole or not at all.
+//! The file of a store: nobody else's to read, and there as a whole or not at all.
 //!
 //! A new store is made under a name of its own and renamed when it is complete. So whoever finds the file finds
 //! all of it, many may begin at once, and an empty file is damage and never a beginning.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, AtFlags, CWD, RenameFlags, accessat, fchown, renameat_with};
+use rustix::fs::{Access, AtFlags, CWD, RenameFlags, accessat, renameat_with};
 use rustix::io::Errno;
-use rustix::process::geteuid;
 
 /// Why a file is not taken for a store.
 #[derive(Debug, thiserror::Error)]
@@ -79,16 +78,8 @@ impl Draft {
     }
 
     fn make(&self) -> io::Result<()> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&self.path)?;
-        // Root working on somebody's repository leaves nothing there they could not remove. The log and its
-        // index get mode and owner of this file; SQLite sees to that.
-        if geteuid().is_root() {
-            let owner = fs::metadata(folder(&self.path))?;
-            let (user, group) =
-                (rustix::fs::Uid::from_raw(owner.uid()), rustix::fs::Gid::from_raw(owner.gid()));
-            fchown(&file, Some(user), Some(group))?;
-        }
-        Ok(())
+        // The log and its index get the mode of this file; SQLite sees to that.
+        OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&self.path).map(drop)
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -15,9 +15,9 @@ fn locks_that_an_agent_holds_hold_nobody_up() {
          (exec 9<$file && flock -n 9 && echo held && exec sleep 600) >> .git/held 2>/dev/null &\n\
          done\n\
          touch .git/index.lock .git/HEAD.lock .git/packed-refs.lock\n\
-         test ! -e {}/.git/agency || echo reachable\n\
+         test ! -e {} || echo reachable\n\
          until [ $(wc -l < .git/held) -gt 20 ]; do sleep 0.02; done; {HONEST}\n",
-        queue.path().display()
+        queue.ground.state_home().display()
     );
     queue.agent("holder", &format!("{script}\n{WAIT}"), "processes = 1000");
     queue.ground.commit_all();

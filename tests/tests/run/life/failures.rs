@@ -67,7 +67,7 @@ fn attempts_go_on_from_what_git_knows_when_the_state_is_gone() {
     queue.settings("attempts = 1");
     let tasks = queue.tasks(1);
     assert_eq!(queue.run(&[]).code, 10);
-    std::fs::remove_dir_all(queue.path().join(".git/agency")).expect("removed");
+    std::fs::remove_dir_all(queue.state()).expect("removed");
     queue.agent("shell", HONEST, "");
     queue.ground.set_status(&tasks[0], "ASSIGNED");
     let said = queue.run(&[]);

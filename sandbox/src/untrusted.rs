@@ -1,0 +1,158 @@
+//! The one way to open a file that somebody else may have written.
+//!
+//! A repository arrives with its files and its `.git`, and either may hold a link to `~/.ssh`, a pipe that never
+//! answers, a device that acts on being opened, or a file of eight gigabytes. So a path is resolved beneath the folder
+//! it belongs to, links that stay there included; what it leads to is looked at before it is opened for reading; only
+//! regular files are read, and only up to a size the caller names. What is looked at is what is read: both go through
+//! one descriptor, whatever has the name by then.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
+
+/// Why a file is not read.
+#[derive(Debug, thiserror::Error)]
+pub enum UntrustedError {
+    #[error("{} is {kind}, not a regular file; remove it, or put a file in its place", path.display())]
+    Kind { path: PathBuf, kind: FileKind },
+    #[error("{} is a link that leads out of {}; put a file in its place", path.display(), root.display())]
+    LeadsOut { path: PathBuf, root: PathBuf },
+    #[error("{} has {size} bytes, and at most {most} are read", path.display())]
+    TooLarge { path: PathBuf, size: u64, most: u64 },
+    #[error("can't read {}", path.display())]
+    Io { path: PathBuf, source: io::Error },
+}
+
+/// What a path is that is no regular file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileKind(FileType);
+
+impl fmt::Display for FileKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            FileType::Directory => "a folder",
+            FileType::Fifo => "a pipe",
+            FileType::Socket => "a socket",
+            FileType::Symlink => "a link",
+            FileType::CharacterDevice | FileType::BlockDevice => "a device",
+            _ => "something else",
+        })
+    }
+}
+
+/// The bytes of the file at `path` below `root`; `None` where there is nothing.
+pub fn read(root: &Path, path: impl AsRef<Path>, most: u64) -> Result<Option<Vec<u8>>, UntrustedError> {
+    let Some(file) = open(root, path.as_ref(), most)? else { return Ok(None) };
+    let mut bytes = Vec::new();
+    let shown = || root.join(path.as_ref());
+    // It may have grown since it was looked at.
+    let read = file.take(most + 1).read_to_end(&mut bytes);
+    read.map_err(|source| UntrustedError::Io { path: shown(), source })?;
+    match bytes.len() as u64 {
+        size if size > most => Err(UntrustedError::TooLarge { path: shown(), size, most }),
+        _ => Ok(Some(bytes)),
+    }
+}
+
+/// The same, as text; bytes that are none are replaced.
+pub fn read_text(root: &Path, path: impl AsRef<Path>, most: u64) -> Result<Option<String>, UntrustedError> {
+    Ok(read(root, path, most)?.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// The file at `path` below `root`, opened for reading; `None` where there is nothing.
+pub fn open(root: &Path, path: &Path, most: u64) -> Result<Option<File>, UntrustedError> {
+    let shown = || root.join(path);
+    let failed = |error: Errno| match error {
+        Errno::XDEV | Errno::LOOP => UntrustedError::LeadsOut { path: shown(), root: root.to_owned() },
+        error => UntrustedError::Io { path: shown(), source: error.into() },
+    };
+    let held = match hold(root, path, OFlags::PATH) {
+        Ok(held) => held,
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    let stat = rustix::fs::fstat(&held).map_err(failed)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => {}
+        kind => return Err(UntrustedError::Kind { path: shown(), kind: FileKind(kind) }),
+    }
+    let size = u64::try_from(stat.st_size).unwrap_or(0);
+    if size > most {
+        return Err(UntrustedError::TooLarge { path: shown(), size, most });
+    }
+    reopen(held.as_fd()).map(Some).map_err(failed)
+}
+
+/// A folder below `root`, by descriptor; `None` where there is none, or something else.
+pub fn open_folder(root: &Path, path: impl AsRef<Path>) -> Option<OwnedFd> {
+    hold(root, path.as_ref(), OFlags::RDONLY | OFlags::DIRECTORY).ok()
+}
+
+/// Whether there is anything at all at `path` below `root`, a link that leads nowhere included.
+pub fn exists(root: &Path, path: impl AsRef<Path>) -> bool {
+    hold(root, path.as_ref(), OFlags::PATH | OFlags::NOFOLLOW).is_ok()
+}
+
+fn hold(root: &Path, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::open(root, folder, Mode::empty())?;
+    rustix::fs::openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), BENEATH)
+}
+
+/// Opens for reading what a descriptor holds, and nothing that took its name since.
+fn reopen(held: impl AsFd) -> Result<File, Errno> {
+    let path = format!("/proc/self/fd/{}", held.as_fd().as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    fn said(root: &Path, name: &str) -> String {
+        read(root, name, 10).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn only_regular_files_below_the_folder_are_read_and_only_so_much_of_them() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (root, at) = (folder.path().join("root"), |name: &str| folder.path().join("root").join(name));
+        fs::create_dir_all(at("below")).expect("folders");
+        fs::write(folder.path().join("secret"), "secret").expect("written");
+        fs::write(at("below/file"), "0123456789").expect("written");
+        fs::write(at("large"), "01234567890").expect("written");
+        symlink("below/file", at("inside")).expect("linked");
+        symlink("../secret", at("outside")).expect("linked");
+        symlink("/etc/passwd", at("absolute")).expect("linked");
+        symlink("loop", at("loop")).expect("linked");
+        symlink("/dev/zero", at("device")).expect("linked");
+        rustix::fs::mknodat(rustix::fs::CWD, at("pipe"), FileType::Fifo, Mode::RUSR, 0).expect("a pipe");
+        let _socket = std::os::unix::net::UnixListener::bind(at("socket")).expect("a socket");
+
+        for name in ["below/file", "inside"] {
+            assert_eq!(read(&root, name, 10).expect("read"), Some(b"0123456789".to_vec()), "{name}");
+        }
+        for name in ["none", "none/none", "below/file/none"] {
+            assert!(read(&root, name, 10).expect("looked at").is_none(), "{name}");
+        }
+        for name in ["outside", "absolute", "device", "loop", "../secret"] {
+            assert!(said(&root, name).contains("leads out of"), "{name}: {}", said(&root, name));
+        }
+        assert!(said(&root, "pipe").contains("is a pipe, not a regular file"));
+        assert!(said(&root, "socket").contains("is a socket"));
+        assert!(said(&root, "below").contains("is a folder"));
+        assert!(said(&root, "large").contains("has 11 bytes, and at most 10 are read"));
+        assert!(exists(&root, "outside") && exists(&root, "pipe") && !exists(&root, "none"));
+        assert!(open_folder(&root, "below").is_some() && open_folder(&root, "inside").is_none());
+    }
+}

@@ -1,0 +1,112 @@
+//! The folder of one run, removed with it; what killed runs left is removed by the next.
+//!
+//! A run holds a lock on its folder for as long as it lives, so a folder that nobody holds is a dead run's.
+
+use std::cell::OnceCell;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+
+use crate::erase;
+
+/// Where each run has its folder, in the state folder.
+const SANDBOXES: &str = "sandboxes";
+
+/// Removes what killed runs left: the folders nobody holds.
+fn sweep(runs: &Path) {
+    let Ok(entries) = fs::read_dir(runs) else { return };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let Ok(folder) = open_folder(&path) else { continue };
+        if flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            // Best effort: whatever resists is tried again by the next run.
+            let _ = erase::tree(&path);
+        }
+    }
+}
+
+/// The folder of one run. It is removed with the run.
+#[derive(Debug)]
+pub struct Run {
+    path: PathBuf,
+    mode: u32,
+    held: OnceCell<OwnedFd>,
+}
+
+impl Run {
+    /// A new one, in the state folder at `state`.
+    pub(super) fn below(state: &Path, mode: u32) -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        // Nanoseconds and the process id: no two runs of one boot share both.
+        let name = format!("{:x}-{:x}", now.as_nanos(), std::process::id());
+        Self { path: state.join(SANDBOXES).join(name), mode, held: OnceCell::new() }
+    }
+
+    /// Where it is, or will be.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes it, and holds it until the run is dropped.
+    pub fn make(&self) -> io::Result<()> {
+        if self.held.get().is_some() {
+            return Ok(());
+        }
+        let runs = self.path.parent().unwrap_or(&self.path);
+        DirBuilder::new().recursive(true).mode(self.mode).create(runs)?;
+        let all = open_folder(runs)?;
+        // A new folder is not held for a moment. The run that sweeps keeps others from making one meanwhile.
+        if flock(&all, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            sweep(runs);
+        }
+        flock(&all, FlockOperation::LockShared)?;
+        DirBuilder::new().mode(self.mode).create(&self.path)?;
+        let held = open_folder(&self.path)?;
+        flock(&held, FlockOperation::NonBlockingLockExclusive)?;
+        let _ = self.held.set(held);
+        Ok(())
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // The kernel may still be at its own part of an overlay. What can't be removed is swept by the next run.
+        if self.held.get().is_some() && erase::tree(&self.path).is_err() {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            let _ = erase::tree(&self.path);
+        }
+    }
+}
+
+fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::state::State;
+
+    #[test]
+    fn a_run_that_was_killed_is_swept_and_one_that_lives_is_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let state = State::at(folder.path());
+        let living = state.run();
+        living.make().expect("a folder");
+        let dead = state.path().join("sandboxes/dead");
+        fs::create_dir_all(dead.join("upper/x")).expect("folders");
+        let third = state.run();
+        third.make().expect("a folder");
+        assert!(living.path().exists() && third.path().exists());
+        assert!(!dead.exists());
+        let path = third.path().to_owned();
+        drop(third);
+        assert!(!path.exists());
+    }
+}
