@@ -13,6 +13,7 @@ use crate::clock::{self, BootClock, Clock as _};
 use crate::desk::Desk;
 use crate::dispatch::{self, Interrupt, RunError, Summary, Wishes};
 use crate::errand::send::Shim;
+use crate::identity::IdentityError;
 use crate::landing::names::RefName;
 use crate::landing::repository::{Opening, Repository};
 use crate::landing::undo::Undone;
@@ -53,6 +54,8 @@ pub enum ChargeError {
     #[error("can't use the state folder {}", path.display())]
     State { path: PathBuf, source: io::Error },
     #[error(transparent)]
+    Identity(#[from] IdentityError),
+    #[error(transparent)]
     Run(#[from] RunError),
 }
 
@@ -61,6 +64,7 @@ impl ChargeError {
     pub fn is_about_the_repository(&self) -> bool {
         matches!(self, Self::NoRepository { .. } | Self::Detached | Self::Unborn { .. } | Self::Busy { .. })
             || matches!(self, Self::Landing(landing::Error::Unsupported { .. }))
+            || matches!(self, Self::Identity(IdentityError::OtherStore { .. } | IdentityError::InUse { .. }))
     }
 }
 

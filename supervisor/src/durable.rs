@@ -32,6 +32,7 @@ pub(crate) fn folder(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-fn sync_folder(path: &Path) -> io::Result<()> {
+/// Makes the names in the folder around a path survive a crash of the machine.
+pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
 }

@@ -9,6 +9,7 @@
 //! budget    how much may be used, for a task and for a run
 //! roster    how many of an agent are at work, whatever they do
 //! store     whose an attempt is, and how far it has come
+//! identity  which store a repository belongs to
 //! retention what is settled and old, and goes
 //! desk      the board's files, one thing after the other
 //! ```
@@ -27,6 +28,7 @@ mod durable;
 pub mod errand;
 pub mod evidence;
 pub mod hearing;
+pub mod identity;
 pub mod landing;
 pub mod life;
 pub mod notice;

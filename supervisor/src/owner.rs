@@ -62,8 +62,19 @@ pub(crate) fn is_dead(state: &Path, term: Term, owner: &Owner) -> bool {
     }
 }
 
+/// Whether any supervisor that uses a state folder may be alive.
+pub(crate) fn is_anybody_present(state: &Path) -> bool {
+    let entries = fs::read_dir(state.join(OWNERS)).into_iter().flatten().flatten();
+    let is_held = |path: PathBuf| {
+        File::open(path).is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err())
+    };
+    entries.map(|entry| entry.path()).any(is_held)
+}
+
+const OWNERS: &str = "owners";
+
 fn file(state: &Path, term: Term) -> PathBuf {
-    state.join("owners").join(term.to_string())
+    state.join(OWNERS).join(term.to_string())
 }
 
 #[cfg(test)]

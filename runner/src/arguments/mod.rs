@@ -85,6 +85,7 @@ pub(crate) enum Command {
     Pause(run::control::Pause),
     Resume(run::control::Resume),
     Drain(run::control::Drain),
+    Adopt(run::adopt::Adopt),
     Sandbox(Box<Sandbox>),
     Agents(Box<agents::Agents>),
     Doctor(Doctor),

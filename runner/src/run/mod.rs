@@ -4,6 +4,7 @@
 //! and then the supervisor is in charge. What happens is told in one of three manners ([`voice`]). Whoever only wants to
 //! know what would happen is told that ([`dry_run`]).
 
+pub(crate) mod adopt;
 pub(crate) mod control;
 pub(crate) mod decide;
 mod dry_run;
@@ -29,6 +30,7 @@ use agency_supervisor::charge::{self, Charge, ChargeError};
 use agency_supervisor::desk::Desk;
 use agency_supervisor::dispatch::{Fate, Interrupt, Summary, Wishes};
 use agency_supervisor::errand::{self, send::Shim};
+use agency_supervisor::identity::{self, Aside, IdentityError};
 use agency_supervisor::landing::repository::Repository;
 use agency_supervisor::notice::{Notice, Teller};
 use agency_supervisor::settings::Settings;
@@ -108,6 +110,9 @@ pub(crate) fn run(command: &Run, who: &Who) -> Result<u8, Failure> {
     let state = state::of(&here.folder)?;
     let repository = charge::open_repository(&here.folder, state.path(), &host.home).map_err(refused)?;
     let branch = charge::branch(&repository, &here.folder).map_err(refused)?;
+    if !command.dry_run {
+        confirm_store(&here, &repository, state.path())?;
+    }
     let repository = Arc::new(repository);
     let sharing = match spoken.as_board().is_shared() {
         true => {
@@ -174,6 +179,18 @@ pub(crate) fn run(command: &Run, who: &Who) -> Result<u8, Failure> {
     let (Ok(code) | Err(Failure { code, .. })) = &ended;
     telemetry.end(*code);
     ended
+}
+
+/// What the repository says about leases and landings is believed only of the store in our state folder.
+fn confirm_store(here: &Here, repository: &Repository, state: &Path) -> Result<(), Failure> {
+    let Some(real) = &here.folder.repository else { return Ok(()) };
+    let confirmed = identity::confirm(repository, state, &real.common);
+    if let Some(Aside { count, to }) = confirmed.map_err(ChargeError::from).map_err(refused)? {
+        message::notice(&format!(
+            "{count} references below refs/agency belong to no store of yours; they are not used, and lie below {to} now"
+        ));
+    }
+    Ok(())
 }
 
 /// The repository, and where its branch is shared if the board asks for that.
@@ -288,6 +305,9 @@ fn refused(error: ChargeError) -> Failure {
         ChargeError::Detached => failure.with_hint("switch to a branch first: `git switch NAME`"),
         ChargeError::Unborn { .. } => failure.with_hint("make a first commit"),
         ChargeError::Busy { .. } => failure.with_hint("end it or abort it first"),
+        ChargeError::Identity(IdentityError::OtherStore { .. }) => {
+            failure.with_hint("if you know where it comes from, `agency adopt` takes its queue over")
+        }
         _ => failure,
     }
 }

@@ -149,6 +149,12 @@ impl StateHome {
         path.is_dir().then(|| self.repository(common).ok())?
     }
 
+    /// The state folders of all repositories.
+    pub fn repositories(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.path.join(REPOSITORIES)).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect()
+    }
+
     /// Of a folder that is in no repository.
     pub fn folder(&self, folder: &Path) -> Result<State, StateError> {
         self.open(FOLDERS, folder)

@@ -48,6 +48,7 @@ mod settings;
 pub mod settled;
 mod stamp;
 pub mod steps;
+pub mod store_ref;
 mod tree;
 mod turns;
 pub mod uncommitted;

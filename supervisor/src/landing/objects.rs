@@ -87,6 +87,11 @@ impl Objects {
         }
     }
 
+    /// How many bytes an object has; `None` where there is no such object.
+    pub(super) fn size_of(&mut self, object: &Oid) -> Result<Option<u64>, Error> {
+        self.ask("info", object.as_str().as_bytes(), |_, _, size, _| Ok(size))
+    }
+
     /// The tree of a commit; a tree is its own.
     pub(super) fn tree_of(&mut self, commit: &Oid) -> Result<Oid, Error> {
         let name = format!("{commit}^{{tree}}");

@@ -47,11 +47,19 @@ impl Fields {
         self.0.iter().find(|(found, _)| found == key).map(|(_, value)| value.as_str())
     }
 
+    /// A count of attempts or owners. More than a store could ever count to was not counted.
     pub(super) fn number(&self, key: &str) -> Option<u64> {
-        self.text(key)?.parse().ok()
+        const HIGHEST: u64 = 1 << 48;
+        self.text(key)?.parse().ok().filter(|number| *number <= HIGHEST)
     }
 }
 
+/// A record is a few lines; what a reference names may be anything.
+const LARGEST: u64 = 64 << 10;
+
 pub(super) fn read(objects: &mut Objects, object: &Oid) -> Result<String, Error> {
+    if objects.size_of(object)?.is_some_and(|size| size > LARGEST) {
+        return Err(Error::Record { what: "a record", object: object.to_string() });
+    }
     Ok(String::from_utf8_lossy(&objects.contents(object, "blob")?).into_owned())
 }

@@ -1,0 +1,71 @@
+//! `agency adopt`: a repository that was moved or copied gets its queue back.
+
+use std::io::IsTerminal;
+
+use agency_sandbox::host::Host;
+use agency_supervisor::charge;
+use agency_supervisor::identity::{self, Adopted};
+use clap::Args;
+use serde::Serialize;
+
+use crate::board::{Here, confirmed, print_json};
+use crate::message::{self, Failure, INTERNAL, USAGE};
+use crate::state;
+
+/// Take over the queue of a repository that was moved, copied or restored
+///
+/// A repository names the store that its leases and landings belong to. After a move the store is found and moved along.
+/// A copy, or a repository whose store is gone, gets a store of its own, which believes what the references below
+/// refs/agency say: whoever made them decides what has landed. Adopt only a repository whose origin you know.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  agency adopt --yes")]
+pub(crate) struct Adopt {
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+    /// As JSON, on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Document {
+    version: u32,
+    adopted: Adopted,
+}
+
+pub(crate) fn run(command: &Adopt) -> Result<u8, Failure> {
+    let here = Here::find()?;
+    state::check_writable(&here.folder)?;
+    let state = state::of(&here.folder)?;
+    let repository =
+        charge::open_repository(&here.folder, state.path(), &Host::observe().home).map_err(super::refused)?;
+    let Some(real) = &here.folder.repository else {
+        return Err(Failure::usage(format!("{} is not a git repository", here.folder.root.display())));
+    };
+    if !command.yes {
+        if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+            return Err(Failure::usage("adopting a repository is for a person at a terminal")
+                .with_hint("`agency adopt --yes` does not ask"));
+        }
+        if !confirmed("believe what this repository says about its queue?")? {
+            return Err(Failure::usage("nothing was adopted"));
+        }
+    }
+    let adopted = identity::adopt(&repository, &state::home()?, &state, &real.common).map_err(|error| {
+        let code = if matches!(error, identity::IdentityError::InUse { .. }) { USAGE } else { INTERNAL };
+        Failure::new(code, &error)
+    })?;
+    if command.json {
+        print_json(&Document { version: 1, adopted })?;
+    } else {
+        message::notice(match adopted {
+            Adopted::Nothing => "this repository has its store already",
+            Adopted::Store => "the store was found and moved along; `agency run` goes on where it was",
+            Adopted::References => {
+                "a new store believes the leases and landings that this repository has in git"
+            }
+        });
+    }
+    Ok(0)
+}
