@@ -92,7 +92,8 @@ fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<(Pid, SigSet), Failure> 
     // From here on the layers must be there, and we in our cgroup.
     channel::linger(channel);
     let Handed { idmap, network, around } = channel::take_over(channel);
-    let plan = Plan::new(start.policy, view.host, &around, start.identity.inside());
+    let plan =
+        Plan::new(start.policy, view.host, &around, start.identity.inside(), &view.workspace.state_home);
     root.map_owner(idmap);
     root.perform(&plan.folders).map_err(failed(""))?;
     let upper = root.add_workspace(view.workspace, view.opening).map_err(failed(""))?;

@@ -88,10 +88,16 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// `inside` is the agent's user and group as it sees them.
-    pub(crate) fn new(policy: &Policy, host: &Host, around: &Surroundings, inside: (u32, u32)) -> Self {
+    pub(crate) fn new(
+        policy: &Policy,
+        host: &Host,
+        around: &Surroundings,
+        inside: (u32, u32),
+        state: &Path,
+    ) -> Self {
         let mut folders = system(policy, host, around, inside);
         folders.extend(named(policy, host, around));
-        Self { folders, covers: covers(policy, host, around) }
+        Self { folders, covers: covers(policy, host, around, state) }
     }
 }
 
@@ -225,12 +231,14 @@ fn named(policy: &Policy, host: &Host, around: &Surroundings) -> Vec<Step> {
     steps
 }
 
-pub(crate) fn covers(policy: &Policy, host: &Host, around: &Surroundings) -> Vec<Step> {
+/// What is put over secrets, over what a policy hides, and over our own state.
+pub(crate) fn covers(policy: &Policy, host: &Host, around: &Surroundings, state: &Path) -> Vec<Step> {
     let mut steps = Vec::new();
     if policy.wants(Control::HiddenPaths) {
         let visible = |path: &&PathBuf| !path.starts_with(&host.home) || policy.wants(Control::PrivateHome);
         steps.extend(around.secrets.iter().filter(visible).map(|path| Step::Hide { at: path.clone() }));
         steps.extend(policy.hide.iter().map(|path| Step::Hide { at: path.clone() }));
+        steps.push(Step::Hide { at: state.to_owned() });
     }
     steps
 }

@@ -138,7 +138,7 @@ impl Process {
         let (policy, workspace) = (asked.policy, asked.workspace);
         let in_workspace = workspace.hidden.iter().map(|path| workspace.path.join(path.as_path()));
         let hidden: Vec<PathBuf> =
-            policy.hide.iter().cloned().chain(in_workspace).chain([workspace.state.clone()]).collect();
+            policy.hide.iter().cloned().chain(in_workspace).chain([workspace.state_home.clone()]).collect();
         // What can't be looked at is not known to be absent.
         let absent = |path: &&PathBuf| {
             let found = self.early.told.inside(path).symlink_metadata();

@@ -73,7 +73,7 @@ impl Bare {
             truncation_checked: access::abi().is_some_and(|(abi, _)| abi >= 3),
         };
         let mut secrets = around.secrets.clone();
-        secrets.extend([host.home.clone(), workspace.state.clone()]);
+        secrets.extend([host.home.clone(), workspace.state_home.clone()]);
         secrets.extend(policy.hide.iter().filter(|path| !path.starts_with(&workspace.path)).cloned());
         Self {
             rules: rules(policy, host, &around, workspace, opening, &replica),
@@ -103,6 +103,7 @@ fn rules(
         let shown = system.chain(around.toolchains.iter().cloned());
         let mut hidden = around.secrets.clone();
         hidden.extend(policy.hide.iter().cloned());
+        hidden.push(workspace.state_home.clone());
         // The agent has a copy, without what is out of sight in it.
         hidden.push(workspace.path.clone());
         for path in shown.chain(policy.read.iter().cloned()).chain(["/proc".into()]) {

@@ -142,14 +142,14 @@ impl Namespaces {
 pub(super) fn hidden(request: &Request<'_>) -> Vec<PathBuf> {
     // Looked up anew, and not what was handed over: what came in between is in sight.
     let around = Surroundings::observe(request.host);
-    let covers = view::covers(request.policy, request.host, &around);
+    let covers = view::covers(request.policy, request.host, &around, &request.workspace.state_home);
     let planned = covers.into_iter().filter_map(|step| match step {
         Step::Hide { at } => Some(at),
         _ => None,
     });
     let workspace = request.workspace;
     let inside = workspace.hidden.iter().map(|path| workspace.path.join(path.as_path()));
-    planned.chain(inside).chain([workspace.state.clone()]).collect()
+    planned.chain(inside).chain([workspace.state_home.clone()]).collect()
 }
 
 pub(super) fn cgroup(request: &Request<'_>) -> Result<Option<Cgroup>, LaunchError> {

@@ -185,6 +185,7 @@ impl Folder {
             index: None,
             answering: None,
             state: state.path().to_owned(),
+            state_home: state.home().to_owned(),
             owner: (owner.uid(), owner.gid()),
         })
     }

@@ -107,8 +107,10 @@ pub struct Workspace {
     pub index: Option<LongIndex>,
     /// The program that tells git what changed instead.
     pub answering: Option<PathBuf>,
-    /// Where runs keep their files. It must not be visible.
+    /// Where runs keep their files.
     pub state: PathBuf,
+    /// Where all state of this user lies. It must not be visible.
+    pub state_home: PathBuf,
     /// User and group the lower layers' files belong to.
     pub owner: (u32, u32),
 }

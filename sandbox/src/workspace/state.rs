@@ -179,6 +179,8 @@ impl StateHome {
                 DirBuilder::new().recursive(true).mode(OURS_ALONE).create(parent).map_err(failed)?;
                 rustix::fs::open(parent, flags, Mode::empty())
             }
+            // A user who may only pass through it finds what was made there.
+            Err(Errno::ACCESS) => rustix::fs::open(parent, flags | OFlags::PATH, Mode::empty()),
             other => other,
         };
         let above = above.map_err(|error| failed(error.into()))?;
@@ -278,6 +280,11 @@ impl State {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The folder in which all state of its user lies.
+    pub fn home(&self) -> &Path {
+        self.path.ancestors().nth(2).unwrap_or(&self.path)
     }
 
     /// A folder in it, made if it is missing.

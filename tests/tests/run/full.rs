@@ -1,6 +1,6 @@
 //! A disk that is full at every write there is: a clear error each time, and nothing lost.
 //!
-//! The whole repository lies on a small file system of its own, beside a balloon that leaves no room. The balloon is let
+//! The repository and our state lie on a small file system of their own, beside a balloon that leaves no room. The balloon is let
 //! out a little each round, until everything is done.
 
 use std::fs::{self, File, OpenOptions};
@@ -55,6 +55,10 @@ fn small() -> Result<Small, String> {
     };
     private().map_err(|error| format!("there can be no mounts of its own: {error}"))?;
     done(Command::new("mount").args(["-o", "loop"]).args([image.path(), queue.path()]))?;
+    // What `agency` keeps lies on it, too.
+    let (state, kept) = (queue.ground.state_home(), queue.path().join(".git/kept"));
+    done(Command::new("cp").arg("-a").args([state, &kept]))?;
+    done(Command::new("mount").arg("--bind").args([&kept, state]))?;
     let balloon = queue.path().join(".git/balloon");
     Ok(Small { queue, balloon, _image: image })
 }
@@ -62,6 +66,7 @@ fn small() -> Result<Small, String> {
 /// The folder below can be removed then.
 impl Drop for Small {
     fn drop(&mut self) {
+        let _ = umount2(self.queue.ground.state_home(), MntFlags::MNT_DETACH);
         let _ = umount2(self.queue.path(), MntFlags::MNT_DETACH);
     }
 }
@@ -70,8 +75,11 @@ impl Small {
     /// Leaves this much room.
     fn fill(&self, room: u64) {
         let mut file = File::create(&self.balloon).expect("made");
-        let piece = vec![0; 1 << 20];
-        while file.write_all(&piece).is_ok() {}
+        // What does not fit as a whole may not be written at all.
+        for size in [1 << 20, BLOCK] {
+            let piece = vec![0; usize::try_from(size).expect("a size")];
+            while file.write_all(&piece).is_ok() {}
+        }
         let size = file.metadata().expect("asked").len() / BLOCK * BLOCK;
         file.set_len(size - room).and_then(|()| file.sync_all()).expect("let out");
     }
@@ -112,7 +120,8 @@ const FULL: [&str; 4] =
 fn assert_clear(queue: &Queue, said: &Said, tasks: &[String]) {
     assert!([1, 10].contains(&said.code), "{said:?}");
     assert!(FULL.iter().any(|word| said.err.contains(word)), "it does not say what for: {said:?}");
-    let named = said.err.lines().any(|line| line.contains(&queue.path().display().to_string()));
+    let places = [queue.path(), queue.ground.state_home()].map(|path| path.display().to_string());
+    let named = said.err.lines().any(|line| places.iter().any(|place| line.contains(place)));
     assert!(named && !said.err.contains("panicked"), "{said:?}");
     queue.ground.git(&["fsck", "--no-dangling", "--no-progress"]);
     for id in tasks {

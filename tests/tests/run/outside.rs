@@ -153,6 +153,7 @@ fn kept_work_is_not_taken_for_landed_work() {
     assert_eq!(queue.run(&["--land", "none"]).code, 0);
     assert_eq!(queue.ground.status(&id), "READY_FOR_REVIEW");
     std::fs::remove_dir_all(queue.state()).expect("removed");
+    queue.ground.ok(&["adopt", "--yes"]);
     let said = queue.run(&[]);
     assert_eq!(queue.ground.status(&id), "READY_FOR_REVIEW", "{said:?}");
     assert_eq!(said.code, 10, "{said:?}");

@@ -53,6 +53,7 @@ fn of_tasks_that_landed_long_ago_only_that_is_left_and_of_others_everything() {
     settled(&queue, "NEVER", 2, false);
     queue.ground.git(&["pack-refs", "--all"]);
     settled(&queue, "OLD3", 2, true);
+    queue.ground.ok(&["adopt", "--yes"]);
     let id = queue.tasks(1).remove(0);
     let said = queue.run(&[]);
     assert_eq!(said.code, 0, "{said:?}");
@@ -67,6 +68,7 @@ fn of_tasks_that_landed_long_ago_only_that_is_left_and_of_others_everything() {
             format!("landed/kodingx/{id}"),
             "lease/kodingx/NEVER".to_owned(),
             format!("lease/kodingx/{id}"),
+            "store".to_owned(),
         ];
         names.sort();
         names
@@ -74,6 +76,7 @@ fn of_tasks_that_landed_long_ago_only_that_is_left_and_of_others_everything() {
     assert_eq!(references(&queue), expected(&id));
     // Once more, and without the store: what is young stays, as git alone knows it.
     fs::remove_dir_all(queue.state()).expect("thrown away");
+    queue.ground.ok(&["adopt", "--yes"]);
     assert_eq!(queue.run(&[]).code, 0);
     assert_eq!(references(&queue), expected(&id));
     queue.assert_landed(&[id]);
@@ -84,6 +87,7 @@ fn of_tasks_that_landed_long_ago_only_that_is_left_and_of_others_everything() {
 fn a_run_goes_on_where_old_references_are_locked() {
     let queue = Queue::new();
     settled(&queue, "OLD1", 1, true);
+    queue.ground.ok(&["adopt", "--yes"]);
     let lock = queue.path().join(".git/packed-refs.lock");
     fs::write(&lock, "").expect("locked");
     let id = queue.tasks(1).remove(0);

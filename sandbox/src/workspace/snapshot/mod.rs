@@ -84,7 +84,7 @@ pub struct Snapshots {
     store: Store,
     objects: Objects,
     tuning: Tuning,
-    state: PathBuf,
+    state: State,
 }
 
 /// The tree of a commit, as layers. They stay as they are for as long as this lives.
@@ -123,7 +123,7 @@ impl Snapshots {
         if !objects.is_created() {
             objects.create(git, &store.building()?)?;
         }
-        Ok(Self { store, objects, tuning: Tuning::default(), state: state.path().to_owned() })
+        Ok(Self { store, objects, tuning: Tuning::default(), state: state.clone() })
     }
 
     pub fn with_tuning(mut self, tuning: Tuning) -> Self {
@@ -247,7 +247,8 @@ impl Snapshots {
                 submodules: layers.submodules.clone(),
             }),
             answering: None,
-            state: self.state.clone(),
+            state: self.state.path().to_owned(),
+            state_home: self.state.home().to_owned(),
             owner: (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
         })
     }

@@ -117,7 +117,7 @@ impl Drop for Turn {
 
 impl Snapshots {
     pub fn setups(&self) -> Result<Setups<'_>> {
-        let store = Store::open(self.state.join("setup"))?;
+        let store = Store::open(self.state.path().join("setup"))?;
         Ok(Setups { snapshots: self, store })
     }
 }

@@ -70,6 +70,10 @@ fn attempts_go_on_from_what_git_knows_when_the_state_is_gone() {
     std::fs::remove_dir_all(queue.state()).expect("removed");
     queue.agent("shell", HONEST, "");
     queue.ground.set_status(&tasks[0], "ASSIGNED");
+    let refused = queue.run(&[]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    refused.assert_names(&["names another store", "agency adopt"]);
+    queue.ground.ok(&["adopt", "--yes"]);
     let said = queue.run(&[]);
     assert_eq!(said.code, 0, "{said:?}");
     queue.assert_landed(&tasks);
