@@ -20,7 +20,7 @@ use crate::landing::board::{self, Draft, Outcome};
 use crate::landing::land;
 use crate::landing::merge::{self, Merged};
 use crate::landing::names::{Oid, RefName};
-use crate::landing::remote::{self, Pushed, Upstream};
+use crate::landing::remote::{self, Pushed, Trusted, Upstream};
 use crate::landing::repository::Repository;
 use crate::landing::{self, commit, difference, refs};
 use crate::settings::Committer;
@@ -46,6 +46,8 @@ pub struct Sharing {
     pub committer: Committer,
     /// Globs of what is the board's own.
     pub own: Vec<String>,
+    /// Where it may be shared.
+    trusted: Trusted,
     pub tell: Tell,
     seen: Arc<Mutex<Seen>>,
     /// One of us asks at a time.
@@ -88,9 +90,19 @@ impl Sharing {
         branch: RefName,
         committer: Committer,
         own: Vec<String>,
+        trusted: Trusted,
         tell: Tell,
     ) -> Self {
-        Self { repository, branch, committer, own, tell, seen: Arc::default(), asking: Arc::default() }
+        Self {
+            repository,
+            branch,
+            committer,
+            own,
+            trusted,
+            tell,
+            seen: Arc::default(),
+            asking: Arc::default(),
+        }
     }
 
     /// The same, heard by somebody else.
@@ -132,7 +144,7 @@ impl Sharing {
                 return Err(BoardError::Unshared { reason: why.clone() });
             }
             Standing::Alone | Standing::Apart(_) => None,
-            Standing::Current => remote::upstream(&self.repository, &self.branch),
+            Standing::Current => self.upstream().unwrap_or_default(),
         };
         if let Standing::Apart(why) = standing {
             self.mention(&format!("{}: it is committed here, and not pushed: {why}", commit.message));
@@ -200,10 +212,20 @@ impl Sharing {
 
     /// Whether others take a commit that is about to land.
     pub fn publish(&self, commit: &Oid) -> Result<bool, landing::Error> {
-        match remote::upstream(&self.repository, &self.branch) {
-            Some(upstream) => self.push(&upstream, commit, false),
-            None => Ok(true),
+        match self.upstream() {
+            Ok(Some(upstream)) => self.push(&upstream, commit, false),
+            Ok(None) => Ok(true),
+            Err(why) => {
+                self.mention(&format!("it is done here, and not pushed: {why}"));
+                Ok(true)
+            }
         }
+    }
+
+    /// Where the branch is shared, if anywhere; or why it may not be.
+    fn upstream(&self) -> Result<Option<Upstream>, String> {
+        let upstream = remote::upstream(&self.repository, &self.branch);
+        upstream.map(|upstream| upstream.check(&self.trusted).map(|()| upstream)).transpose()
     }
 
     /// Brings the branch up to date for somebody who reads, if that was not done just now.
@@ -231,9 +253,10 @@ impl Sharing {
     fn catch_up(&self) -> Standing {
         let _turn = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
         let began = Instant::now();
-        let standing = match remote::upstream(&self.repository, &self.branch) {
-            None => Standing::Alone,
-            Some(upstream) => match self.bring(&upstream) {
+        let standing = match self.upstream() {
+            Err(why) => Standing::Apart(why),
+            Ok(None) => Standing::Alone,
+            Ok(Some(upstream)) => match self.bring(&upstream) {
                 Ok(standing) => standing,
                 Err(error) => Standing::Apart(causes::on_one_line(&error)),
             },

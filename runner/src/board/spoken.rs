@@ -18,6 +18,7 @@ use agency_supervisor::charge::{self, ChargeError};
 use agency_supervisor::sharing::Sharing;
 
 use super::{Here, refused};
+use crate::configuration::trust::Trust;
 use crate::configuration::{Configuration, Operator};
 use crate::message::{self, Failure, INTERNAL, USAGE};
 use crate::run::settings::committer;
@@ -182,6 +183,7 @@ impl Here {
                 branch,
                 committer(self)?,
                 board.own(),
+                Trust::of(&self.folder.root)?.upstreams(&Operator::from_environment()),
                 Arc::new(message::notice),
             ))),
             Err(error @ (ChargeError::Detached | ChargeError::Unborn { .. })) => Ok(Err(error.to_string())),

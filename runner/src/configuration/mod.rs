@@ -9,12 +9,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use agency_sandbox::host::Host;
+use agency_sandbox::untrusted;
 use clap::Args;
 use clap::builder::BoolishValueParser;
 use toml::{Table, Value};
 
 use crate::agents::PRESETS;
-use crate::message::{self, Failure};
+use crate::message::{self, Failure, USAGE};
 use schema::Needs;
 
 /// What an operator says about configuration on the command line.
@@ -26,6 +27,15 @@ pub(crate) struct Operator {
     /// Trust the repository's own configuration and profiles this once
     #[arg(long, env = "AGENCY_TRUST", hide_env = true, value_parser = BoolishValueParser::new(), help_heading = "Configuration")]
     pub(crate) trust: bool,
+}
+
+impl Operator {
+    /// What an operator says in the environment, to commands that have no such options.
+    pub(crate) fn from_environment() -> Self {
+        let trust =
+            std::env::var("AGENCY_TRUST").is_ok_and(|value| matches!(value.as_str(), "1" | "true" | "yes"));
+        Self { config: None, trust }
+    }
 }
 
 /// What is configured.
@@ -59,8 +69,7 @@ impl Configuration {
                 layers.push(Layer { values: parse(&text, &from)?, from });
             }
             None => {
-                let file = root.join(FILE);
-                if let Some(text) = read(&file)? {
+                if let Some(text) = read_own(root)? {
                     let mut values = parse(&text, FILE)?;
                     if !operator.trust && !trust::Trust::of(root)?.covers(FILE, &text) {
                         withheld = narrow(&mut values);
@@ -188,6 +197,15 @@ fn user_file() -> PathBuf {
     named.unwrap_or_else(|| Host::observe().home.join(".config")).join("agency").join(FILE)
 }
 
+/// The repository's own configuration, which anybody may have written.
+fn read_own(root: &Path) -> Result<Option<String>, Failure> {
+    const LARGEST: u64 = 1 << 20;
+    let bytes = untrusted::read(root, FILE, LARGEST).map_err(|error| Failure::new(USAGE, &error))?;
+    let text = bytes.map(String::from_utf8).transpose();
+    text.map_err(|_| Failure::usage(format!("{} is not UTF-8", root.join(FILE).display())))
+}
+
+/// A configuration of the user's, or of the operator's.
 fn read(file: &Path) -> Result<Option<String>, Failure> {
     match std::fs::read_to_string(file) {
         Ok(text) => Ok(Some(text)),

@@ -4,18 +4,22 @@
 //! repository can say of itself that it is trusted, and a file that changes has to be looked at again. The
 //! trusted text is kept, so that the next look shows what changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use agency_protocols::detect::{self, Protocol};
 use agency_protocols::store::ETag;
 use agency_protocols::store::lock::Lock;
 use agency_protocols::store::tree::Tree;
 use agency_protocols::{codifica, kodingx};
+use agency_sandbox::host::Host;
+use agency_supervisor::charge;
+use agency_supervisor::landing::remote::{self, Upstream};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use similar::TextDiff;
 
-use super::FILE;
+use super::{FILE, Operator};
 use crate::board::{Here, confirmed, print, print_json};
 use crate::message::{self, Failure, INTERNAL};
 use crate::state;
@@ -24,6 +28,9 @@ use crate::state;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  agency trust --yes")]
 pub(crate) struct TrustCommand {
+    /// Also share this repository's board at this address; a path of this machine is only ever trusted so
+    #[arg(long, value_name = "ADDRESS")]
+    upstream: Option<String>,
     /// Do not ask
     #[arg(long)]
     yes: bool,
@@ -39,6 +46,9 @@ pub(crate) struct Trust {
     /// The repository it is about.
     root: PathBuf,
     files: BTreeMap<String, Trusted>,
+    /// Hashes of the addresses at which its board may be shared.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    upstreams: BTreeSet<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,6 +82,11 @@ impl Trust {
     /// The names of all texts that are trusted.
     pub(crate) fn texts(&self) -> Vec<String> {
         self.files.values().map(|known| known.sha256.clone()).collect()
+    }
+
+    /// Where the board may be shared. An operator who trusts a repository this once trusts no path of this machine.
+    pub(crate) fn upstreams(self, operator: &Operator) -> remote::Trusted {
+        remote::Trusted { named: self.upstreams, network: operator.trust }
     }
 
     fn write(&self, root: &Path) -> Result<(), Failure> {
@@ -113,6 +128,40 @@ fn governed(here: &Here) -> Result<BTreeMap<String, String>, Failure> {
     Ok(found)
 }
 
+/// Where the board would be shared, if it is one that is.
+fn shared_at(here: &Here) -> Option<Upstream> {
+    let shares = detect::detect(here.tree()).contains(&Protocol::Codifica);
+    let state = state::of(&here.folder).ok().filter(|_| shares && here.folder.repository.is_some())?;
+    let repository = charge::open_repository(&here.folder, state.path(), &Host::observe().home).ok()?;
+    let branch = charge::branch(&repository, &here.folder).ok()?;
+    remote::upstream(&repository, &branch)
+}
+
+/// The hashes of the addresses a person trusts by this command, and what is said about them.
+fn upstreams(command: &TrustCommand, here: &Here) -> Result<(BTreeSet<String>, Option<String>), Failure> {
+    let Some(upstream) = shared_at(here) else {
+        return match &command.upstream {
+            Some(address) => {
+                Err(Failure::usage(format!("--upstream {address}: no board is shared from here")))
+            }
+            None => Ok((BTreeSet::new(), None)),
+        };
+    };
+    let shown = upstream.shown();
+    match &command.upstream {
+        Some(address) if !upstream.is_named(address) => {
+            Err(Failure::usage(format!("--upstream {address}: the board is shared at {shown}")))
+        }
+        None if upstream.is_local() => {
+            let what = format!(
+                "the board is shared at {shown}, a path of this machine: name it to trust it, `agency trust --upstream {shown}`"
+            );
+            Ok((BTreeSet::new(), Some(what)))
+        }
+        _ => Ok((upstream.hashes(), Some(format!("the board is shared at {shown}")))),
+    }
+}
+
 #[derive(Debug, Serialize)]
 struct Document<'a> {
     version: u32,
@@ -127,13 +176,18 @@ pub(crate) fn run(command: &TrustCommand) -> Result<u8, Failure> {
     let root = &here.folder.root;
     let before = Trust::of(root)?;
     let files = governed(&here)?;
+    let (upstreams, shared) = upstreams(command, &here)?;
+    let is_new = !upstreams.is_subset(&before.upstreams);
+    if let Some(shared) = shared.filter(|_| is_new || upstreams.is_empty()) {
+        message::notice(&shared);
+    }
     let new: Vec<&String> =
         files.iter().filter(|(name, text)| !before.covers(name, text)).map(|(name, _)| name).collect();
     if !command.json {
         let diff: String = new.iter().map(|name| difference(name, &before, &files[*name])).collect();
         print(&crate::board::task::shown(&diff))?;
     }
-    if new.is_empty() {
+    if new.is_empty() && !is_new {
         message::notice(if files.is_empty() {
             "there is nothing here to trust"
         } else {
@@ -144,14 +198,23 @@ pub(crate) fn run(command: &TrustCommand) -> Result<u8, Failure> {
             return Err(Failure::usage("trusting a repository is for a person at a terminal")
                 .with_hint("`agency trust --yes` trusts what it shows without asking"));
         }
-        if !confirmed(&format!("may these {} files say what is run here?", new.len()))? {
+        let question = match (new.len(), is_new) {
+            (0, _) => "share the board there?".to_owned(),
+            (count, false) => format!("may these {count} files say what is run here?"),
+            (count, true) => {
+                format!("may these {count} files say what is run here, and the board be shared there?")
+            }
+        };
+        if !confirmed(&question)? {
             return Err(Failure::usage("nothing is trusted"));
         }
     }
     let trusted = |(name, text): (&String, &String)| {
         (name.clone(), Trusted { sha256: ETag::of(text.as_bytes()).to_string(), text: text.clone() })
     };
-    Trust { version: VERSION, root: root.clone(), files: files.iter().map(trusted).collect() }.write(root)?;
+    let kept =
+        Trust { version: VERSION, root: root.clone(), files: files.iter().map(trusted).collect(), upstreams };
+    kept.write(root)?;
     if command.json {
         print_json(&Document { version: 1, trusted: files.keys().collect(), new })?;
     } else if !new.is_empty() {

@@ -42,6 +42,7 @@ use tokio::sync::mpsc;
 
 use crate::arguments::Isolation;
 use crate::board::{Here, Who, task_id};
+use crate::configuration::trust::Trust;
 use crate::configuration::{Configuration, Operator};
 use crate::isolation;
 use crate::message::{self, Failure, INTERNAL, INTERRUPTED, UNDONE, USAGE};
@@ -118,7 +119,8 @@ pub(crate) fn run(command: &Run, who: &Who) -> Result<u8, Failure> {
         true => {
             let (committer, own) = (settings::committer(&here)?, spoken.as_board().own());
             let notice = Arc::new(message::notice);
-            Some(Sharing::new(Arc::clone(&repository), branch.clone(), committer, own, notice))
+            let trusted = Trust::of(&here.folder.root)?.upstreams(&command.operator);
+            Some(Sharing::new(Arc::clone(&repository), branch.clone(), committer, own, trusted, notice))
         }
         false => None,
     };

@@ -3,14 +3,18 @@
 //! Git runs in a repository of our own here as everywhere ([`super::repository`]): no hook, and no setting of the
 //! repository's. But it is a person who is known elsewhere, by their own configuration, agent and helpers; so the
 //! person's and the machine's configuration are read, and the few variables that lead to credentials are passed on.
-//! Of the repository only two things are believed: which branch is the upstream, and at which address.
+//! Of the repository only two things are read: which branch is the upstream, and at which address. It is asked and told
+//! only where a person said so ([`Trusted`]): a repository could otherwise name any place, and git runs the hooks of a
+//! repository on this machine as the person who pushes.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
 use agency_sandbox::git::output_within;
 use agency_sandbox::path::escape;
+use sha2::{Digest, Sha256};
 
 use super::error::Error;
 use super::names::{Oid, RefName};
@@ -64,6 +68,80 @@ impl std::fmt::Display for Upstream {
     }
 }
 
+/// The addresses that a person trusts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trusted {
+    /// By the hash of an address, see [`Upstream::hashes`].
+    pub named: BTreeSet<String>,
+    /// Every address in the network. Paths of this machine are only ever trusted by name.
+    pub network: bool,
+}
+
+impl Upstream {
+    /// The addresses it is asked and told at.
+    fn addresses(&self) -> BTreeSet<&str> {
+        [self.url.as_str(), self.push_url.as_str()].into()
+    }
+
+    /// What names them without showing a token in one.
+    pub fn hashes(&self) -> BTreeSet<String> {
+        self.addresses().into_iter().map(hash).collect()
+    }
+
+    /// Its addresses, for a person to read: what stands before an `@` may be a token.
+    pub fn shown(&self) -> String {
+        self.addresses().into_iter().map(without_credentials).collect::<Vec<_>>().join(" and ")
+    }
+
+    /// Whether one of its addresses is a path of this machine.
+    pub fn is_local(&self) -> bool {
+        self.addresses().into_iter().any(is_local)
+    }
+
+    /// Whether a person named every address of it.
+    pub fn is_named(&self, address: &str) -> bool {
+        self.addresses().into_iter().all(|known| known == address)
+    }
+
+    /// Why it may not be used.
+    pub fn check(&self, trusted: &Trusted) -> Result<(), String> {
+        let is_trusted =
+            |address: &str| trusted.named.contains(&hash(address)) || (trusted.network && !is_local(address));
+        match self.addresses().into_iter().find(|address| !is_trusted(address)) {
+            None => Ok(()),
+            Some(address) => {
+                let shown = without_credentials(address);
+                let how = match is_local(address) {
+                    true => format!("`agency trust --upstream {shown}`"),
+                    false => "`agency trust` shows it to you".to_owned(),
+                };
+                Err(format!("{self} is at {shown}, which nobody has trusted; {how}"))
+            }
+        }
+    }
+}
+
+fn hash(address: &str) -> String {
+    Sha256::digest(address).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Git takes everything for a path that has no scheme, and no colon before the first slash.
+fn is_local(address: &str) -> bool {
+    let has_host = address.split('/').next().is_some_and(|first| first.contains(':'));
+    address.starts_with("file:") || !(address.contains("://") || has_host)
+}
+
+fn without_credentials(address: &str) -> String {
+    match address.split_once("://") {
+        Some((scheme, rest)) => {
+            let (host, path) = rest.split_once('/').map_or((rest, ""), |(host, path)| (host, path));
+            let host = host.rsplit('@').next().unwrap_or_default();
+            escape(format!("{scheme}://{host}/{path}").as_bytes())
+        }
+        None => escape(address.as_bytes()),
+    }
+}
+
 /// What came of telling it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pushed {
@@ -87,9 +165,8 @@ pub fn upstream(repository: &Repository, branch: &RefName) -> Option<Upstream> {
 
 /// A path is seen from the work tree.
 fn address(repository: &Repository, url: &str) -> String {
-    let is_elsewhere = url.contains("://") || url.split('/').next().is_some_and(|first| first.contains(':'));
     let root: PathBuf = repository.root.clone().unwrap_or_else(|| repository.real.common.clone());
-    match is_elsewhere || Path::new(url).is_absolute() {
+    match !is_local(url) || url.starts_with("file:") || Path::new(url).is_absolute() {
         true => url.to_owned(),
         false => root.join(url).to_string_lossy().into_owned(),
     }
@@ -98,10 +175,17 @@ fn address(repository: &Repository, url: &str) -> String {
 /// Whether an address leads back into the repository. Git would run the hooks it finds there, and those are the
 /// repository's own.
 fn is_inside(repository: &Repository, url: &str) -> bool {
-    let path = Path::new(url.strip_prefix("file://").unwrap_or(url));
-    let Ok(real) = path.canonicalize() else { return false };
+    if !is_local(url) {
+        return false;
+    }
+    let url = url.strip_prefix("file://").unwrap_or(url);
     let places = repository.root.iter().chain([&repository.real.common]);
-    places.filter_map(|place| place.canonicalize().ok()).any(|place| real.starts_with(place))
+    let places: Vec<PathBuf> = places.filter_map(|place| place.canonicalize().ok()).collect();
+    // Git tries these in turn.
+    ["", ".git", "/.git", ".git/.git"].iter().any(|end| {
+        let real = Path::new(&format!("{url}{end}")).canonicalize();
+        real.is_ok_and(|real| places.iter().any(|place| real.starts_with(place)))
+    })
 }
 
 impl Upstream {
@@ -224,4 +308,45 @@ fn failed(doing: &'static str, upstream: &Upstream, said: &str) -> Error {
     let said: Vec<String> = said.lines().map(|line| escape(line.trim().as_bytes())).collect();
     let said = said.into_iter().filter(|line| !line.is_empty()).take(3).collect::<Vec<_>>().join("; ");
     Error::Remote { doing, remote: upstream.to_string(), message: said }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn upstream(url: &str, push_url: &str) -> Upstream {
+        let branch = RefName::branch("main").expect("a branch");
+        let (remote, url, push_url) = ("origin".to_owned(), url.to_owned(), push_url.to_owned());
+        Upstream { remote, branch, url, push_url, tracking: None }
+    }
+
+    #[test]
+    fn an_address_in_the_network_is_told_from_a_path() {
+        for local in ["/srv/x.git", "../x", "x", "file:///srv/x", "./a:b", "file:x"] {
+            assert!(is_local(local), "{local}");
+        }
+        for remote in ["https://host/x", "ssh://me@host/x", "me@host:x", "host:x/y", "git://host/x"] {
+            assert!(!is_local(remote), "{remote}");
+        }
+    }
+
+    #[test]
+    fn only_what_a_person_trusts_is_used_and_a_path_only_by_its_name() {
+        let (web, path) = (upstream("https://h/x", "https://h/x"), upstream("/srv/x", "/srv/x"));
+        let mixed = upstream("https://h/x", "/srv/x");
+        let (none, network) = (Trusted::default(), Trusted { network: true, ..Trusted::default() });
+        let named = Trusted { named: path.hashes(), network: true };
+        assert!(web.check(&none).is_err() && web.check(&network).is_ok());
+        assert!(path.check(&network).is_err() && path.check(&named).is_ok());
+        assert!(mixed.check(&network).is_err() && mixed.check(&named).is_ok());
+    }
+
+    #[test]
+    fn a_token_is_not_shown() {
+        let told = upstream("https://me:t0ken@host/x", "https://me:t0ken@host/x");
+        let refused = told.check(&Trusted::default()).expect_err("refused");
+        assert!(!refused.contains("t0ken") && refused.contains("https://host/x"), "{refused}");
+        assert_eq!(told.shown(), "https://host/x");
+        assert!(!told.hashes().iter().any(|hash| hash.contains("t0ken")));
+    }
 }

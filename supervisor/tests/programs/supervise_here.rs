@@ -30,6 +30,7 @@ use agency_supervisor::desk::Desk;
 use agency_supervisor::dispatch::Wishes;
 use agency_supervisor::errand::order::{Program, Reach, Trust};
 use agency_supervisor::errand::{self, send::Shim};
+use agency_supervisor::landing::remote::{self, Trusted};
 use agency_supervisor::life::{Side, Step, Witness};
 use agency_supervisor::notice::Silent;
 use agency_supervisor::settings::{Agent, Committer, Land, Leases, Settings};
@@ -120,7 +121,11 @@ fn supervise(arguments: &Arguments) -> Result<()> {
     let own = ["codifica.json", "work.md", "assets/*/verify-*.json"].map(str::to_owned).to_vec();
     let sharing = shared.then(|| {
         let (branch, committer) = (settings.branch.clone(), settings.committer.clone());
-        Sharing::new(Arc::clone(&repository), branch, committer, own, Arc::new(|_| {}))
+        // What a test shares is its own.
+        let upstream = remote::upstream(&repository, &branch);
+        let named = upstream.map(|upstream| upstream.hashes()).unwrap_or_default();
+        let trusted = Trusted { named, network: false };
+        Sharing::new(Arc::clone(&repository), branch, committer, own, trusted, Arc::new(|_| {}))
     });
     let charge = Charge {
         settings,

@@ -60,7 +60,7 @@ impl Site {
         let command = serde_json::json!(["sh", "-c", script]);
         let text = format!("[run]\n{run}[roles]\nbuilder = \"shell\"\n[agents.shell]\ncommand = {command}\n");
         self.ground.write("agency.toml", text);
-        self.ground.ok(&["trust", "--yes"]);
+        self.trust();
         self.ground.commit_all();
     }
 
@@ -76,6 +76,7 @@ impl Site {
         self.ground.git(&["remote", "add", "origin", &remote]);
         self.ground.git(&["fetch", "--quiet", "origin"]);
         self.ground.git(&["branch", "--quiet", "--set-upstream-to=origin/main", "main"]);
+        self.ground.ok(&["trust", "--yes", "--upstream", &remote]);
         remote
     }
 
@@ -85,8 +86,20 @@ impl Site {
         ground.git(&["remote", "add", "origin", remote]);
         ground.git(&["fetch", "--quiet", "origin"]);
         ground.git(&["checkout", "--quiet", "--force", "-B", "main", "--track", "origin/main"]);
-        ground.ok(&["trust", "--yes"]);
+        ground.ok(&["trust", "--yes", "--upstream", remote]);
         Self { ground }
+    }
+
+    /// Whatever is here, and where it is shared.
+    pub(crate) fn trust(&self) {
+        let remotes = self.ground.git(&["remote"]);
+        match remotes.contains("origin") {
+            true => {
+                let address = self.ground.git(&["remote", "get-url", "origin"]);
+                self.ground.ok(&["trust", "--yes", "--upstream", address.trim()])
+            }
+            false => self.ground.ok(&["trust", "--yes"]),
+        };
     }
 
     /// A task, as a parser reads it that is not ours.
