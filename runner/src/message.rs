@@ -52,19 +52,24 @@ impl Failure {
 pub(crate) fn complain(message: &str, hint: Option<&str>) {
     notice(message);
     if let Some(hint) = hint {
-        let _ = writeln!(std::io::stderr().lock(), "  hint: {}", harmless(hint));
+        let _ = writeln!(std::io::stderr().lock(), "  hint: {}", below_the_first_line(&harmless(hint)));
     }
 }
 
 /// Something a person should know although all went well.
 pub(crate) fn notice(message: &str) {
     // Nobody to tell is no reason to fail differently.
-    let _ = writeln!(std::io::stderr().lock(), "agency: {}", harmless(message));
+    let _ = writeln!(std::io::stderr().lock(), "agency: {}", below_the_first_line(&harmless(message)));
 }
 
 /// Several lines for a person, that are more than a sentence.
 pub(crate) fn text(lines: &str) {
     let _ = std::io::stderr().lock().write_all(harmless(lines).as_bytes());
+}
+
+/// A message may quote an agent: what comes after its first line is set in, so that none of it can be taken for ours.
+fn below_the_first_line(text: &str) -> String {
+    text.trim_end().replace('\n', "\n    ")
 }
 
 /// Text that may quote a repository, so that it can be shown: nothing in it moves a cursor or hides a line.

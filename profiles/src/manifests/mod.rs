@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use serde_json::Value as Json;
 use toml::Table;
 
-use crate::profile::Condition;
+use crate::profile::{Condition, read_yaml};
 use crate::sight::{Sight, Unreadable};
 
 /// Environments whose manifests are read.
@@ -167,7 +167,7 @@ impl<'a> Manifests<'a> {
 
     fn pubspec_requires(&self, name: &str) -> bool {
         let text = self.text("pubspec.yaml").unwrap_or_default();
-        let pubspec = self.understood("pubspec.yaml", serde_yaml::from_str::<serde_yaml::Value>(&text));
+        let pubspec = self.understood("pubspec.yaml", read_yaml(&text));
         let pubspec = pubspec.unwrap_or_default();
         ["dependencies", "dev_dependencies"]
             .iter()

@@ -25,6 +25,7 @@ pub use error::{Place, ProfileError};
 pub(crate) use measure::{show_duration, show_size};
 pub use name::{Name, NotAName};
 pub use read::Parsed;
+pub(crate) use read::read_yaml;
 
 use crate::builtin;
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use agency_sandbox::container;
 use agency_sandbox::egress::List;
 use agency_sandbox::path::{RelPath, escape};
+use serde::de::Error as _;
 use serde_yaml::{Mapping, Value};
 
 use super::condition::{Clause, Condition, When};
@@ -39,7 +40,7 @@ pub struct Parsed {
 impl Profile {
     /// Reads a profile. `file` is only named.
     pub fn parse(file: &Path, text: &str) -> Result<Parsed, ProfileError> {
-        let value: Value = serde_yaml::from_str(text).map_err(|source| {
+        let value: Value = read_yaml(text).map_err(|source| {
             let line = source.location().map(|location| location.line());
             ProfileError::Syntax { at: Place { file: file.to_owned(), line }, source }
         })?;
@@ -52,6 +53,20 @@ impl Profile {
         };
         let profile = reader.profile(map)?;
         Ok(Parsed { profile, notes: reader.notes })
+    }
+}
+
+/// YAML of a repository's. The parser's time grows with the square of how deep brackets are nested; nobody nests so many.
+pub(crate) fn read_yaml(text: &str) -> Result<Value, serde_yaml::Error> {
+    const DEEPEST: usize = 100;
+    let deeper = |depth: usize, byte: u8| match byte {
+        b'[' | b'{' => Some(depth + 1).filter(|depth| *depth <= DEEPEST),
+        b']' | b'}' => Some(depth.saturating_sub(1)),
+        _ => Some(depth),
+    };
+    match text.bytes().try_fold(0, deeper) {
+        Some(_) => serde_yaml::from_str(text),
+        None => Err(serde_yaml::Error::custom(format!("brackets are nested deeper than {DEEPEST}"))),
     }
 }
 

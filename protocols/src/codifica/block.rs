@@ -106,7 +106,7 @@ impl<'t> Block<'t> {
     }
 
     fn on_one_line(text: &'t str, line: usize) -> Result<Self, Malformed> {
-        let parsed: Result<Vec<Mapping>, _> = serde_yaml::from_str(text);
+        let parsed: Result<Vec<Mapping>, _> = yaml::read(text);
         let whole = parsed.map_err(|error| malformed(line, explain(&error)))?.pop().unwrap_or_default();
         Ok(Self { text, entries: Vec::new(), indent: 0, whole: Some(whole) })
     }
@@ -140,11 +140,10 @@ impl<'t> Block<'t> {
         // Its key stands as deep as it does in the file, and so does what is below it.
         let alone = |text: &str| format!("{}{text}", " ".repeat(self.indent));
         let whole = alone(&self.text[entry.start..entry.end]);
-        match serde_yaml::from_str::<Mapping>(&whole) {
+        match yaml::read::<Mapping>(&whole) {
             Ok(parsed) => Ok(parsed.get(key).map(|value| Read { value: value.clone(), mended: false })),
             Err(error) => {
-                let mended: Option<Mapping> =
-                    mended(&whole).and_then(|text| serde_yaml::from_str(&text).ok());
+                let mended: Option<Mapping> = mended(&whole).and_then(|text| yaml::read(&text).ok());
                 if let Some(value) = mended.as_ref().and_then(|mended| mended.get(key)) {
                     return Ok(Some(Read { value: value.clone(), mended: true }));
                 }

@@ -285,8 +285,7 @@ impl Draft {
             return Err(refused(self.wanted.first().map_or("", |(key, _)| key)));
         }
         // Where the task as a whole was YAML, it still is, and means the same.
-        let whole =
-            |text: &str| serde_yaml::from_str::<Vec<Mapping>>(text).ok().and_then(|mut all| all.pop());
+        let whole = |text: &str| yaml::read::<Vec<Mapping>>(text).ok().and_then(|mut all| all.pop());
         if let Some(mut before) = whole(&self.before) {
             for (key, wanted) in &self.wanted {
                 match wanted {

@@ -22,6 +22,7 @@ use crate::board::BoardError;
 use crate::finding::Finding;
 use crate::store::tree::Tree;
 use crate::text::frontmatter::Frontmatter;
+use crate::text::yaml;
 
 /// Looks at everything. `profiles` are the names of the DoD profiles that need no file.
 pub fn lint(board: &KodingX, tree: &Tree, profiles: &[String]) -> Result<Vec<Finding>, BoardError> {
@@ -308,7 +309,7 @@ impl Site<'_> {
                 continue;
             }
             let Some(text) = self.text(&path, "10.1", &mut found) else { continue };
-            let profile: serde_yaml::Value = match serde_yaml::from_str(&text) {
+            let profile: serde_yaml::Value = match yaml::read(&text) {
                 Ok(profile) => profile,
                 Err(error) => {
                     let line = error.location().map(|location| location.line());

@@ -108,7 +108,7 @@ impl<'t> Frontmatter<'t> {
             return Ok(Some(value));
         }
         let alone = &self.text[entry.start..entry.end];
-        let parsed: Mapping = serde_yaml::from_str(alone).map_err(|error| {
+        let parsed: Mapping = yaml::read(alone).map_err(|error| {
             // The parser may notice only where the text ends, on a line that is no longer the entry's.
             let last = alone.lines().count().saturating_sub(1);
             let line = error.location().map_or(0, |location| location.line().saturating_sub(1)).min(last);
@@ -177,13 +177,13 @@ impl<'t> Frontmatter<'t> {
             if after.raw(key) == Some(written.as_str()) {
                 continue;
             }
-            let wanted = yaml::simple(written).or_else(|| serde_yaml::from_str(written).ok());
+            let wanted = yaml::simple(written).or_else(|| yaml::read(written).ok());
             if after.value(key)? != wanted.filter(|value| !value.is_null()) {
                 return Err(self.refused(key));
             }
         }
         let (rest, rest_after) = (self.without(fields), after.without(fields));
-        let parsed: Option<Mapping> = serde_yaml::from_str(&rest)
+        let parsed: Option<Mapping> = yaml::read(&rest)
             .map_err(|error| malformed(2, format!("the header is not valid YAML: {}", explain(&error))))?;
         let known = |key: &Value| key.as_str().is_some_and(|key| self.entry(key).is_some());
         if rest != rest_after || !parsed.unwrap_or_default().keys().all(known) {

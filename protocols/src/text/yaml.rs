@@ -4,7 +4,28 @@
 //! `simple` understands just those, and gives up on anything else, which then goes to the full parser; a
 //! property test holds the two together.
 
+use serde::de::{DeserializeOwned, Error as _};
 use serde_yaml::Value;
+
+/// How deep brackets may be nested. Nobody writes more, and the parser gives up at 128.
+const DEEPEST: usize = 100;
+
+/// YAML that anybody may have written. The parser's time grows with the square of how deep brackets are nested (64 KiB
+/// of `[` take eleven seconds), so that is looked at first; brackets in a quoted text count, too.
+pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, serde_yaml::Error> {
+    let mut depth = 0_usize;
+    for byte in text.bytes() {
+        match byte {
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > DEEPEST {
+            return Err(serde_yaml::Error::custom(format!("brackets are nested deeper than {DEEPEST}")));
+        }
+    }
+    serde_yaml::from_str(text)
+}
 
 /// A value that needs no parser: a word, a quoted string without escapes, a flow list of them on one line,
 /// or a block list of them. `None` is "look at it properly", never "wrong".
@@ -206,6 +227,18 @@ pub fn block_list<S: AsRef<str>>(indent: usize, items: &[S]) -> String {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn nesting_costs_nothing() {
+        let began = std::time::Instant::now();
+        for text in ["a: ".to_owned() + &"[".repeat(1 << 20), "{a: ".repeat(1 << 18)] {
+            let refused = read::<Value>(&text).expect_err("refused").to_string();
+            assert!(refused.contains("nested deeper than 100"), "{refused}");
+        }
+        assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
+        let deep = format!("{}x{}", "[".repeat(100), "]".repeat(100));
+        assert!(read::<Value>(&deep).is_ok() && read::<Value>(&deep.repeat(2)).is_err());
+    }
 
     fn parsed(value: &str) -> Option<Value> {
         let whole: Value = serde_yaml::from_str(&format!("key: {value}")).ok()?;

@@ -45,7 +45,7 @@ use crate::landing::repository::{Opening, Repository};
 use crate::room;
 
 /// The most of a report that is read.
-const LONGEST_REPORT: u64 = 1 << 20;
+const LONGEST_REPORT: u64 = 256 << 10;
 /// The most of a paper that is shown to it.
 const LONGEST_PAPER: u64 = 8 << 20;
 /// The most that is read of a file that says what it used.
@@ -206,11 +206,23 @@ impl Site {
             None => Ok(None),
         };
         let (heard, usage) = ear.finish(left(USAGE, LONGEST_USAGE)?.as_deref());
+        let elapsed_ms = u64::try_from(outcome.elapsed.as_millis()).unwrap_or(u64::MAX);
+        let usage = usage.map(|said| match said.capped(elapsed_ms) {
+            None => said,
+            Some(possible) => {
+                let (said, most) = (said.tokens, possible.tokens);
+                let seconds = elapsed_ms / 1000;
+                warnings.push(format!(
+                    "it says that it used {said} tokens in {seconds} s; {most} are counted, and no more cost than they can have"
+                ));
+                possible
+            }
+        });
         let report = left(REPORT, LONGEST_REPORT)?
             .map(|text| String::from_utf8_lossy(&output::redacted(&policy.secrets, &text)).into_owned());
         let done = AgentDone {
             end,
-            elapsed_ms: u64::try_from(outcome.elapsed.as_millis()).unwrap_or(u64::MAX),
+            elapsed_ms,
             changed: harvest.changes.iter().map(|change| change.path.to_string()).collect(),
             violations: harvest.violations.iter().map(ToString::to_string).collect(),
             did_something,

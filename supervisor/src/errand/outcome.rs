@@ -113,6 +113,30 @@ pub struct Usage {
     pub cost_micros: Option<u64>,
 }
 
+impl Usage {
+    /// More tokens in a second than any model reads and writes: requests of a million tokens, one every ten seconds.
+    const TOKENS_PER_SECOND: u64 = 100_000;
+    /// What as many of the dearest tokens cost.
+    const MICROS_PER_SECOND: u64 = 15_000_000;
+    /// What the shortest attempt may have used.
+    const LEAST_SECONDS: u64 = 10;
+
+    /// What can have been used in a time. An agent's word spends a budget that others need, too; it is not believed
+    /// beyond that. `None` if it says no more.
+    pub fn capped(self, elapsed_ms: u64) -> Option<Self> {
+        let seconds = (elapsed_ms / 1000).max(Self::LEAST_SECONDS);
+        let tokens = seconds.saturating_mul(Self::TOKENS_PER_SECOND);
+        let micros = seconds.saturating_mul(Self::MICROS_PER_SECOND);
+        let capped = Self {
+            tokens: self.tokens.min(tokens),
+            input: self.input.map(|input| input.min(tokens)),
+            output: self.output.map(|output| output.min(tokens)),
+            cost_micros: self.cost_micros.map(|cost| cost.min(micros)),
+        };
+        (capped != self).then_some(capped)
+    }
+}
+
 /// How its program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "how", rename_all = "snake_case")]
@@ -144,4 +168,21 @@ pub struct ProofDone {
     /// When each command was run, in their order.
     #[serde(default)]
     pub times: Vec<Times>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_agent_can_have_used_more_than_there_was_time_for() {
+        let said =
+            Usage { tokens: u64::MAX, input: Some(u64::MAX), output: None, cost_micros: Some(u64::MAX) };
+        let capped = said.capped(60_000).expect("capped");
+        assert_eq!((capped.tokens, capped.input, capped.output), (6_000_000, Some(6_000_000), None));
+        assert_eq!(capped.cost_micros, Some(900_000_000));
+        assert_eq!(said.capped(5).expect("capped").tokens, 1_000_000);
+        let honest = Usage { tokens: 900_000, cost_micros: Some(3_000_000), ..Usage::default() };
+        assert_eq!(honest.capped(1), None);
+    }
 }

@@ -9,6 +9,7 @@
 //! So we only ever append, and only if reading the result shows the same options and one more file. Where that
 //! does not work, a person adds one word.
 
+use crate::text::yaml;
 use serde_yaml::{Mapping, Value};
 
 /// Where aider looks for its options. It does not know `.yaml`.
@@ -86,7 +87,7 @@ pub fn name_in_read(existing: &str, file: &str, header: &str) -> Named {
 
 /// Without the byte order mark, which our parser takes for a column and aider's does not.
 fn parsed(text: &str) -> Result<Value, serde_yaml::Error> {
-    serde_yaml::from_str(text.strip_prefix('\u{feff}').unwrap_or(text))
+    yaml::read(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
 fn is(named: &Value, file: &str) -> bool {
