@@ -18,7 +18,7 @@ use rustix::fs::{Mode, OFlags};
 use crate::git::output_within;
 
 /// No git reads its configuration for so long, however busy the machine is.
-pub const LONGEST: Duration = Duration::from_secs(10);
+pub const LONGEST: Duration = Duration::from_secs(8);
 
 /// Why git did not say how it is configured.
 #[derive(Debug, thiserror::Error)]

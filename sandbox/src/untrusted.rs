@@ -68,6 +68,13 @@ pub fn read_text(root: &Path, path: impl AsRef<Path>, most: u64) -> Result<Optio
 
 /// The file at `path` below `root`, opened for reading; `None` where there is nothing.
 pub fn open(root: &Path, path: &Path, most: u64) -> Result<Option<File>, UntrustedError> {
+    let Some(held) = look(root, path, most)? else { return Ok(None) };
+    let failed = |error: Errno| UntrustedError::Io { path: root.join(path), source: error.into() };
+    reopen(held.as_fd()).map(Some).map_err(failed)
+}
+
+/// Looks at a file before anything opens it; `None` where there is nothing.
+fn look(root: &Path, path: &Path, most: u64) -> Result<Option<OwnedFd>, UntrustedError> {
     let shown = || root.join(path);
     let failed = |error: Errno| match error {
         Errno::XDEV | Errno::LOOP => UntrustedError::LeadsOut { path: shown(), root: root.to_owned() },
@@ -84,10 +91,15 @@ pub fn open(root: &Path, path: &Path, most: u64) -> Result<Option<File>, Untrust
         kind => return Err(UntrustedError::Kind { path: shown(), kind: FileKind(kind) }),
     }
     let size = u64::try_from(stat.st_size).unwrap_or(0);
-    if size > most {
-        return Err(UntrustedError::TooLarge { path: shown(), size, most });
+    match size > most {
+        true => Err(UntrustedError::TooLarge { path: shown(), size, most }),
+        false => Ok(Some(held)),
     }
-    reopen(held.as_fd()).map(Some).map_err(failed)
+}
+
+/// That each of these is a regular file or nothing, for programs that open them by name and would wait for ever.
+pub fn check(root: &Path, names: &[&str]) -> Result<(), UntrustedError> {
+    names.iter().try_for_each(|name| look(root, Path::new(name), u64::MAX).map(drop))
 }
 
 /// A folder below `root`, by descriptor; `None` where there is none, or something else.

@@ -80,6 +80,9 @@ pub struct ObjectFolder {
     pub absolute: bool,
 }
 
+/// Files of a repository that every git opens, and would wait for if they were pipes.
+const OPENED_BY_GIT: &[&str] = &["config", "packed-refs", "shallow", "info/exclude"];
+
 /// Files of a `.git` that hold one path or one reference.
 const SMALL: u64 = 64 << 10;
 
@@ -166,6 +169,8 @@ impl Repository {
                 return Err(RepositoryError::Part { path });
             }
         }
+        untrusted::check(&self.git, &["HEAD", "config.worktree"])?;
+        untrusted::check(&self.common, OPENED_BY_GIT)?;
         self.object_folders().map(drop)
     }
 

@@ -13,17 +13,16 @@
 //!
 //! One [`Repository`] serves any number of threads. Opening it starts one git, to read the configuration.
 
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read};
+use std::fs::{self, DirBuilder};
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use agency_sandbox::git::OwnGit;
+use agency_sandbox::untrusted::{self, UntrustedError};
 use agency_sandbox::workspace::folder;
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
 
 use super::error::{Error, files, git};
 use super::kept::Kept;
@@ -278,20 +277,18 @@ pub(super) fn erase(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// A plain file of the repository's, up to a size. What is none is as if it were not there.
+/// A file of the repository's, up to a size. What is none is as if it were not there.
 pub(super) fn read_file(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = match rustix::fs::open(path, flags, Mode::empty()) {
-        Ok(file) => File::from(file),
-        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    if !file.metadata()?.is_file() {
-        return Ok(None);
+    let (folder, name) = (path.parent().unwrap_or(Path::new("/")), path.file_name().unwrap_or_default());
+    match untrusted::read(folder, name, most) {
+        Ok(found) => Ok(found),
+        Err(UntrustedError::Kind { .. }) => Ok(None),
+        Err(UntrustedError::Io { source, .. }) => match source.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(None),
+            _ => Err(source),
+        },
+        Err(refused) => Err(io::Error::other(refused)),
     }
-    let mut contents = Vec::new();
-    file.take(most).read_to_end(&mut contents)?;
-    Ok(Some(contents))
 }
 
 #[cfg(test)]

@@ -286,7 +286,7 @@ mod tests {
         let reader = Reader { program: Path::new("git"), home: None };
         let said = said(Remembered::default().read(&reader, &git, &common));
         assert!(
-            said.contains(&format!("{} for 10 s, which is a pipe", common.join("pipe").display())),
+            said.contains(&format!("{} for 8 s, which is a pipe", common.join("pipe").display())),
             "{said}"
         );
     }

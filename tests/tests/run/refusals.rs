@@ -221,7 +221,7 @@ fn a_configuration_that_includes_a_pipe_is_named_and_keeps_nobody_waiting_for_ev
         let said = queue.start(&[]).end();
         assert_eq!(said.code, 2, "{said:?}");
         let named = folder.canonicalize().expect("a folder").join(pipe).display().to_string();
-        said.assert_names(&[&named, "which is a pipe", "10 s"]);
+        said.assert_names(&[&named, "which is a pipe", "8 s"]);
         fs::remove_file(folder.join(pipe)).expect("removed");
         let _ = fs::rename(folder.join("aside"), folder.join(pipe));
         fs::write(folder.join("config"), config).expect("written");
