@@ -1,8 +1,9 @@
 //! The walk over an upper layer.
 //!
 //! Directories wait in a list, not on the stack, and each is opened, read and closed before the next: depth
-//! costs neither stack nor descriptors. The base is looked at only under the names the upper layer holds,
-//! and below directories that were replaced or removed; ten changes in a large repository cost ten look-ups.
+//! costs neither stack nor descriptors. One that waits is its name and the path it shares with its siblings, so
+//! that memory grows with names and not with paths. The base is looked at only under the names the upper layer
+//! holds, and below directories that were replaced or removed; ten changes in a large repository cost ten look-ups.
 //!
 //! A file with several names in the upper layer is treated as one file per name. That is safe: a hard link
 //! can't be made across mounts, so every other name of it lies in this same upper layer, contents are copied
@@ -11,7 +12,9 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::Seek;
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 
 use rustix::fs::Stat;
 use rustix::io::Errno;
@@ -19,43 +22,67 @@ use rustix::io::Errno;
 use super::base::{Directory, Lower};
 use super::secret::Search;
 use super::tree::{self, Kind, PATH_MAX};
-use super::violation::{Reason, Violation};
-use super::{Base, Change, Entry, Harvest, Rules, control, names};
+use super::violation::{Reason, Violation, Warning};
+use super::{Base, Change, Entry, Harvest, Rules, Shape, control, judge, names};
 use crate::path::RelPath;
-use crate::scope::Judgement;
 
 /// A limit was reached: it is recorded, and nothing more is looked at.
 struct Full;
 
 /// A directory that waits for its turn.
-enum Waiting {
-    /// One of the upper layer, the layers of the base below it, and whether it stands in their place
-    /// completely instead of being merged with them.
-    Upper { path: RelPath, layers: Vec<usize>, replaces: bool },
+struct Waiting {
+    parent: Rc<RelPath>,
+    /// Empty for the root.
+    name: Box<[u8]>,
+    /// The layers of the base that are seen in it.
+    layers: Vec<usize>,
+    what: What,
+}
+
+enum What {
+    /// One of the upper layer; whether it stands in the place of the base's completely, instead of being merged.
+    Upper { replaces: bool },
     /// One of the base, of which nothing is left.
-    Gone { path: RelPath, layers: Vec<usize> },
+    Gone,
+}
+
+impl Waiting {
+    fn path(&self) -> RelPath {
+        if self.name.is_empty() { RelPath::clone(&self.parent) } else { self.parent.join(&self.name) }
+    }
 }
 
 pub(super) fn walk(upper: BorrowedFd<'_>, base: &Base, rules: &Rules<'_>) -> Harvest {
+    let root = Waiting {
+        parent: Rc::default(),
+        name: Box::default(),
+        layers: base.all(),
+        what: What::Upper { replaces: false },
+    };
     let mut walker = Walker {
         upper,
         base,
         rules,
         search: Search::new(rules.secrets),
-        waiting: vec![Waiting::Upper { path: RelPath::root(), layers: base.all(), replaces: false }],
+        waiting: vec![root],
         harvest: Harvest::default(),
+        repositories: HashSet::new(),
         names: 0,
+        name_bytes: 0,
+        path_bytes: 0,
         bytes: 0,
     };
     while let Some(next) = walker.waiting.pop() {
-        let outcome = match next {
-            Waiting::Upper { path, layers, replaces } => walker.upper_directory(path, &layers, replaces),
-            Waiting::Gone { path, layers } => walker.gone_directory(&path, &layers),
-        };
+        let path = Rc::new(next.path());
+        let outcome = walker.path_bytes(&path).and_then(|()| match next.what {
+            What::Upper { replaces } => walker.upper_directory(path, &next.layers, replaces),
+            What::Gone => walker.gone_directory(&path, &next.layers),
+        });
         if let Err(Full) = outcome {
             break;
         }
     }
+    walker.refuse_repositories();
     walker.harvest
 }
 
@@ -66,24 +93,28 @@ struct Walker<'a> {
     search: Search<'a>,
     waiting: Vec<Waiting>,
     harvest: Harvest,
+    /// Directories that git takes for a repository, before or after.
+    repositories: HashSet<RelPath>,
     names: usize,
+    name_bytes: usize,
+    path_bytes: usize,
     bytes: u64,
 }
 
 /// The directory of the upper layer being read.
 struct Here {
-    path: RelPath,
+    path: Rc<RelPath>,
     held: OwnedFd,
     lower: Directory,
     replaces: bool,
 }
 
 impl Walker<'_> {
-    fn upper_directory(&mut self, path: RelPath, layers: &[usize], replaces: bool) -> Result<(), Full> {
-        let room = self.rules.limits.names.saturating_sub(self.names);
+    fn upper_directory(&mut self, path: Rc<RelPath>, layers: &[usize], replaces: bool) -> Result<(), Full> {
+        let limits = self.rules.limits;
         let opened = tree::unlock_directory(self.upper, &path).and_then(|held| {
             let marks = tree::marks(held.as_fd())?;
-            let names = tree::names(held.as_fd(), room)?;
+            let names = self.list(held.as_fd())?;
             Ok((held, marks, names, self.base.at(&path, layers)?))
         });
         let (held, marks, names, lower) = match opened {
@@ -93,11 +124,18 @@ impl Walker<'_> {
         if marks.elsewhere {
             return self.violate(&path, Reason::Overlay);
         }
-        self.names += names.len();
-        if names.len() > room {
-            return self.too_many(self.rules.limits.names);
+        if self.names > limits.names {
+            return self.too_many(limits.names);
+        }
+        if self.name_bytes > limits.path_bytes {
+            return self.too_many_bytes();
         }
         let here = Here { path, held, lower, replaces: replaces || marks.opaque };
+        match here.is_repository(&names) {
+            Ok(true) => drop(self.repositories.insert(RelPath::clone(&here.path))),
+            Ok(false) => {}
+            Err(error) => return self.unreadable(&here.path, error),
+        }
         for name in &names {
             if here.path.as_bytes().len() + 1 + name.len() > PATH_MAX {
                 return self.violate(&here.path, Reason::TooLong { limit: PATH_MAX });
@@ -118,37 +156,61 @@ impl Walker<'_> {
         Ok(())
     }
 
+    /// The names in a directory, as many as there is room for and one more.
+    fn list(&mut self, held: BorrowedFd<'_>) -> Result<Vec<Box<[u8]>>, Errno> {
+        let limits = self.rules.limits;
+        let mut names = Vec::new();
+        tree::each_name(held, |name, _| {
+            self.names += 1;
+            self.name_bytes += name.len();
+            names.push(name.into());
+            match self.names > limits.names || self.name_bytes > limits.path_bytes {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        })?;
+        Ok(names)
+    }
+
     /// A directory of the base that is not there any more, with all it held.
-    fn gone_directory(&mut self, path: &RelPath, layers: &[usize]) -> Result<(), Full> {
-        let opened = self.base.at(path, layers).and_then(|lower| Ok((lower.names()?, lower)));
-        match opened {
-            Ok((names, lower)) => names.iter().try_for_each(|name| self.gone(path, &lower, name)),
-            Err(error) => self.unreadable(path, error),
+    fn gone_directory(&mut self, path: &Rc<RelPath>, layers: &[usize]) -> Result<(), Full> {
+        let opened = self
+            .base
+            .at(path, layers)
+            .and_then(|lower| Ok((lower.names()?, lower.shape(|_| false)?.is_repository(), lower)));
+        let (names, is_repository, lower) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return self.unreadable(path, error),
+        };
+        if is_repository {
+            self.repositories.insert(RelPath::clone(path));
         }
+        names.iter().try_for_each(|name| self.gone(path, &lower, name))
     }
 
     /// Whatever the base has under a name is gone.
-    fn gone(&mut self, parent: &RelPath, lower: &Directory, name: &[u8]) -> Result<(), Full> {
+    fn gone(&mut self, parent: &Rc<RelPath>, lower: &Directory, name: &[u8]) -> Result<(), Full> {
         if is_own_git(self.rules, parent, name) {
             return Ok(());
         }
         let path = parent.join(name);
         match lower.child(name) {
             Ok(Lower::Nothing) => Ok(()),
-            Ok(Lower::Directory(layers)) => self.gone_below(path, layers),
+            Ok(Lower::Directory(layers)) => self.gone_below(parent, path, layers),
             Ok(Lower::Leaf { layer, stat }) => self.gone_leaf(path, lower, layer, &stat),
             Err(error) => self.unreadable(&path, error),
         }
     }
 
-    fn gone_below(&mut self, path: RelPath, layers: Vec<usize>) -> Result<(), Full> {
+    fn gone_below(&mut self, parent: &Rc<RelPath>, path: RelPath, layers: Vec<usize>) -> Result<(), Full> {
         if self.is_scratch(&path, true) {
             return Ok(());
         }
         if names::is_dot_git(path.name()) {
             return self.violate(&path, Reason::NestedGit);
         }
-        self.waiting.push(Waiting::Gone { path, layers });
+        let name = path.name().into();
+        self.waiting.push(Waiting { parent: Rc::clone(parent), name, layers, what: What::Gone });
         Ok(())
     }
 
@@ -191,7 +253,7 @@ impl Walker<'_> {
                 self.gone_leaf(path.clone(), &here.lower, *layer, stat)?;
             }
             Lower::Directory(layers) if kind != Kind::Directory => {
-                self.gone_below(path.clone(), layers.clone())?;
+                self.gone_below(&here.path, path.clone(), layers.clone())?;
             }
             _ => {}
         }
@@ -201,13 +263,25 @@ impl Walker<'_> {
         if names::is_dot_git(name) {
             return self.violate(&path, Reason::NestedGit);
         }
+        let is_cache = matches!(kind, Kind::Directory | Kind::File)
+            && matches!(lower, Lower::Nothing)
+            && control::is_cache(name, kind == Kind::Directory)
+            && !control::is_spelled(self.rules.scope, &path);
+        if is_cache {
+            return self.drop_cache(path);
+        }
         match kind {
             Kind::Directory => {
+                let limit = self.rules.limits.depth;
+                if path.components().count() > limit {
+                    return self.violate(&path, Reason::TooDeep { limit });
+                }
                 let layers = match lower {
                     Lower::Directory(layers) => layers,
                     Lower::Leaf { .. } | Lower::Nothing => Vec::new(),
                 };
-                self.waiting.push(Waiting::Upper { path, layers, replaces: here.replaces });
+                let what = What::Upper { replaces: here.replaces };
+                self.waiting.push(Waiting { parent: Rc::clone(&here.path), name: name.into(), layers, what });
                 Ok(())
             }
             Kind::File => self.file(here, path, &lower),
@@ -293,8 +367,8 @@ impl Walker<'_> {
         if let Some(reason) = self.judge(&path) {
             return self.violate(&path, reason);
         }
-        if !stays_in_tree(&path, &target) {
-            return self.violate(&path, Reason::LinkLeavesTree { target });
+        if let Some(reason) = judge::target(&path, &target) {
+            return self.violate(&path, reason);
         }
         self.change(Change { path, before, after })
     }
@@ -304,12 +378,7 @@ impl Walker<'_> {
         if self.rules.hidden.iter().any(|hidden| path.is_within(hidden)) {
             return Some(Reason::Hidden);
         }
-        match self.rules.scope.judge(path) {
-            Judgement::Denied(glob) => Some(Reason::Denied { glob: glob.as_str().to_owned() }),
-            Judgement::Outside => Some(Reason::OutOfScope),
-            Judgement::InScope => control::forbids(self.rules.scope, path)
-                .map(|control| Reason::ControlFile { name: control.path, reader: control.reader }),
-        }
+        judge::path(self.rules.scope, path)
     }
 
     fn is_scratch(&mut self, path: &RelPath, directory: bool) -> bool {
@@ -318,17 +387,34 @@ impl Walker<'_> {
         scratch
     }
 
+    /// The cache of a tool is nobody's work: it is left out, and a person is told.
+    fn drop_cache(&mut self, path: RelPath) -> Result<(), Full> {
+        self.path_bytes(&path)?;
+        // A name that holds a secret is not repeated: reports are read by others.
+        let shown = path.ancestors().find(|above| self.search.bytes(above.as_bytes()).is_none());
+        let path =
+            if self.search.bytes(path.as_bytes()).is_none() { path } else { shown.unwrap_or_default() };
+        self.harvest.warnings.push(Warning::Dropped { path });
+        Ok(())
+    }
+
     fn change(&mut self, change: Change) -> Result<(), Full> {
         if change.after.is_some() && self.search.bytes(change.path.as_bytes()).is_some() {
             // `violate` finds the name of the secret again, and a path that may be shown.
             return self.violate(&change.path, Reason::OutOfScope);
         }
+        self.path_bytes(&change.path)?;
         self.harvest.changes.push(change);
         self.count()
     }
 
     /// Records a violation, but no name that holds a secret: reports are read by others.
     fn violate(&mut self, path: &RelPath, reason: Reason) -> Result<(), Full> {
+        let listed = self.rules.limits.listed;
+        if self.harvest.violations.len() >= listed {
+            self.harvest.violations_left_out += 1;
+            return self.count();
+        }
         let violation = match self.search.bytes(path.as_bytes()) {
             None => Violation { path: path.clone(), reason },
             Some(name) => Violation {
@@ -339,26 +425,84 @@ impl Walker<'_> {
                 reason: Reason::SecretInName { name: name.to_owned() },
             },
         };
-        self.harvest.violations.push(violation);
+        self.harvest.refuse(violation, listed);
         self.count()
+    }
+
+    /// Refuses every change in a directory that git takes for a repository, once for each such directory.
+    fn refuse_repositories(&mut self) {
+        if self.repositories.is_empty() {
+            return;
+        }
+        let mut refused = HashSet::new();
+        self.harvest.changes.retain(|change| {
+            let around = change.path.ancestors().find(|above| self.repositories.contains(above));
+            let is_free = around.is_none();
+            refused.extend(around);
+            is_free
+        });
+        for path in refused {
+            let _ = self.violate(&path, Reason::Repository);
+        }
     }
 
     fn unreadable(&mut self, path: &RelPath, error: impl Into<std::io::Error>) -> Result<(), Full> {
         self.violate(path, Reason::Unreadable { error: error.into().to_string() })
     }
 
+    /// Counts the bytes of a path that is kept or put together.
+    fn path_bytes(&mut self, path: &RelPath) -> Result<(), Full> {
+        self.path_bytes += path.as_bytes().len();
+        match self.path_bytes > self.rules.limits.path_bytes {
+            true => self.too_many_bytes(),
+            false => Ok(()),
+        }
+    }
+
     fn count(&mut self) -> Result<(), Full> {
         let limit = self.rules.limits.changes;
-        match self.harvest.changes.len() + self.harvest.violations.len() > limit {
+        let Harvest { changes, violations, violations_left_out, .. } = &self.harvest;
+        match changes.len() + violations.len() + violations_left_out > limit {
             true => self.too_many(limit),
             false => Ok(()),
         }
     }
 
     fn too_many(&mut self, limit: usize) -> Result<(), Full> {
-        let violation = Violation { path: RelPath::root(), reason: Reason::TooMany { limit } };
-        self.harvest.violations.push(violation);
+        self.give_up(Reason::TooMany { limit })
+    }
+
+    fn too_many_bytes(&mut self) -> Result<(), Full> {
+        self.give_up(Reason::TooManyBytes { limit: self.rules.limits.path_bytes })
+    }
+
+    /// Always listed: it says that there may be more.
+    fn give_up(&mut self, reason: Reason) -> Result<(), Full> {
+        self.harvest.violations.push(Violation { path: RelPath::root(), reason });
         Err(Full)
+    }
+}
+
+impl Here {
+    /// Whether git took this directory for a repository before, or would after. What is in it does not matter: that
+    /// may come later.
+    fn is_repository(&self, names: &[Box<[u8]>]) -> Result<bool, Errno> {
+        if self.lower.shape(|_| false)?.is_repository() {
+            return Ok(true);
+        }
+        let parts: Vec<&[u8]> =
+            names.iter().map(|name| &**name).filter(|name| Shape::has_part(name)).collect();
+        let mut shape = match self.replaces {
+            true => Shape::default(),
+            false => self.lower.shape(|name| parts.contains(&name))?,
+        };
+        for name in parts {
+            let stat = tree::look(self.held.as_fd(), name)?;
+            if stat.is_some_and(|stat| tree::kind(&stat) != Kind::Whiteout) {
+                shape.add(name);
+            }
+        }
+        Ok(shape.is_repository())
     }
 }
 
@@ -394,52 +538,4 @@ fn compare(
     let same_mode = tree::is_executable(base) == tree::is_executable(stat);
     compared.same = same_mode && tree::same_content((file.try_clone()?, *stat), opened)?;
     Ok(compared)
-}
-
-/// Whether a link certainly leads to something in the workspace that is not git's. Its own directory is a
-/// real one, so leading `..` are counted exactly; a `..` after a name may follow another link first
-/// (`d -> .`, then `d/../x` is outside), so it is never believed.
-fn stays_in_tree(path: &RelPath, target: &[u8]) -> bool {
-    if target.first() == Some(&b'/') {
-        return false;
-    }
-    let mut depth = path.components().count().saturating_sub(1);
-    let mut named = false;
-    for component in target.split(|byte| *byte == b'/') {
-        match component {
-            b"" | b"." => {}
-            b".." if named || depth == 0 => return false,
-            b".." => depth -= 1,
-            name if names::is_dot_git(name) => return false,
-            _ => named = true,
-        }
-    }
-    true
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_link_stays_only_when_nothing_can_lead_it_out() {
-        let stays = |path: &str, target: &str| {
-            stays_in_tree(&RelPath::parse(path.as_bytes()).expect("parses"), target.as_bytes())
-        };
-        assert!(stays("a", "b"));
-        assert!(stays("a/b/c", "../../d/e"));
-        assert!(stays("a", "."));
-        assert!(stays("a/b", "..//./c"));
-        for (path, target) in [
-            ("a", "/etc/passwd"),
-            ("a", ".."),
-            ("a/b", "../../x"),
-            ("a", "d/../x"),
-            ("a", ".git/config"),
-            ("a/b", "../.GIT"),
-            ("a", "vendor/.git/hooks"),
-        ] {
-            assert!(!stays(path, target), "{path} -> {target}");
-        }
-    }
 }
