@@ -37,6 +37,7 @@ mod retention;
 mod room;
 mod roster;
 mod said;
+pub mod scope;
 pub mod settings;
 pub mod sharing;
 pub mod store;

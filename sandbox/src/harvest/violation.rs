@@ -104,20 +104,24 @@ fn escaped<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path, self.reason)
+        let changed = match self.reason {
+            Reason::OutOfScope | Reason::Denied { .. } | Reason::ControlFile { .. } => "changed, and ",
+            _ => "",
+        };
+        write!(f, "{}: {changed}{}", self.path, self.reason)
     }
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OutOfScope => f.write_str("changed, and no glob of the scope matches it"),
-            Self::Denied { glob } => write!(f, "changed, and `{}` forbids it", escape(glob.as_bytes())),
+            Self::OutOfScope => f.write_str("no glob of the scope matches it"),
+            Self::Denied { glob } => write!(f, "`{}` forbids it", escape(glob.as_bytes())),
             Self::ControlFile { name, reader, open, link } => {
                 match link {
-                    None => write!(f, "changed, and {reader} obeys `{}`", escape(name.as_bytes()))?,
+                    None => write!(f, "{reader} obeys `{}`", escape(name.as_bytes()))?,
                     Some(link) => {
-                        write!(f, "changed, and {reader} obeys `{}`: the link {link} leads to it", escape(name.as_bytes()))?;
+                        write!(f, "{reader} obeys `{}`: the link {link} leads to it", escape(name.as_bytes()))?;
                     }
                 }
                 match open {
