@@ -163,7 +163,7 @@ impl fmt::Display for Reason {
                 f,
                 "the names of the changed files and folders have more than {limit} bytes together; the rest was not looked at"
             ),
-            Self::Tangled => f.write_str("more links lead through other links than are followed"),
+            Self::Tangled => f.write_str("has more links that lead through other links than are followed"),
             Self::Secret { name } => write!(f, "contains the value of {}", escape(name.as_bytes())),
             Self::SecretInName { name } => {
                 write!(f, "holds a name that contains the value of {}", escape(name.as_bytes()))

@@ -34,10 +34,16 @@ pub enum Why {
 
 impl fmt::Display for Outside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} would change on the branch: ", self.path)?;
         match &self.why {
-            Why::Submodule { .. } => f.write_str("it is a submodule"),
-            Why::Judged(reason) => write!(f, "{reason}"),
+            Why::Submodule { .. } => {
+                write!(f, "{} is a submodule, and would change on the branch", self.path)
+            }
+            Why::Judged(
+                reason @ (Reason::OutOfScope | Reason::Denied { .. } | Reason::ControlFile { .. }),
+            ) => {
+                write!(f, "{} would change on the branch, and {reason}", self.path)
+            }
+            Why::Judged(reason) => write!(f, "{} would change on the branch: it {reason}", self.path),
         }
     }
 }
@@ -116,7 +122,7 @@ mod tests {
         let moved = said(&["src/**"], &["infra/**"], changed("infra/deploy.sh", Kind::Program, None));
         assert_eq!(
             moved.expect("refused"),
-            "infra/deploy.sh would change on the branch: `infra/**` forbids it"
+            "infra/deploy.sh would change on the branch, and `infra/**` forbids it"
         );
         let beside = said(&["src/**"], &[], changed("Makefile", Kind::File, None)).expect("refused");
         assert!(beside.contains("no glob of the scope"), "{beside}");
