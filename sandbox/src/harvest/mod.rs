@@ -134,12 +134,18 @@ impl Harvest {
         self.violations.is_empty() && self.violations_left_out == 0
     }
 
-    /// Lists a violation, or counts it where enough are listed.
+    /// Lists a violation. Of too many, the first by their paths stay listed, and the rest is counted.
     fn refuse(&mut self, violation: Violation, listed: usize) {
-        match self.violations.len() < listed {
-            true => self.violations.push(violation),
-            false => self.violations_left_out += 1,
+        self.violations.push(violation);
+        if self.violations.len() >= 2 * listed.max(1) {
+            self.shorten(listed);
         }
+    }
+
+    fn shorten(&mut self, listed: usize) {
+        self.violations.sort_by(|one, other| one.path.cmp(&other.path));
+        self.violations_left_out += self.violations.len().saturating_sub(listed);
+        self.violations.truncate(listed);
     }
 }
 
@@ -211,7 +217,7 @@ pub fn harvest(upper: BorrowedFd<'_>, base: &Base, rules: &Rules<'_>) -> Harvest
     let mut harvest = walk::walk(upper, base, rules);
     harvest.changes.sort_by(|one, other| one.path.cmp(&other.path));
     refuse_led_to(&mut harvest, base, rules);
-    harvest.violations.sort_by(|one, other| one.path.cmp(&other.path));
+    harvest.shorten(rules.limits.listed);
     harvest.renames = rename::find(&harvest.changes, upper, base);
     harvest.warnings.extend(collisions(&harvest.changes));
     if let Some(more @ 1..) = harvest.warnings.len().checked_sub(rules.limits.listed) {
@@ -231,7 +237,7 @@ fn refuse_led_to(harvest: &mut Harvest, base: &Base, rules: &Rules<'_>) {
         Ok(links) => links,
         Err(error) => {
             let reason = Reason::Unreadable { error: format!("its links: {}", std::io::Error::from(error)) };
-            return harvest.violations.push(refuse(&RelPath::root(), reason));
+            return harvest.refuse(refuse(&RelPath::root(), reason), rules.limits.listed);
         }
     };
     let mut after = before.clone();

@@ -390,12 +390,20 @@ impl Walker<'_> {
     /// The cache of a tool is nobody's work: it is left out, and a person is told.
     fn drop_cache(&mut self, path: RelPath) -> Result<(), Full> {
         self.path_bytes(&path)?;
-        // A name that holds a secret is not repeated: reports are read by others.
-        let shown = path.ancestors().find(|above| self.search.bytes(above.as_bytes()).is_none());
         let path =
-            if self.search.bytes(path.as_bytes()).is_none() { path } else { shown.unwrap_or_default() };
+            if self.search.bytes(path.as_bytes()).is_some() { self.without_secret(&path) } else { path };
         self.harvest.warnings.push(Warning::Dropped { path });
         Ok(())
+    }
+
+    /// The innermost directory above a path whose own path holds no secret: reports are read by others.
+    fn without_secret(&self, path: &RelPath) -> RelPath {
+        let bytes = path.as_bytes();
+        let ends: Vec<usize> = (0..bytes.len()).filter(|end| bytes[*end] == b'/').collect();
+        // A path below one with a secret in it has that secret, too.
+        let free = ends.partition_point(|end| self.search.bytes(&bytes[..*end]).is_none());
+        let end = free.checked_sub(1).map_or(0, |last| ends[last]);
+        RelPath::parse(&bytes[..end]).unwrap_or_default()
     }
 
     fn change(&mut self, change: Change) -> Result<(), Full> {
@@ -408,24 +416,16 @@ impl Walker<'_> {
         self.count()
     }
 
-    /// Records a violation, but no name that holds a secret: reports are read by others.
+    /// Records a violation, but no name that holds a secret.
     fn violate(&mut self, path: &RelPath, reason: Reason) -> Result<(), Full> {
-        let listed = self.rules.limits.listed;
-        if self.harvest.violations.len() >= listed {
-            self.harvest.violations_left_out += 1;
-            return self.count();
-        }
         let violation = match self.search.bytes(path.as_bytes()) {
             None => Violation { path: path.clone(), reason },
             Some(name) => Violation {
-                path: path
-                    .ancestors()
-                    .find(|above| self.search.bytes(above.as_bytes()).is_none())
-                    .unwrap_or_default(),
+                path: self.without_secret(path),
                 reason: Reason::SecretInName { name: name.to_owned() },
             },
         };
-        self.harvest.refuse(violation, listed);
+        self.harvest.refuse(violation, self.rules.limits.listed);
         self.count()
     }
 
@@ -476,9 +476,10 @@ impl Walker<'_> {
         self.give_up(Reason::TooManyBytes { limit: self.rules.limits.path_bytes })
     }
 
-    /// Always listed: it says that there may be more.
+    /// About the whole, so the first that is listed.
     fn give_up(&mut self, reason: Reason) -> Result<(), Full> {
-        self.harvest.violations.push(Violation { path: RelPath::root(), reason });
+        let violation = Violation { path: RelPath::root(), reason };
+        self.harvest.refuse(violation, self.rules.limits.listed);
         Err(Full)
     }
 }

@@ -111,8 +111,8 @@ fn landed_of_all(ground: &Ground, paths: &[&str]) -> Vec<String> {
     let mut landed = Vec::new();
     let script = paths.iter().map(|path| planting(path)).collect::<Vec<_>>().join(" && ");
     for glob in GLOBS {
-        let run = ground.sandbox().write(glob).apply().without(&["scope", "landlock"]);
-        let report = run.shell(&script).json();
+        // Each of these globs makes everything writable, so that nothing but the harvest is in the way.
+        let report = ground.sandbox().write(glob).apply().shell(&script).json();
         let violations = report["harvest"]["violations"].as_array().cloned().unwrap_or_default();
         let named = |path: &str| violations.iter().any(|one| one["path"] == path);
         let missed = paths.iter().filter(|path| report["result"] != "refused" || !named(path));
