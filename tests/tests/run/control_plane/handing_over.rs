@@ -116,6 +116,30 @@ fn a_record_does_not_grow_with_the_paths_of_an_agent() {
     assert_eq!(listed + left_out.unwrap_or(0), 3001, "every file is listed or counted");
 }
 
+/// Said when the task is made and when the board is checked, not after an hour of work.
+#[test]
+fn a_glob_that_opens_less_than_it_seems_to_is_told_beforehand() {
+    let queue = queue(HONEST);
+    let made = |glob: &str| {
+        let said =
+            queue.ground.agency(&["task", "new", "--title", "T", "--assignee", "shell", "--may-touch", glob]);
+        assert_eq!(said.code, 0, "{said:?}");
+        said.err
+    };
+    let lint = || queue.ground.lint().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    for ordinary in ["**", "src/**", ".github/workflows/ci.yml", "docs/*.md"] {
+        assert_eq!(made(ordinary).lines().count(), 1, "{}", made(ordinary));
+    }
+    assert!(!lint().contains("does not open"), "{}", lint());
+    for (glob, closed) in
+        [(".github/**", "`.github/workflows`"), ("**/.env*", "`.env*`"), ("**/AGENTS.md", "`AGENTS.md`")]
+    {
+        let said = made(glob);
+        assert!(said.contains(&format!("`{glob}` does not open {closed}")), "{said}");
+        assert!(lint().contains(&format!("`{glob}` does not open {closed}")), "{}", lint());
+    }
+}
+
 /// A scope that an agent wrote spells what it likes: what tools obey stays closed.
 #[test]
 fn a_scope_that_an_agent_wrote_opens_nothing_that_tools_obey() {
