@@ -123,9 +123,7 @@ impl Base {
                 Err(Errno::ACCESS | Errno::XDEV | Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
                 other => other?,
             };
-            let (names, seen) = here.links_and_directories(left)?;
-            left = left.checked_sub(seen).ok_or(Errno::TOOBIG)?;
-            for name in names {
+            for name in here.links_and_directories(&mut left)? {
                 let child = path.join(&name);
                 match here.child(&name)? {
                     Lower::Directory(_) if is_dot_git(&name) || scratch(&child, true) => {}
@@ -246,19 +244,19 @@ impl Directory {
         Ok(seen.into_iter().collect())
     }
 
-    /// Every name that may be a link or a directory, by what the listings say, and how many names there are.
-    fn links_and_directories(&self, limit: usize) -> Result<(HashSet<Box<[u8]>>, usize), Errno> {
-        let (mut names, mut seen) = (HashSet::new(), 0);
+    /// Every name that may be a link or a directory, by what the listings say. Only so many names are `left` to look at.
+    fn links_and_directories(&self, left: &mut usize) -> Result<HashSet<Box<[u8]>>, Errno> {
+        let mut names = HashSet::new();
         for opened in &self.open {
             tree::each_name(opened.held.as_fd(), |name, kind| {
-                seen += 1;
                 if matches!(kind, FileType::Directory | FileType::Symlink | FileType::Unknown) {
                     names.insert(name.into());
                 }
-                if seen > limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                *left = left.saturating_sub(1);
+                if *left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             })?;
         }
-        Ok((names, seen))
+        if *left == 0 { Err(Errno::TOOBIG) } else { Ok(names) }
     }
 
     /// Which parts of a repository the stack shows here, but for names that something above it replaces.

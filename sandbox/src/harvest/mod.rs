@@ -26,6 +26,7 @@ mod listed;
 mod names;
 pub mod patch;
 mod plan;
+mod record;
 mod recover;
 mod rename;
 mod secret;

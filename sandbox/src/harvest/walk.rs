@@ -20,14 +20,10 @@ use rustix::fs::Stat;
 use rustix::io::Errno;
 
 use super::base::{Directory, Lower};
-use super::secret::Search;
+use super::record::{Full, Record};
 use super::tree::{self, Kind, PATH_MAX};
-use super::violation::{Reason, Violation, Warning};
-use super::{Base, Change, Entry, Harvest, Rules, Shape, control, judge, names};
+use super::{Base, Change, Entry, Harvest, Reason, Rules, Shape, control, judge, names};
 use crate::path::RelPath;
-
-/// A limit was reached: it is recorded, and nothing more is looked at.
-struct Full;
 
 /// A directory that waits for its turn.
 struct Waiting {
@@ -59,22 +55,10 @@ pub(super) fn walk(upper: BorrowedFd<'_>, base: &Base, rules: &Rules<'_>) -> Har
         layers: base.all(),
         what: What::Upper { replaces: false },
     };
-    let mut walker = Walker {
-        upper,
-        base,
-        rules,
-        search: Search::new(rules.secrets),
-        waiting: vec![root],
-        harvest: Harvest::default(),
-        repositories: HashSet::new(),
-        names: 0,
-        name_bytes: 0,
-        path_bytes: 0,
-        bytes: 0,
-    };
+    let mut walker = Walker { upper, base, rules, waiting: vec![root], record: Record::new(rules) };
     while let Some(next) = walker.waiting.pop() {
         let path = Rc::new(next.path());
-        let outcome = walker.path_bytes(&path).and_then(|()| match next.what {
+        let outcome = walker.record.path_bytes(&path).and_then(|()| match next.what {
             What::Upper { replaces } => walker.upper_directory(path, &next.layers, replaces),
             What::Gone => walker.gone_directory(&path, &next.layers),
         });
@@ -82,23 +66,16 @@ pub(super) fn walk(upper: BorrowedFd<'_>, base: &Base, rules: &Rules<'_>) -> Har
             break;
         }
     }
-    walker.refuse_repositories();
-    walker.harvest
+    walker.record.refuse_repositories();
+    walker.record.harvest
 }
 
 struct Walker<'a> {
     upper: BorrowedFd<'a>,
     base: &'a Base,
     rules: &'a Rules<'a>,
-    search: Search<'a>,
     waiting: Vec<Waiting>,
-    harvest: Harvest,
-    /// Directories that git takes for a repository, before or after.
-    repositories: HashSet<RelPath>,
-    names: usize,
-    name_bytes: usize,
-    path_bytes: usize,
-    bytes: u64,
+    record: Record<'a>,
 }
 
 /// The directory of the upper layer being read.
@@ -111,7 +88,6 @@ struct Here {
 
 impl Walker<'_> {
     fn upper_directory(&mut self, path: Rc<RelPath>, layers: &[usize], replaces: bool) -> Result<(), Full> {
-        let limits = self.rules.limits;
         let opened = tree::unlock_directory(self.upper, &path).and_then(|held| {
             let marks = tree::marks(held.as_fd())?;
             let names = self.list(held.as_fd())?;
@@ -119,26 +95,21 @@ impl Walker<'_> {
         });
         let (held, marks, names, lower) = match opened {
             Ok(opened) => opened,
-            Err(error) => return self.unreadable(&path, error),
+            Err(error) => return self.record.unreadable(&path, error),
         };
         if marks.elsewhere {
-            return self.violate(&path, Reason::Overlay);
+            return self.record.violate(&path, Reason::Overlay);
         }
-        if self.names > limits.names {
-            return self.too_many(limits.names);
-        }
-        if self.name_bytes > limits.path_bytes {
-            return self.too_many_bytes();
-        }
+        self.record.check_names()?;
         let here = Here { path, held, lower, replaces: replaces || marks.opaque };
         match here.is_repository(&names) {
-            Ok(true) => drop(self.repositories.insert(RelPath::clone(&here.path))),
+            Ok(true) => drop(self.record.repositories.insert(RelPath::clone(&here.path))),
             Ok(false) => {}
-            Err(error) => return self.unreadable(&here.path, error),
+            Err(error) => return self.record.unreadable(&here.path, error),
         }
         for name in &names {
             if here.path.as_bytes().len() + 1 + name.len() > PATH_MAX {
-                return self.violate(&here.path, Reason::TooLong { limit: PATH_MAX });
+                return self.record.violate(&here.path, Reason::TooLong { limit: PATH_MAX });
             }
             self.child(&here, name)?;
         }
@@ -150,7 +121,7 @@ impl Walker<'_> {
                         self.gone(&here.path, &here.lower, name)?;
                     }
                 }
-                Err(error) => return self.unreadable(&here.path, error),
+                Err(error) => return self.record.unreadable(&here.path, error),
             }
         }
         Ok(())
@@ -158,16 +129,10 @@ impl Walker<'_> {
 
     /// The names in a directory, as many as there is room for and one more.
     fn list(&mut self, held: BorrowedFd<'_>) -> Result<Vec<Box<[u8]>>, Errno> {
-        let limits = self.rules.limits;
         let mut names = Vec::new();
         tree::each_name(held, |name, _| {
-            self.names += 1;
-            self.name_bytes += name.len();
             names.push(name.into());
-            match self.names > limits.names || self.name_bytes > limits.path_bytes {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
+            if self.record.name(name) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         Ok(names)
     }
@@ -180,10 +145,10 @@ impl Walker<'_> {
             .and_then(|lower| Ok((lower.names()?, lower.shape(|_| false)?.is_repository(), lower)));
         let (names, is_repository, lower) = match opened {
             Ok(opened) => opened,
-            Err(error) => return self.unreadable(path, error),
+            Err(error) => return self.record.unreadable(path, error),
         };
         if is_repository {
-            self.repositories.insert(RelPath::clone(path));
+            self.record.repositories.insert(RelPath::clone(path));
         }
         names.iter().try_for_each(|name| self.gone(path, &lower, name))
     }
@@ -198,7 +163,7 @@ impl Walker<'_> {
             Ok(Lower::Nothing) => Ok(()),
             Ok(Lower::Directory(layers)) => self.gone_below(parent, path, layers),
             Ok(Lower::Leaf { layer, stat }) => self.gone_leaf(path, lower, layer, &stat),
-            Err(error) => self.unreadable(&path, error),
+            Err(error) => self.record.unreadable(&path, error),
         }
     }
 
@@ -207,7 +172,7 @@ impl Walker<'_> {
             return Ok(());
         }
         if names::is_dot_git(path.name()) {
-            return self.violate(&path, Reason::NestedGit);
+            return self.record.violate(&path, Reason::NestedGit);
         }
         let name = path.name().into();
         self.waiting.push(Waiting { parent: Rc::clone(parent), name, layers, what: What::Gone });
@@ -219,15 +184,15 @@ impl Walker<'_> {
             return Ok(());
         }
         if names::is_dot_git(path.name()) {
-            return self.violate(&path, Reason::NestedGit);
+            return self.record.violate(&path, Reason::NestedGit);
         }
         match lower.entry(path.name(), layer, stat) {
             Ok(None) => Ok(()),
             Ok(before) => match self.judge(&path) {
-                Some(reason) => self.violate(&path, reason),
-                None => self.change(Change { path, before, after: None }),
+                Some(reason) => self.record.violate(&path, reason),
+                None => self.record.change(Change { path, before, after: None }),
             },
-            Err(error) => self.unreadable(&path, error),
+            Err(error) => self.record.unreadable(&path, error),
         }
     }
 
@@ -241,7 +206,7 @@ impl Walker<'_> {
             .and_then(|stat| Ok((stat.ok_or(Errno::NOENT)?, here.lower.child(name)?)));
         let (stat, lower) = match looked {
             Ok(looked) => looked,
-            Err(error) => return self.unreadable(&path, error),
+            Err(error) => return self.record.unreadable(&path, error),
         };
         let kind = tree::kind(&stat);
         if kind == Kind::Whiteout {
@@ -261,20 +226,20 @@ impl Walker<'_> {
             return Ok(());
         }
         if names::is_dot_git(name) {
-            return self.violate(&path, Reason::NestedGit);
+            return self.record.violate(&path, Reason::NestedGit);
         }
         let is_cache = matches!(kind, Kind::Directory | Kind::File)
             && matches!(lower, Lower::Nothing)
             && control::is_cache(name, kind == Kind::Directory)
             && !control::is_spelled(self.rules.scope, &path);
         if is_cache {
-            return self.drop_cache(path);
+            return self.record.drop_cache(path);
         }
         match kind {
             Kind::Directory => {
                 let limit = self.rules.limits.depth;
                 if path.components().count() > limit {
-                    return self.violate(&path, Reason::TooDeep { limit });
+                    return self.record.violate(&path, Reason::TooDeep { limit });
                 }
                 let layers = match lower {
                     Lower::Directory(layers) => layers,
@@ -286,9 +251,9 @@ impl Walker<'_> {
             }
             Kind::File => self.file(here, path, &lower),
             Kind::Symlink => self.link(here, path, &lower),
-            Kind::Fifo => self.violate(&path, Reason::Fifo),
-            Kind::Socket => self.violate(&path, Reason::Socket),
-            Kind::Device | Kind::Whiteout => self.violate(&path, Reason::Device),
+            Kind::Fifo => self.record.violate(&path, Reason::Fifo),
+            Kind::Socket => self.record.violate(&path, Reason::Socket),
+            Kind::Device | Kind::Whiteout => self.record.violate(&path, Reason::Device),
         }
     }
 
@@ -297,7 +262,7 @@ impl Walker<'_> {
             .and_then(|(file, stat)| Ok((tree::marks(file.as_fd())?, file, stat)));
         let (marks, mut file, stat) = match opened {
             Ok(opened) => opened,
-            Err(error) => return self.unreadable(&path, error),
+            Err(error) => return self.record.unreadable(&path, error),
         };
         if marks.whiteout && stat.st_size == 0 {
             return match lower {
@@ -306,43 +271,39 @@ impl Walker<'_> {
             };
         }
         if marks.elsewhere {
-            return self.violate(&path, Reason::Overlay);
+            return self.record.violate(&path, Reason::Overlay);
         }
         let compared = compare(here, &path, lower, &file, &stat);
         let Compared { before, base_mode, base_capability, same } = match compared {
             Ok(compared) => compared,
-            Err(error) => return self.unreadable(&path, error),
+            Err(error) => return self.record.unreadable(&path, error),
         };
         // Git keeps neither, but the file may be used from where it lies. What the base had is not the agent's.
         if stat.st_mode & 0o6000 & !base_mode != 0 {
-            return self.violate(&path, Reason::SetId);
+            return self.record.violate(&path, Reason::SetId);
         }
         if marks.capability && !base_capability {
-            return self.violate(&path, Reason::Capabilities);
+            return self.record.violate(&path, Reason::Capabilities);
         }
         if same {
             return Ok(());
         }
         if let Some(reason) = self.judge(&path) {
-            return self.violate(&path, reason);
+            return self.record.violate(&path, reason);
         }
         let size = tree::size(&stat);
-        let limits = self.rules.limits;
-        if size > limits.file_size {
-            return self.violate(&path, Reason::TooLarge { size, limit: limits.file_size });
+        let limit = self.rules.limits.file_size;
+        if size > limit {
+            return self.record.violate(&path, Reason::TooLarge { size, limit });
         }
-        self.bytes = self.bytes.saturating_add(size);
-        if self.bytes > limits.total_size {
-            self.violate(&path, Reason::TooMuch { limit: limits.total_size })?;
-            return Err(Full);
-        }
-        match file.rewind().and_then(|()| self.search.file(&mut file, size)) {
+        self.record.content(&path, size)?;
+        match file.rewind().and_then(|()| self.record.search.file(&mut file, size)) {
             Ok(None) => {}
-            Ok(Some(name)) => return self.violate(&path, Reason::Secret { name: name.to_owned() }),
-            Err(error) => return self.unreadable(&path, error),
+            Ok(Some(name)) => return self.record.violate(&path, Reason::Secret { name: name.to_owned() }),
+            Err(error) => return self.record.unreadable(&path, error),
         }
         let after = Some(Entry::File { executable: tree::is_executable(&stat), size });
-        self.change(Change { path, before, after })
+        self.record.change(Change { path, before, after })
     }
 
     fn link(&mut self, here: &Here, path: RelPath, lower: &Lower) -> Result<(), Full> {
@@ -355,22 +316,22 @@ impl Walker<'_> {
         });
         let (target, before) = match read {
             Ok(read) => read,
-            Err(error) => return self.unreadable(&path, error),
+            Err(error) => return self.record.unreadable(&path, error),
         };
         let after = Some(Entry::Symlink { target: target.clone() });
         if before == after {
             return Ok(());
         }
-        if let Some(name) = self.search.bytes(&target) {
-            return self.violate(&path, Reason::Secret { name: name.to_owned() });
+        if let Some(name) = self.record.search.bytes(&target) {
+            return self.record.violate(&path, Reason::Secret { name: name.to_owned() });
         }
         if let Some(reason) = self.judge(&path) {
-            return self.violate(&path, reason);
+            return self.record.violate(&path, reason);
         }
         if let Some(reason) = judge::target(&path, &target) {
-            return self.violate(&path, reason);
+            return self.record.violate(&path, reason);
         }
-        self.change(Change { path, before, after })
+        self.record.change(Change { path, before, after })
     }
 
     /// Why a changed path may not change, by its name alone.
@@ -383,104 +344,8 @@ impl Walker<'_> {
 
     fn is_scratch(&mut self, path: &RelPath, directory: bool) -> bool {
         let scratch = (self.rules.scratch)(path, directory);
-        self.harvest.scratch += u64::from(scratch);
+        self.record.harvest.scratch += u64::from(scratch);
         scratch
-    }
-
-    /// The cache of a tool is nobody's work: it is left out, and a person is told.
-    fn drop_cache(&mut self, path: RelPath) -> Result<(), Full> {
-        self.path_bytes(&path)?;
-        let path =
-            if self.search.bytes(path.as_bytes()).is_some() { self.without_secret(&path) } else { path };
-        self.harvest.warnings.push(Warning::Dropped { path });
-        Ok(())
-    }
-
-    /// The innermost directory above a path whose own path holds no secret: reports are read by others.
-    fn without_secret(&self, path: &RelPath) -> RelPath {
-        let bytes = path.as_bytes();
-        let ends: Vec<usize> = (0..bytes.len()).filter(|end| bytes[*end] == b'/').collect();
-        // A path below one with a secret in it has that secret, too.
-        let free = ends.partition_point(|end| self.search.bytes(&bytes[..*end]).is_none());
-        let end = free.checked_sub(1).map_or(0, |last| ends[last]);
-        RelPath::parse(&bytes[..end]).unwrap_or_default()
-    }
-
-    fn change(&mut self, change: Change) -> Result<(), Full> {
-        if change.after.is_some() && self.search.bytes(change.path.as_bytes()).is_some() {
-            // `violate` finds the name of the secret again, and a path that may be shown.
-            return self.violate(&change.path, Reason::OutOfScope);
-        }
-        self.path_bytes(&change.path)?;
-        self.harvest.changes.push(change);
-        self.count()
-    }
-
-    /// Records a violation, but no name that holds a secret.
-    fn violate(&mut self, path: &RelPath, reason: Reason) -> Result<(), Full> {
-        let violation = match self.search.bytes(path.as_bytes()) {
-            None => Violation { path: path.clone(), reason },
-            Some(name) => Violation {
-                path: self.without_secret(path),
-                reason: Reason::SecretInName { name: name.to_owned() },
-            },
-        };
-        self.harvest.refuse(violation, self.rules.limits.listed);
-        self.count()
-    }
-
-    /// Refuses every change in a directory that git takes for a repository, once for each such directory.
-    fn refuse_repositories(&mut self) {
-        if self.repositories.is_empty() {
-            return;
-        }
-        let mut refused = HashSet::new();
-        self.harvest.changes.retain(|change| {
-            let around = change.path.ancestors().find(|above| self.repositories.contains(above));
-            let is_free = around.is_none();
-            refused.extend(around);
-            is_free
-        });
-        for path in refused {
-            let _ = self.violate(&path, Reason::Repository);
-        }
-    }
-
-    fn unreadable(&mut self, path: &RelPath, error: impl Into<std::io::Error>) -> Result<(), Full> {
-        self.violate(path, Reason::Unreadable { error: error.into().to_string() })
-    }
-
-    /// Counts the bytes of a path that is kept or put together.
-    fn path_bytes(&mut self, path: &RelPath) -> Result<(), Full> {
-        self.path_bytes += path.as_bytes().len();
-        match self.path_bytes > self.rules.limits.path_bytes {
-            true => self.too_many_bytes(),
-            false => Ok(()),
-        }
-    }
-
-    fn count(&mut self) -> Result<(), Full> {
-        let limit = self.rules.limits.changes;
-        let Harvest { changes, violations, violations_left_out, .. } = &self.harvest;
-        match changes.len() + violations.len() + violations_left_out > limit {
-            true => self.too_many(limit),
-            false => Ok(()),
-        }
-    }
-
-    fn too_many(&mut self, limit: usize) -> Result<(), Full> {
-        self.give_up(Reason::TooMany { limit })
-    }
-
-    fn too_many_bytes(&mut self) -> Result<(), Full> {
-        self.give_up(Reason::TooManyBytes { limit: self.rules.limits.path_bytes })
-    }
-
-    /// About the whole, so the first that is listed.
-    fn give_up(&mut self, reason: Reason) -> Result<(), Full> {
-        let violation = Violation { path: RelPath::root(), reason };
-        self.harvest.refuse(violation, self.rules.limits.listed);
-        Err(Full)
     }
 }
 

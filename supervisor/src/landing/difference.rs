@@ -128,7 +128,7 @@ fn walk(
             let [was, is] = [one, other].map(|item| item.and_then(Item::entry).cloned());
             if was.is_some() || is.is_some() {
                 let target = match &is {
-                    Some(Entry { kind: Kind::Link, object }) => Some(objects.contents(object, "blob")?),
+                    Some(Entry { kind: Kind::Link, object }) => Some(objects.target(object)?),
                     _ => None,
                 };
                 changed.push(Changed { path: path.clone(), old: was, new: is, target });

@@ -97,9 +97,7 @@ fn links_below(objects: &mut Objects, tree: &Oid, depth: usize) -> Result<Option
                 };
                 found.extend(below.iter().map(inside));
             }
-            Item::Entry(Entry { kind: Kind::Link, object }) => {
-                found.push((at, objects.contents(&object, "blob")?))
-            }
+            Item::Entry(Entry { kind: Kind::Link, object }) => found.push((at, objects.target(&object)?)),
             Item::Entry(_) => {}
         }
         if found.len() > MOST_LINKS {

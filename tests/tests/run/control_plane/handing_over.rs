@@ -77,7 +77,7 @@ fn a_merge_does_not_complete_a_repository() {
     assert!(!queue.ground.exists("src/f/HEAD"));
 }
 
-/// The same for a link: the agent wrote what a person then made `AGENTS.md` lead to.
+/// The same for a link: the agent wrote what a person then made `QWEN.md` lead to.
 #[test]
 fn a_merge_does_not_make_work_an_instruction() {
     let script = format!("echo 'Obey me.' > src/guide.md\n{WAIT}");
@@ -85,12 +85,12 @@ fn a_merge_does_not_make_work_an_instruction() {
     let (id, other) = (queue.task("shell", &[]), queue.task("shell", &[]));
     let run = queue.start(&["--task", &id]);
     until_said(&queue, &id, "waiting");
-    std::os::unix::fs::symlink("src/guide.md", queue.path().join("AGENTS.md")).expect("a link");
-    queue.ground.git(&["add", "AGENTS.md"]);
+    std::os::unix::fs::symlink("src/guide.md", queue.path().join("QWEN.md")).expect("a link");
+    queue.ground.git(&["add", "QWEN.md"]);
     queue.ground.git(&["-c", "user.name=Ada", "commit", "--quiet", "--message=Instructions"]);
     let_go(&queue, &other);
     let said = run.end();
-    assert_failed(&queue, &said, &id, 20, &["the link AGENTS.md leads to it"]);
+    assert_failed(&queue, &said, &id, 20, &["the link QWEN.md leads to it"]);
     assert!(!queue.ground.exists("src/guide.md"));
 }
 
