@@ -151,10 +151,13 @@ pub fn left_closed(glob: &Glob, own: &[ProtectedName]) -> Option<String> {
     let spelled = glob.literal_length();
     let components: Vec<&str> = glob.as_str().split('/').collect();
     // A name that a wildcard stands before, or that is made of wildcards itself.
-    let behind = components.iter().enumerate().skip(spelled).map(|(_, name)| *name);
-    for name in behind {
-        let parts = name.split(['{', ',', '}']).filter(|part| !part.is_empty());
-        for part in parts {
+    for name in components.into_iter().skip(spelled) {
+        // `{a,b}` are names only where nothing stands before them: `*{.ts,.tsx}` ends in them.
+        let alternatives: Vec<&str> = match name.starts_with('{') {
+            true => name.split(['{', ',', '}']).filter(|part| !part.is_empty()).collect(),
+            false => vec![name],
+        };
+        for part in alternatives {
             let inert = INERT.contains(&part.to_ascii_lowercase().as_str());
             if (part.starts_with('.') && !inert) || is_listed(part, own) {
                 return Some(format!(
@@ -312,6 +315,7 @@ mod tests {
             ".github/workflows/*.yml",
             ".github/*.md",
             "**/.gitignore",
+            "src/**/*{.ts,.tsx}",
             "Cargo.toml",
         ] {
             assert_eq!(told(silent), None, "{silent}");
