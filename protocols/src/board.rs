@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::finding::Finding;
-use crate::names::{AgentName, TaskId};
+use crate::names::{Actor, AgentName, TaskId};
 use crate::store::tree::{Tree, TreeError};
 use crate::store::{Effects, StoreError};
 
@@ -29,6 +29,9 @@ pub trait Board: std::fmt::Debug + Send + Sync {
     fn is_shared(&self) -> bool {
         false
     }
+
+    /// Where a person adds what an agent may change, for a sentence: "add it to …".
+    fn scope_field(&self) -> &'static str;
 
     /// The folder of the repository's own profiles, where the protocol has one.
     fn profiles(&self) -> Option<&'static str>;
@@ -146,6 +149,31 @@ pub struct Scope {
     pub must: Vec<String>,
     pub touch: Vec<String>,
     pub keep: Vec<String>,
+    #[serde(skip_serializing_if = "ScopeAuthor::is_person")]
+    pub author: ScopeAuthor,
+}
+
+/// Who wrote a scope. One that an agent wrote opens no file that tools obey: that is a person's decision.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScopeAuthor {
+    #[default]
+    Person,
+    Agent,
+}
+
+impl ScopeAuthor {
+    /// Who acts writes it.
+    pub fn of(actor: &Actor) -> Self {
+        match actor {
+            Actor::Agent(_) => Self::Agent,
+            Actor::Orchestrator | Actor::Human(_) => Self::Person,
+        }
+    }
+
+    pub fn is_person(&self) -> bool {
+        *self == Self::Person
+    }
 }
 
 /// A task that can't start yet.

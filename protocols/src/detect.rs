@@ -57,6 +57,19 @@ impl fmt::Display for Protocol {
     }
 }
 
+/// Files and folders that steer work: tasks, states, profiles and instructions of the protocols. An agent changes one
+/// only where a person's scope spells it. In lower case; each with whether it counts in every folder, or only at the
+/// top of the repository.
+pub const STEERING: &[(&str, bool)] = &[
+    (".kodingx", true),
+    ("agency.md", false),
+    ("codifica.json", true),
+    (".codifica", true),
+    (".review-loop-state.json", true),
+    (".agents-work", true),
+    ("collaboration", false),
+];
+
 /// The protocols whose markers are there.
 pub fn detect(tree: &Tree) -> Vec<Protocol> {
     let marked = |protocol: &Protocol| protocol.markers().iter().any(|marker| tree.exists(marker));

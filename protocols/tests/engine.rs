@@ -63,6 +63,7 @@ impl Site {
                 must_touch: vec!["src/**".into()],
                 may_touch: vec!["tests/**".into()],
                 must_not_touch: vec!["src/secret/**".into()],
+                ..Scope::default()
             },
             ..NewTask::titled(title)
         };

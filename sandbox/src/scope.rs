@@ -5,8 +5,11 @@
 //! agent fails early, and whatever that coarser rule lets through is refused by [`Scope::judge`].
 
 use std::cell::OnceCell;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{GlobBuilder, GlobMatcher, GlobSet};
 
 use crate::path::{PathError, RelPath};
 
@@ -15,6 +18,8 @@ use crate::path::{PathError, RelPath};
 #[derive(Debug, Clone)]
 pub struct Glob {
     source: String,
+    /// How many leading components hold no wildcard.
+    literal: usize,
     parsed: globset::Glob,
     /// Compiled on first use: a run that changed nothing never pays for it.
     matcher: OnceCell<GlobMatcher>,
@@ -66,7 +71,8 @@ impl Glob {
             .backslash_escape(true)
             .build()
             .map_err(|source| GlobError::Syntax { glob: glob(), source })?;
-        Ok(Self { source: pattern.to_owned(), parsed, matcher: OnceCell::new() })
+        let literal = pattern.split('/').take_while(|component| is_literal(component)).count();
+        Ok(Self { source: pattern.to_owned(), literal, parsed, matcher: OnceCell::new() })
     }
 
     /// The glob as it is applied.
@@ -75,7 +81,11 @@ impl Glob {
     }
 
     pub fn matches(&self, path: &RelPath) -> bool {
-        self.matcher.get_or_init(|| self.parsed.compile_matcher()).is_match(path.as_path())
+        self.matcher().is_match(path.as_path())
+    }
+
+    fn matcher(&self) -> &GlobMatcher {
+        self.matcher.get_or_init(|| self.parsed.compile_matcher())
     }
 
     /// The same glob seen from a directory further up: `src/**` in `web` is `web/src/**`.
@@ -93,17 +103,42 @@ impl Glob {
     /// The leading components that hold no wildcard, and what is left of the pattern after them.
     pub(crate) fn literal_prefix(&self) -> (RelPath, Vec<&str>) {
         let components: Vec<&str> = self.source.split('/').collect();
-        let literal = components.iter().take_while(|component| is_literal(component)).count();
         let mut prefix = RelPath::root();
-        for component in &components[..literal] {
+        for component in &components[..self.literal] {
             prefix = prefix.join(component.as_bytes());
         }
-        (prefix, components[literal..].to_vec())
+        (prefix, components[self.literal..].to_vec())
+    }
+
+    /// How many components the glob spells before its first wildcard.
+    pub(crate) fn literal_length(&self) -> usize {
+        self.literal
     }
 }
 
 fn is_literal(component: &str) -> bool {
     !component.contains(['*', '?', '[', ']', '{', '}', '\\'])
+}
+
+/// Who wrote a scope. What a person spells is opened; an agent that plans work for another opens no file that tools
+/// obey, however it spells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Author {
+    #[default]
+    Person,
+    Agent,
+}
+
+/// A name that its caller obeys, protected like those that other tools obey ([`crate::harvest::control`]).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProtectedName {
+    /// A file, or a directory with everything in it, in lower case: matched without regard to case.
+    pub path: String,
+    /// Whether it counts in every directory, or only at the top of the workspace.
+    pub nested: bool,
+    /// Who obeys it.
+    pub reader: String,
 }
 
 /// What may be changed, and what may not even there. A path is in scope when a `write` glob matches it and
@@ -112,6 +147,11 @@ fn is_literal(component: &str) -> bool {
 pub struct Scope {
     pub write: Vec<Glob>,
     pub deny: Vec<Glob>,
+    pub author: Author,
+    /// Names of the caller that a glob has to spell.
+    pub protected: Vec<ProtectedName>,
+    /// All deny globs as one: a board may deny thousands of single files.
+    denied: OnceCell<Option<GlobSet>>,
 }
 
 /// The verdict on one changed path.
@@ -132,22 +172,56 @@ impl PartialEq for Glob {
 impl Eq for Glob {}
 
 impl Scope {
+    pub fn new(write: Vec<Glob>, deny: Vec<Glob>) -> Self {
+        Self { write, deny, ..Self::default() }
+    }
+
     pub fn parse<S: AsRef<str>>(write: &[S], deny: &[S]) -> Result<Self, GlobError> {
         let parse =
             |globs: &[S]| globs.iter().map(|glob| Glob::parse(glob.as_ref())).collect::<Result<Vec<_>, _>>();
-        Ok(Self { write: parse(write)?, deny: parse(deny)? })
+        Ok(Self::new(parse(write)?, parse(deny)?))
+    }
+
+    /// The same scope by this author.
+    pub fn written_by(self, author: Author) -> Self {
+        Self { author, ..self }
+    }
+
+    /// The same scope, under which these names have to be spelled, too.
+    pub fn protecting(self, protected: Vec<ProtectedName>) -> Self {
+        Self { protected, ..self }
     }
 
     pub fn judge(&self, path: &RelPath) -> Judgement<'_> {
-        // A denied directory denies what is in it, whether its glob ends in `/**` or not.
-        let covers = |glob: &&Glob| glob.matches(path) || path.ancestors().any(|above| glob.matches(&above));
-        if let Some(glob) = self.deny.iter().find(covers) {
+        if let Some(glob) = self.denying(path) {
             return Judgement::Denied(glob);
         }
         match self.write.iter().any(|glob| glob.matches(path)) {
             true => Judgement::InScope,
             false => Judgement::Outside,
         }
+    }
+
+    /// A denied directory denies what is in it, whether its glob ends in `/**` or not.
+    fn denying(&self, path: &RelPath) -> Option<&Glob> {
+        if self.deny.is_empty() {
+            return None;
+        }
+        let together = self.denied.get_or_init(|| {
+            let mut all = GlobSet::builder();
+            for glob in &self.deny {
+                all.add(glob.parsed.clone());
+            }
+            all.build().ok()
+        });
+        let first = |path: &Path| match together {
+            Some(all) => all.matches(path).first().copied(),
+            None => self.deny.iter().position(|glob| glob.matcher().is_match(path)),
+        };
+        let bytes = path.as_bytes();
+        let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
+        let mut above = ends.chain([bytes.len()]).map(|end| Path::new(OsStr::from_bytes(&bytes[..end])));
+        above.find_map(first).map(|index| &self.deny[index])
     }
 }
 

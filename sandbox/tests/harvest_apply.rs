@@ -526,3 +526,17 @@ fn an_edit_of_a_file_the_person_deleted_meanwhile_is_a_conflict() {
     let text = outcome.expect_err("refused").to_string();
     assert_eq!(text, "nothing was applied: edit was deleted from the folder since the agent started");
 }
+
+/// What a person made meanwhile counts: together with the work it would be a repository.
+#[test]
+fn a_folder_that_would_become_a_repository_is_not_applied() {
+    let f = folder(|live| drop(put(live, "src/f/readme", "x")), |upper| drop(put(upper, "src/f/HEAD", "x")));
+    let harvest = f.harvest();
+    put(&f.live, "src/f/objects/x", "x");
+    fs::create_dir_all(f.live.join("src/f/Refs")).expect("made");
+    let before = exact(&f.live);
+    assert!(f.conflicts(&harvest).contains(&("src/f".to_owned(), ConflictReason::Repository)));
+    assert_eq!(exact(&f.live), before);
+    fs::remove_dir(f.live.join("src/f/Refs")).expect("removed");
+    f.apply(&harvest).expect("applied");
+}

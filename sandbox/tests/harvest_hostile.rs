@@ -129,7 +129,15 @@ fn every_changed_path_is_judged_also_the_deleted_ones() {
     assert_eq!(lines(&harvest.changes), ["A .github/workflows/ci.yml", "D src/a"]);
     let expected = [
         ("other/a", Reason::OutOfScope),
-        ("src/.envrc", Reason::ControlFile { name: ".envrc", reader: "direnv" }),
+        (
+            "src/.envrc",
+            Reason::ControlFile {
+                name: ".envrc".to_owned(),
+                reader: "direnv".to_owned(),
+                open: Some("src/.envrc".to_owned()),
+                link: None,
+            },
+        ),
         ("src/hidden/a", Reason::Hidden),
         ("src/secret/a", Reason::Denied { glob: "src/secret".to_owned() }),
     ];
@@ -210,7 +218,7 @@ fn more_changes_than_the_limit_end_the_walk() {
 }
 
 #[test]
-fn deep_nesting_costs_neither_stack_nor_descriptors_and_ends_where_paths_do() {
+fn deep_nesting_costs_neither_stack_nor_descriptors_and_ends_at_its_limit() {
     let t = trees();
     let deep = |levels: usize| {
         let mut here = directory(&t.upper);
@@ -222,11 +230,12 @@ fn deep_nesting_costs_neither_stack_nor_descriptors_and_ends_where_paths_do() {
         let flags = rustix::fs::OFlags::CREATE | rustix::fs::OFlags::WRONLY;
         rustix::fs::openat(here, "f", flags, 0o644.into()).expect("made");
     };
-    deep(1500);
+    let limit = Limits::default().depth;
+    deep(limit);
     let before = fs::read_dir("/proc/self/fd").expect("listed").count();
     // A small stack, and fewer descriptors than levels: either would be missed.
     let limits = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    let few = rustix::process::Rlimit { current: Some(before as u64 + 300), maximum: limits.maximum };
+    let few = rustix::process::Rlimit { current: Some(before as u64 + 50), maximum: limits.maximum };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, few).expect("set");
     let found = std::thread::scope(|scope| {
         let builder = std::thread::Builder::new().stack_size(256 * 1024);
@@ -234,16 +243,137 @@ fn deep_nesting_costs_neither_stack_nor_descriptors_and_ends_where_paths_do() {
     });
     rustix::process::setrlimit(rustix::process::Resource::Nofile, limits).expect("set");
     assert_eq!(found.changes.len(), 1);
-    assert_eq!(found.changes[0].path.components().count(), 1501);
+    assert_eq!(found.changes[0].path.components().count(), limit + 1);
     assert!(found.is_clean());
 
-    deep(2500);
+    deep(3000);
     let found = t.harvest();
     assert_eq!(found.changes.len(), 1);
-    assert!(matches!(found.violations[..], [Violation { reason: Reason::TooLong { .. }, .. }]));
+    assert!(matches!(found.violations[..], [Violation { reason: Reason::TooDeep { .. }, .. }]));
     // The standard library's removal keeps a descriptor per level; do it in pieces.
     let status = std::process::Command::new("rm").arg("-rf").arg(&t.upper).status().expect("rm runs");
     assert!(status.success());
+}
+
+#[test]
+fn paths_that_are_long_together_end_the_walk_and_few_violations_are_listed() {
+    let t = trees();
+    for index in 0..200 {
+        put(&t.upper, format!("{}/{index}", "long".repeat(50)), "x");
+    }
+    let limits = Limits { path_bytes: 10_000, ..Limits::default() };
+    let harvest = t.asked(&Asked { limits, ..Asked::default() });
+    assert_eq!(reasons(&harvest), [(".".to_owned(), Reason::TooManyBytes { limit: 10_000 })]);
+    assert!(harvest.changes.len() < 50);
+
+    let limits = Limits { listed: 10, ..Limits::default() };
+    let harvest = t.asked(&Asked { write: &["src/**"], limits, ..Asked::default() });
+    assert_eq!((harvest.violations.len(), harvest.violations_left_out), (10, 190));
+    assert!(!harvest.is_clean());
+}
+
+/// The shape counts, not the name, and the result, not what was added to it.
+#[test]
+fn a_folder_that_git_takes_for_a_repository_is_refused_however_it_came_about() {
+    let whole = |root: &std::path::Path, folder: &str, parts: &[&str]| {
+        parts.iter().for_each(|part| drop(put(root, format!("{folder}{part}"), "x")));
+    };
+    let cases: &[(&[&str], &[&str], &str)] = &[
+        (&[], &["src/f/HEAD", "src/f/config", "src/f/objects/x", "src/f/refs/x"], "src/f"),
+        (&["src/f/objects/x", "src/f/refs/x"], &["src/f/HEAD"], "src/f"),
+        (&["src/f/Head", "src/f/refs/x"], &["src/f/OBJECTS"], "src/f"),
+        (&[], &["src/f/HEAD", "src/f/commondir"], "src/f"),
+        (&["HEAD", "refs/x"], &["objects/x"], "."),
+        // One that is there stays as it is, in whatever part of it.
+        (&["a/HEAD", "a/objects/x", "a/refs/x"], &["a/config"], "a"),
+        (&["a/HEAD", "a/objects/x", "a/refs/x"], &["a/hooks/deep/x"], "a"),
+    ];
+    for (base, upper, refused) in cases {
+        let t = trees();
+        whole(&t.base, "", base);
+        whole(&t.upper, "", upper);
+        put(&t.upper, "src/other", "x");
+        let harvest = t.harvest();
+        assert_eq!(reasons(&harvest), [(refused.to_string(), Reason::Repository)], "{base:?} + {upper:?}");
+        assert!(harvest.changes.iter().all(|change| !change.path.is_within(&rel_or_root(refused))));
+    }
+    // Beside one that is there, work goes on.
+    let t = trees();
+    whole(&t.base, "fixtures/bare/", &["HEAD", "objects/x", "refs/x"]);
+    put(&t.upper, "fixtures/other", "x");
+    whole(&t.upper, "almost/", &["HEAD", "objects/x"]);
+    let harvest = t.harvest();
+    assert!(harvest.is_clean(), "{:?}", refusals(&harvest));
+}
+
+fn rel_or_root(text: &str) -> agency_sandbox::path::RelPath {
+    if text == "." { agency_sandbox::path::RelPath::root() } else { rel(text) }
+}
+
+#[test]
+fn deleting_a_part_of_a_repository_is_refused_too() {
+    if skipped_without_root() {
+        return;
+    }
+    let t = trees();
+    for part in ["HEAD", "objects/x", "refs/x", "commondir"] {
+        put(&t.base, format!("a/{part}"), "x");
+        put(&t.base, format!("b/{part}"), "x");
+    }
+    whiteout(&t.upper, "a/commondir");
+    whiteout(&t.upper, "b");
+    let repositories = ["a", "b"].map(|path| (path.to_owned(), Reason::Repository));
+    assert_eq!(reasons(&t.harvest()), repositories);
+}
+
+#[test]
+fn what_a_protected_name_leads_to_is_judged_as_that_name() {
+    let t = trees();
+    put(&t.base, "docs/guide.md", "x");
+    link(&t.base, "AGENTS.md", "docs/guide.md");
+    put(&t.upper, "docs/guide.md", "y");
+    put(&t.upper, "docs/other.md", "y");
+    let harvest = t.asked(&Asked { write: &["docs/**"], ..Asked::default() });
+    let [(path, Reason::ControlFile { link: Some(link), .. })] = &reasons(&harvest)[..] else {
+        panic!("{:?}", refusals(&harvest));
+    };
+    assert_eq!((path.as_str(), link), ("docs/guide.md", &rel("AGENTS.md")));
+    assert_eq!(lines(&harvest.changes), ["A docs/other.md"]);
+    assert!(t.asked(&Asked { write: &["docs/**", "AGENTS.md"], ..Asked::default() }).is_clean());
+    assert!(t.asked(&Asked { write: &["docs/other.md", "docs/guide.md"], ..Asked::default() }).is_clean());
+}
+
+#[test]
+fn a_new_link_is_judged_as_what_it_leads_to_and_as_what_leads_to_it() {
+    let t = trees();
+    put(&t.base, ".envrc", "x");
+    link(&t.base, ".claude", "tools/claude");
+    link(&t.upper, "src/harmless", "../.envrc");
+    link(&t.upper, "tools/claude", "../src");
+    put(&t.upper, "src/settings.json", "y");
+    let harvest = t.harvest();
+    let refused: Vec<_> = harvest.violations.iter().map(|violation| violation.path.to_string()).collect();
+    assert_eq!(refused, ["src/harmless", "src/settings.json", "tools/claude"]);
+    assert_eq!(harvest.changes, []);
+}
+
+#[test]
+fn new_caches_are_dropped_and_noted_and_old_ones_are_work() {
+    let t = trees();
+    put(&t.base, "old/__pycache__/a.pyc", "x");
+    put(&t.upper, "old/__pycache__/a.pyc", "y");
+    put(&t.upper, "src/__pycache__/a.pyc", "x");
+    put(&t.upper, ".pytest_cache/v/x", "x");
+    put(&t.upper, "src/.DS_Store", "x");
+    put(&t.upper, ".cache/wanted", "x");
+    link(&t.upper, ".tox", "src");
+    let harvest = t.asked(&Asked { write: &["**", ".cache/wanted"], ..Asked::default() });
+    assert_eq!(lines(&harvest.changes), ["A .cache/wanted", "M old/__pycache__/a.pyc"]);
+    let mut noted: Vec<_> = harvest.warnings.iter().map(ToString::to_string).collect();
+    noted.sort();
+    assert_eq!(noted.len(), 3, "{noted:?}");
+    assert!(noted[0].starts_with(".pytest_cache is the cache of a tool"), "{noted:?}");
+    assert!(matches!(&reasons(&harvest)[..], [(path, Reason::ControlFile { .. })] if path == ".tox"));
 }
 
 #[test]
@@ -353,12 +483,12 @@ fn a_mount_in_the_upper_layer_is_refused() {
 }
 
 #[test]
-fn a_harvest_of_few_changes_does_not_walk_the_base() {
+fn what_of_the_base_can_not_be_read_is_passed_over_when_nothing_in_it_changed() {
     if skipped_without_root() {
         return;
     }
     let t = trees();
-    // Not readable for this user: had the walk looked at anything but the changed names, it would say so.
+    // Not readable for this user: a database's folder, somebody's keys.
     for index in 0..50 {
         let inside = put(&t.base, format!("d{index}/f"), "x");
         chmod(inside.parent().expect("a parent"), 0);

@@ -280,6 +280,7 @@ fn a_report_of_it_is_plain_json() {
             }],
             "renames": [],
             "violations": [{"path": "out", "reason": "link_leaves_tree", "target": "/etc"}],
+            "violations_left_out": 0,
             "warnings": [],
             "scratch": 0,
         })

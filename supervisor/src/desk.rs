@@ -32,6 +32,8 @@ pub struct Desk {
     pub folder: Option<&'static str>,
     /// Globs of what is the board's.
     pub own: Vec<String>,
+    /// Where a person adds what an agent may change.
+    pub scope_field: &'static str,
     /// Others take tasks from it, too.
     pub shared: bool,
     pub profiles: Option<&'static str>,
@@ -47,8 +49,14 @@ impl Desk {
         let (opened, answer) = mpsc::channel();
         thread::spawn(move || match open() {
             Ok((store, board)) => {
-                let names =
-                    (board.protocol(), board.folder(), board.own(), board.profiles(), board.is_shared());
+                let names = (
+                    board.protocol(),
+                    board.folder(),
+                    board.own(),
+                    board.scope_field(),
+                    board.profiles(),
+                    board.is_shared(),
+                );
                 if opened.send(Ok(names)).is_ok() {
                     let sharing = sharing.as_ref().filter(|_| board.is_shared());
                     let counter = Counter { store: &store, board: board.as_ref(), sharing };
@@ -60,11 +68,11 @@ impl Desk {
             Err(error) => drop(opened.send(Err(error))),
         });
         // The thread answers before it does anything else, or the process is coming to its end.
-        let (protocol, folder, own, profiles, shared) = match answer.recv() {
+        let (protocol, folder, own, scope_field, profiles, shared) = match answer.recv() {
             Ok(answer) => answer?,
             Err(_) => unreachable!("the desk's thread always answers"),
         };
-        Ok(Self { counter, protocol, folder, own, shared, profiles })
+        Ok(Self { counter, protocol, folder, own, scope_field, shared, profiles })
     }
 
     /// Looks at the board.

@@ -39,6 +39,7 @@ mod retention;
 mod room;
 mod roster;
 mod said;
+pub mod scope;
 pub mod settings;
 pub mod sharing;
 pub mod store;

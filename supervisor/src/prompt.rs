@@ -183,8 +183,12 @@ mod tests {
             report: "As YAML.".into(),
             reported: None,
         };
-        let scope =
-            Scope { must: vec!["src/**".into()], touch: vec!["src/**".into()], keep: vec!["src/x".into()] };
+        let scope = Scope {
+            must: vec!["src/**".into()],
+            touch: vec!["src/**".into()],
+            keep: vec!["src/x".into()],
+            ..Scope::default()
+        };
         let before = ["the tests fail".to_owned()];
         let papers = [Paper { name: "AGENCY_BEFORE.patch".into(), source: "/x".into() }];
         let prompt = Prompt {

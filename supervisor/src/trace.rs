@@ -191,8 +191,9 @@ fn about(order: &Order, outcome: &Outcome) -> (&'static str, Vec<KeyValue>) {
                 if let End::Exited { code } = done.end {
                     attributes.push(KeyValue::new("exit_code", i64::from(code)));
                 }
-                attributes.push(KeyValue::new("changed", count(&done.changed)));
-                attributes.push(KeyValue::new("violations", count(&done.violations)));
+                attributes.push(KeyValue::new("changed", count(&done.changed, done.changed_left_out)));
+                attributes
+                    .push(KeyValue::new("violations", count(&done.violations, done.violations_left_out)));
                 if let Some(usage) = done.usage {
                     attributes.push(KeyValue::new("tokens", i64::try_from(usage.tokens).unwrap_or(i64::MAX)));
                     if let Some(cost) = usage.cost_micros {
@@ -207,8 +208,8 @@ fn about(order: &Order, outcome: &Outcome) -> (&'static str, Vec<KeyValue>) {
     }
 }
 
-fn count<T>(items: &[T]) -> i64 {
-    i64::try_from(items.len()).unwrap_or(i64::MAX)
+fn count<T>(items: &[T], left_out: u64) -> i64 {
+    i64::try_from(items.len() as u64 + left_out).unwrap_or(i64::MAX)
 }
 
 /// Why an errand did not come to a good end, in a word or two.

@@ -227,6 +227,8 @@ impl Ground {
             "fill" => Case::with([dir, (3 << 20).to_string().into()]),
             "tiny-files" => Case::with([dir, "2500".into()]),
             "deep-nest" => Case::with([dir, "200".into()]),
+            "narrow-nest" => Case::with([dir, "3000".into()]),
+            "long-paths" => Case::with([dir, "100".into()]),
             "odd-names" | "case-names" => Case::with([empty]),
             "lock-away" | "nested-repository" | "submodule-plant" | "git-init" | "attributes-plant"
             | "core-dump" => Case::with([dir]),

@@ -42,6 +42,10 @@ impl Board for Codifica {
         true
     }
 
+    fn scope_field(&self) -> &'static str {
+        "`rules.file_scope.include` of codifica.json"
+    }
+
     fn profiles(&self) -> Option<&'static str> {
         Some(PROFILES)
     }

@@ -35,7 +35,7 @@ impl Codifica {
     pub(super) fn scope(&self, kept: &[String], id: &TaskId) -> Scope {
         let mut touch = self.contract.rules.include.clone();
         touch.push(format!("{}/**", self.folder_of(id)));
-        Scope { must: Vec::new(), touch, keep: kept.to_vec() }
+        Scope { touch, keep: kept.to_vec(), ..Scope::default() }
     }
 
     /// What no agent may change, whichever task it has.

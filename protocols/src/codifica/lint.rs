@@ -14,8 +14,14 @@ use crate::board::BoardError;
 use crate::finding::Finding;
 use crate::store::tree::Tree;
 
-/// Everything that is not as the specification wants it, in the order of files and lines.
-pub fn lint(board: &Codifica, tree: &Tree, now: Timestamp) -> Result<Vec<Finding>, BoardError> {
+/// Everything that is not as the specification wants it, in the order of files and lines. `closed` says what a glob of
+/// the file scope seems to open, and does not.
+pub fn lint(
+    board: &Codifica,
+    tree: &Tree,
+    now: Timestamp,
+    closed: &dyn Fn(&str) -> Option<String>,
+) -> Result<Vec<Finding>, BoardError> {
     let listing = board.tasks(tree)?;
     let mut findings: Vec<Finding> = board
         .contract
@@ -25,6 +31,11 @@ pub fn lint(board: &Codifica, tree: &Tree, now: Timestamp) -> Result<Vec<Finding
             Finding::warning(MARKER, None, "3.1", format!("nobody knows the key `{key}`")).of_field(key)
         })
         .collect();
+    let include = board.contract.rules.include.iter().filter_map(|glob| closed(glob));
+    findings.extend(include.map(|message| {
+        let message = format!("`rules.file_scope.include`: {message}");
+        Finding::warning(MARKER, None, "3.1", message).of_field("rules")
+    }));
     findings.extend(cycles(&listing));
     let known = Known::of(&listing);
     for listed in &listing.tasks {
@@ -203,7 +214,7 @@ mod tests {
         let (_folder, tree, board) = board(
             "- id: A\n  type: build\n  state: done\n  owner: agent:x\n  title: x\n  acceptance:\n    - it works\n  completed_at: 2026-01-01T00:00:00Z\n",
         );
-        assert_eq!(lint(&board, &tree, Timestamp::UNIX_EPOCH).expect("looked"), []);
+        assert_eq!(lint(&board, &tree, Timestamp::UNIX_EPOCH, &|_| None).expect("looked"), []);
     }
 
     #[test]
@@ -212,7 +223,7 @@ mod tests {
             "{\"allowed_agents\":[\"a\"]}",
             "- id: A\n  type: build\n  state: in_progress\n  title: x\n- id: B\n  type: followup\n  state: blocked\n  owner: agent:b\n  title: x\n  depends_on: [GONE]\n- id: C\n  type: test\n  state: rejected\n  owner: human\n  title: x\n  state_transitions:\n    - from: todo\n      to: rejected\n      by: agent:a\n",
         );
-        let findings = lint(&board, &tree, Timestamp::UNIX_EPOCH).expect("looked");
+        let findings = lint(&board, &tree, Timestamp::UNIX_EPOCH, &|_| None).expect("looked");
         for expected in [
             ("7.2", Some(6), true),
             ("8.1", Some(6), true),

@@ -95,7 +95,10 @@ mod tests {
             }
         }
         let board = Codifica::open(&tree, Setting::default()).expect("a board");
-        assert_eq!(super::super::lint::lint(&board, &tree, jiff::Timestamp::UNIX_EPOCH).expect("looked"), []);
+        assert_eq!(
+            super::super::lint::lint(&board, &tree, jiff::Timestamp::UNIX_EPOCH, &|_| None).expect("looked"),
+            []
+        );
         assert!(board.list_for_new(&tree).is_ok());
         assert!(scaffold(&tree, &[], true).expect("looked").1.is_empty());
     }

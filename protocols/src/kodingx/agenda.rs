@@ -35,6 +35,10 @@ impl Board for KodingX {
         vec![format!("{}/**", layout::ROOT)]
     }
 
+    fn scope_field(&self) -> &'static str {
+        "`may_touch` of the task's scope"
+    }
+
     fn profiles(&self) -> Option<&'static str> {
         Some(layout::PROFILES)
     }
@@ -391,6 +395,7 @@ fn start(place: &Place, task: &Task, role: Role, handed_in: bool) -> Option<Star
             touch: scope.must_touch.iter().chain(&scope.may_touch).cloned().collect(),
             must: scope.must_touch,
             keep: scope.must_not_touch,
+            author: scope.author,
         },
         profile: task.dod_profile.clone(),
         urgency: task.priority as u8,

@@ -24,8 +24,14 @@ use crate::store::tree::Tree;
 use crate::text::frontmatter::Frontmatter;
 use crate::text::yaml;
 
-/// Looks at everything. `profiles` are the names of the DoD profiles that need no file.
-pub fn lint(board: &KodingX, tree: &Tree, profiles: &[String]) -> Result<Vec<Finding>, BoardError> {
+/// Looks at everything. `profiles` are the names of the DoD profiles that need no file; `closed` says what a glob of a
+/// scope seems to open, and does not.
+pub fn lint(
+    board: &KodingX,
+    tree: &Tree,
+    profiles: &[String],
+    closed: &dyn Fn(&str) -> Option<String>,
+) -> Result<Vec<Finding>, BoardError> {
     let (open, archived) = (board.tasks(tree)?, board.archived_tasks(tree)?);
     let mut findings = Vec::new();
     findings.extend(open.findings.iter().chain(&archived.findings).cloned());
@@ -35,6 +41,7 @@ pub fn lint(board: &KodingX, tree: &Tree, profiles: &[String]) -> Result<Vec<Fin
     findings.extend(site.structure()?);
     findings.extend(site.manifest());
     findings.extend(site.tasks(profiles)?);
+    findings.extend(scopes(&open.tasks, closed));
     findings.extend(cycles(&open.tasks));
     findings.extend(site.reports()?);
     findings.extend(site.state(&open.tasks));
@@ -46,6 +53,21 @@ pub fn lint(board: &KodingX, tree: &Tree, profiles: &[String]) -> Result<Vec<Fin
     findings.sort();
     findings.dedup();
     Ok(findings)
+}
+
+/// §6.3: globs that open less than they seem to, of tasks that are not over.
+fn scopes(open: &[(Place, Task)], closed: &dyn Fn(&str) -> Option<String>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (place, task) in open.iter().filter(|(_, task)| !task.status.is_final()) {
+        let Some(scope) = &task.scope else { continue };
+        for (name, globs) in [("must_touch", &scope.must_touch), ("may_touch", &scope.may_touch)] {
+            found.extend(globs.iter().filter_map(|glob| closed(glob)).map(|message| {
+                let message = format!("`scope.{name}`: {message}");
+                Finding::warning(&place.path, None, "6.3", message).of_field("scope")
+            }));
+        }
+    }
+    found
 }
 
 struct Site<'a> {

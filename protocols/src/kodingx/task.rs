@@ -12,6 +12,7 @@ use serde_yaml::Value;
 
 use super::header::{Header, scalar};
 use super::status::Status;
+use crate::board::ScopeAuthor;
 use crate::finding::Finding;
 use crate::moment::Moment;
 use crate::names::{AgentName, TaskId};
@@ -52,7 +53,14 @@ pub struct Scope {
     pub must_touch: Vec<String>,
     pub may_touch: Vec<String>,
     pub must_not_touch: Vec<String>,
+    /// `written_by`, a field of ours: an agent that made the task. It stays until a person takes the line away.
+    #[serde(skip_serializing_if = "ScopeAuthor::is_person")]
+    pub author: ScopeAuthor,
 }
+
+/// The field that says who wrote a scope, and what it says of an agent.
+const WRITTEN_BY: &str = "written_by";
+const AGENT: &str = "agent";
 
 impl Scope {
     fn parts(&self) -> [(&'static str, &[String]); 3] {
@@ -213,6 +221,9 @@ impl Task {
             for (name, globs) in scope.parts() {
                 out.push_str(&format!("  {name}:{}", yaml::block_list(4, globs)));
             }
+            if scope.author == ScopeAuthor::Agent {
+                out.push_str(&format!("  {WRITTEN_BY}: {AGENT}\n"));
+            }
         }
         for (name, items) in [
             ("acceptance", &self.acceptance),
@@ -263,6 +274,11 @@ fn read_scope(header: &mut Header<'_, '_>) -> Option<Scope> {
         must_touch: part("must_touch"),
         may_touch: part("may_touch"),
         must_not_touch: part("must_not_touch"),
+        // Whatever it says, somebody marked it.
+        author: match value.get(WRITTEN_BY) {
+            None | Some(Value::Null) => ScopeAuthor::Person,
+            Some(_) => ScopeAuthor::Agent,
+        },
     };
     if let Err(reason) = scope.check() {
         header.wrong("scope", reason);
@@ -312,7 +328,7 @@ mod tests {
     fn arbitrary() -> impl Strategy<Value = Task> {
         let list = || prop::collection::vec(any::<String>(), 0..3);
         let globs = || prop::collection::vec("[a-z]{1,5}/[a-z*]{1,5}", 0..3);
-        let scope = prop::option::of((globs(), globs(), globs()));
+        let scope = prop::option::of((globs(), globs(), globs(), any::<bool>()));
         let lists = (list(), list(), list(), list(), list(), list());
         let external = prop::collection::vec(("[a-z_]{1,8}", any::<String>()), 0..3);
         (any::<String>(), 0..4_usize, 0..7_usize, -9_000_000_i64..9_000_000_000, scope, lists, external)
@@ -329,10 +345,11 @@ mod tests {
                     assignee: AgentName::parse("codex").expect("a name"),
                     created_at: Some(Moment::of(&at)),
                     dod_profile: "auto".to_owned(),
-                    scope: scope.map(|(must_touch, may_touch, must_not_touch)| Scope {
+                    scope: scope.map(|(must_touch, may_touch, must_not_touch, by_agent)| Scope {
                         must_touch,
                         may_touch,
                         must_not_touch,
+                        author: if by_agent { ScopeAuthor::Agent } else { ScopeAuthor::Person },
                     }),
                     labels: lists.0,
                     depends_on: lists.1,

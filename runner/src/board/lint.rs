@@ -3,6 +3,8 @@
 use agency_protocols::codifica;
 use agency_protocols::finding::Finding;
 use agency_protocols::kodingx::lint::lint;
+use agency_sandbox::harvest::control;
+use agency_sandbox::scope::Glob;
 use clap::Args;
 use serde::Serialize;
 
@@ -44,11 +46,12 @@ pub(crate) fn run(command: &Lint, who: &Who) -> Result<u8, Failure> {
                     here.act(|tree| Ok(((), board.show_all(tree, &here.now)?)))?;
                 }
                 let profiles: Vec<String> = agency_profiles::builtin::names().map(str::to_owned).collect();
-                lint(&board, here.tree(), &profiles).map_err(super::refused)?
+                lint(&board, here.tree(), &profiles, &left_closed).map_err(super::refused)?
             }
             Spoken::Codifica(_) if command.fix => return Err(not_there("lint --fix")),
             Spoken::Codifica(board) => {
-                codifica::lint::lint(&board, here.tree(), here.now.timestamp()).map_err(super::refused)?
+                codifica::lint::lint(&board, here.tree(), here.now.timestamp(), &left_closed)
+                    .map_err(super::refused)?
             }
         });
     }
@@ -72,4 +75,10 @@ pub(crate) fn run(command: &Lint, who: &Who) -> Result<u8, Failure> {
         (errors, all) => format!("not compliant: {errors} errors, {} warnings", all - errors),
     });
     Ok(code)
+}
+
+/// What a glob of a scope seems to open, and does not, in a sentence.
+pub(super) fn left_closed(glob: &str) -> Option<String> {
+    let glob = Glob::parse(glob).ok()?;
+    control::left_closed(&glob, &agency_supervisor::scope::protected())
 }

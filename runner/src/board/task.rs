@@ -2,15 +2,17 @@
 
 use std::path::PathBuf;
 
+use agency_protocols::board::ScopeAuthor;
 use agency_protocols::kodingx::KodingX;
 use agency_protocols::kodingx::acts::NewTask;
 use agency_protocols::kodingx::layout::Place;
 use agency_protocols::kodingx::status::Status;
 use agency_protocols::kodingx::task::{Priority, Scope, Task};
-use agency_protocols::names::{AgentName, TaskId};
+use agency_protocols::names::{Actor, AgentName, TaskId};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
+use super::lint::left_closed;
 use super::spoken::Spoken;
 use super::{Boards, Here, Who, code, codifica, mention, print, print_json, task_id, text_of};
 use crate::message::{self, Failure};
@@ -209,7 +211,7 @@ fn external(text: &str) -> Result<(String, String), String> {
 }
 
 impl Wanted {
-    fn task(&self, title: &str, status: Status) -> Result<NewTask, Failure> {
+    fn task(&self, title: &str, status: Status, actor: &Actor) -> Result<NewTask, Failure> {
         Ok(NewTask {
             assignee: self.assignee.clone(),
             priority: self.priority,
@@ -218,6 +220,7 @@ impl Wanted {
                 must_touch: self.must_touch.clone(),
                 may_touch: self.may_touch.clone(),
                 must_not_touch: self.must_not_touch.clone(),
+                author: ScopeAuthor::of(actor),
             },
             dod_profile: self.dod_profile.clone(),
             labels: self.label.clone(),
@@ -299,7 +302,7 @@ fn make(title: &str, wanted: &Wanted, status: Status, json: bool, who: &Who) -> 
         Spoken::Kodingx(board) => board,
         Spoken::Codifica(board) => return codifica::task::make(title, wanted, json, &here, &board),
     };
-    let new = wanted.task(title, status)?;
+    let new = wanted.task(title, status, &who.actor())?;
     let made = here.act(|tree| board.new_task(tree, &new, &here.now))?;
     if json {
         print_json(&Document {
@@ -314,6 +317,10 @@ fn make(title: &str, wanted: &Wanted, status: Status, json: bool, who: &Who) -> 
             message::notice(
                 "its scope is empty: nothing will be writable; give it --must-touch or --may-touch",
             );
+        }
+        let globs = new.scope.must_touch.iter().chain(&new.scope.may_touch);
+        for closed in globs.filter_map(|glob| left_closed(glob)) {
+            message::notice(&closed);
         }
     }
     Ok(0)

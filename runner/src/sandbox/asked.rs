@@ -157,7 +157,8 @@ fn scope(command: &Sandbox, folder: &Folder) -> Result<Scope, Failure> {
         });
         parsed.collect::<Result<_, _>>().map_err(|error| Failure::new(USAGE, &error))
     };
-    Ok(Scope { write: parse(&command.write)?, deny: parse(&command.deny)? })
+    let scope = Scope::new(parse(&command.write)?, parse(&command.deny)?);
+    Ok(scope.protecting(agency_supervisor::scope::protected()))
 }
 
 fn existing(flag: &str, paths: &[PathBuf], current: &Path) -> Result<Vec<PathBuf>, Failure> {

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 
 use agency_sandbox::egress::{Reason, Traffic};
-use agency_sandbox::harvest::{ChangeKind, Harvest};
+use agency_sandbox::harvest::{ChangeKind, Harvest, Reason as Refused};
 use agency_sandbox::launch::Outcome;
 use agency_sandbox::output::{self, Tallies};
 use agency_sandbox::policy::Policy;
@@ -137,8 +137,25 @@ fn say(out: &mut impl Write, outcome: &Outcome, judged: &Harvest, settled: Settl
     }
     if !judged.violations.is_empty() {
         writeln!(out, "agency: refused, nothing was applied:")?;
-        list(out, judged.violations.iter().map(|violation| format!("  {violation}")))?;
+        list(
+            out,
+            judged.violations.iter().map(|violation| format!("  {violation}")),
+            judged.violations_left_out,
+        )?;
+        let openings = judged.violations.iter().filter_map(|violation| match &violation.reason {
+            Refused::ControlFile { open, .. } => open.as_deref(),
+            _ => None,
+        });
+        let openings: Vec<String> = openings.take(3).map(|open| format!("--write '{open}'")).collect();
+        if !openings.is_empty() {
+            writeln!(out, "  hint: {} opens what a tool obeys", openings.join(" "))?;
+        }
     }
+    say_changes(out, judged, settled)?;
+    list(out, judged.warnings.iter().map(|warning| format!("  note: {warning}")), 0)
+}
+
+fn say_changes(out: &mut impl Write, judged: &Harvest, settled: Settled) -> io::Result<()> {
     if judged.changes.is_empty() {
         return Ok(());
     }
@@ -163,8 +180,8 @@ fn say(out: &mut impl Write, outcome: &Outcome, judged: &Harvest, settled: Settl
             };
             format!("  {sign} {}", change.path)
         }),
-    )?;
-    list(out, judged.warnings.iter().map(|warning| format!("  note: {warning}")))
+        0,
+    )
 }
 
 /// Hosts the agent asked for and did not get, each once.
@@ -185,6 +202,7 @@ fn say_unreached(out: &mut impl Write, traffic: &Traffic) -> io::Result<()> {
             let times = if count == 1 { String::new() } else { format!(" ({count} times)") };
             if host.is_empty() { format!("  {why}{times}") } else { format!("  {host}:{port}: {why}{times}") }
         }),
+        0,
     )?;
     match traffic.left_out {
         0 => Ok(()),
@@ -207,13 +225,19 @@ fn missing(output: &Tallies) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-fn list(out: &mut impl Write, lines: impl ExactSizeIterator<Item = String>) -> io::Result<()> {
-    let left = lines.len().saturating_sub(SHOWN);
+/// The first lines of a list, and how many more there are; `uncounted` of them are in nobody's list.
+fn list(
+    out: &mut impl Write,
+    lines: impl ExactSizeIterator<Item = String>,
+    uncounted: usize,
+) -> io::Result<()> {
+    let left = lines.len().saturating_sub(SHOWN) + uncounted;
     for line in lines.take(SHOWN) {
         writeln!(out, "{line}")?;
     }
     if left > 0 {
-        writeln!(out, "  … and {left} more (--json lists all)")?;
+        let all = if uncounted == 0 { "all" } else { "the first" };
+        writeln!(out, "  … and {left} more (--json lists {all})")?;
     }
     Ok(())
 }

@@ -136,9 +136,14 @@ fn mark_gone(upper: BorrowedFd<'_>, path: &RelPath) -> io::Result<()> {
     }
 }
 
-/// The directory of the upper layer a path goes to, made where it is missing.
+/// The directory of the upper layer a path goes to, made where it is missing. It is nearly always there: its siblings
+/// came before it.
 fn parent_in(upper: BorrowedFd<'_>, path: &RelPath) -> io::Result<OwnedFd> {
     let parent = path.parent().unwrap_or_default();
+    match tree::open_directory(upper, &parent) {
+        Err(Errno::NOENT) => {}
+        other => return Ok(other?),
+    }
     let mut above: Vec<RelPath> = parent.ancestors().collect();
     above.reverse();
     above.push(parent.clone());

@@ -101,6 +101,8 @@ pub enum ConflictReason {
     ParentReplaced,
     /// The directory it takes the place of holds something that is not part of the work.
     DirectoryInUse,
+    /// Git takes the directory for a repository, or would after the work.
+    Repository,
     Unreadable {
         error: String,
     },
@@ -119,6 +121,9 @@ impl fmt::Display for Conflict {
             ConflictReason::DirectoryInUse => {
                 f.write_str("is a directory in the folder, with something in it that is not part of the work")
             }
+            ConflictReason::Repository => f.write_str(
+                "would be a folder that git takes for a repository (HEAD beside objects and refs, or beside commondir)",
+            ),
             ConflictReason::Unreadable { error } => write!(f, "can't be looked at: {error}"),
         }
     }

@@ -6,13 +6,16 @@
 
 use std::collections::HashSet;
 use std::fs::File;
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::Stat;
+use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
-use super::Entry;
+use super::links::Links;
+use super::names::is_dot_git;
 use super::tree::{self, Kind};
+use super::{Entry, Shape};
 use crate::path::RelPath;
 
 /// The lower layers of an overlay, top first.
@@ -102,6 +105,37 @@ impl Base {
             }
         }
         Ok(found)
+    }
+
+    /// Every link the stack shows, but for those in directories that are scratch or that we can't read: there the
+    /// agent could not change anything either. At most `limit` names are looked at.
+    pub(crate) fn links(
+        &self,
+        limit: usize,
+        scratch: &dyn Fn(&RelPath, bool) -> bool,
+    ) -> Result<Links, Errno> {
+        let mut links = Links::default();
+        let mut left = limit;
+        let mut waiting = vec![(RelPath::root(), self.all())];
+        while let Some((path, layers)) = waiting.pop() {
+            let here = match self.at(&path, &layers) {
+                // Mounted, locked or gone meanwhile.
+                Err(Errno::ACCESS | Errno::XDEV | Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
+                other => other?,
+            };
+            for name in here.links_and_directories(&mut left)? {
+                let child = path.join(&name);
+                match here.child(&name)? {
+                    Lower::Directory(_) if is_dot_git(&name) || scratch(&child, true) => {}
+                    Lower::Directory(layers) => waiting.push((child, layers)),
+                    Lower::Leaf { layer, stat } if tree::kind(&stat) == Kind::Symlink => {
+                        links.insert(child, here.link(&name, layer)?);
+                    }
+                    Lower::Leaf { .. } | Lower::Nothing => {}
+                }
+            }
+        }
+        Ok(links)
     }
 
     /// The permission bits of a directory the stack shows.
@@ -208,6 +242,41 @@ impl Directory {
             seen.extend(tree::names(opened.held.as_fd(), usize::MAX - 1)?);
         }
         Ok(seen.into_iter().collect())
+    }
+
+    /// Every name that may be a link or a directory, by what the listings say. Only so many names are `left` to look at.
+    fn links_and_directories(&self, left: &mut usize) -> Result<HashSet<Box<[u8]>>, Errno> {
+        let mut names = HashSet::new();
+        for opened in &self.open {
+            tree::each_name(opened.held.as_fd(), |name, kind| {
+                if matches!(kind, FileType::Directory | FileType::Symlink | FileType::Unknown) {
+                    names.insert(name.into());
+                }
+                *left = left.saturating_sub(1);
+                if *left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+        }
+        if *left == 0 { Err(Errno::TOOBIG) } else { Ok(names) }
+    }
+
+    /// Which parts of a repository the stack shows here, but for names that something above it replaces.
+    pub(crate) fn shape(&self, replaced: impl Fn(&[u8]) -> bool) -> Result<Shape, Errno> {
+        let mut parts = HashSet::new();
+        for opened in &self.open {
+            tree::each_name(opened.held.as_fd(), |name, _| {
+                if Shape::has_part(name) && !replaced(name) {
+                    parts.insert(Box::<[u8]>::from(name));
+                }
+                ControlFlow::Continue(())
+            })?;
+        }
+        let mut shape = Shape::default();
+        for name in parts {
+            if !matches!(self.child(&name)?, Lower::Nothing) {
+                shape.add(&name);
+            }
+        }
+        Ok(shape)
     }
 
     fn held(&self, layer: usize) -> Result<BorrowedFd<'_>, Errno> {

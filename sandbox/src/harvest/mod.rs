@@ -20,16 +20,22 @@ pub mod apply;
 mod base;
 pub mod control;
 mod journal;
+pub mod judge;
+pub mod links;
+mod listed;
 mod names;
 pub mod patch;
 mod plan;
+mod record;
 mod recover;
 mod rename;
 mod secret;
+mod shape;
 pub(crate) mod tree;
 mod violation;
 mod walk;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 
@@ -39,6 +45,7 @@ use serde::{Serialize, Serializer};
 pub use base::Base;
 pub(crate) use base::Lower;
 pub(crate) use names::is_dot_git;
+pub use shape::Shape;
 pub use violation::{Reason, Violation, Warning};
 
 use crate::path::{RelPath, escape};
@@ -83,11 +90,26 @@ pub struct Limits {
     pub changes: usize,
     /// Names seen in the upper layer, changed or not, outside scratch.
     pub names: usize,
+    /// Bytes of those names, and of the paths of changed files and of folders, each together: a path is kept whole.
+    pub path_bytes: usize,
+    /// Folders in folders. Git stops at 2,048 (`core.maxTreeDepth`), and build tools long before; what people keep
+    /// is a few dozen deep.
+    pub depth: usize,
+    /// Violations and warnings that are listed; more are only counted.
+    pub listed: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { file_size: 100 << 20, total_size: 4 << 30, changes: 100_000, names: 4_000_000 }
+        Self {
+            file_size: 100 << 20,
+            total_size: 4 << 30,
+            changes: 100_000,
+            names: 2_000_000,
+            path_bytes: 16 << 20,
+            depth: 256,
+            listed: 300,
+        }
     }
 }
 
@@ -100,6 +122,8 @@ pub struct Harvest {
     /// was judged by itself.
     pub renames: Vec<(RelPath, RelPath)>,
     pub violations: Vec<Violation>,
+    /// Violations that were counted and not listed.
+    pub violations_left_out: usize,
     pub warnings: Vec<Warning>,
     /// How many scratch paths were passed over; a directory counts once.
     pub scratch: u64,
@@ -108,7 +132,21 @@ pub struct Harvest {
 impl Harvest {
     /// Whether the work may go on to be landed.
     pub fn is_clean(&self) -> bool {
-        self.violations.is_empty()
+        self.violations.is_empty() && self.violations_left_out == 0
+    }
+
+    /// Lists a violation. Of too many, the first by their paths stay listed, and the rest is counted.
+    fn refuse(&mut self, violation: Violation, listed: usize) {
+        self.violations.push(violation);
+        if self.violations.len() >= 2 * listed.max(1) {
+            self.shorten(listed);
+        }
+    }
+
+    fn shorten(&mut self, listed: usize) {
+        self.violations.sort_by(|one, other| one.path.cmp(&other.path));
+        self.violations_left_out += self.violations.len().saturating_sub(listed);
+        self.violations.truncate(listed);
     }
 }
 
@@ -179,10 +217,56 @@ impl Serialize for Change {
 pub fn harvest(upper: BorrowedFd<'_>, base: &Base, rules: &Rules<'_>) -> Harvest {
     let mut harvest = walk::walk(upper, base, rules);
     harvest.changes.sort_by(|one, other| one.path.cmp(&other.path));
-    harvest.violations.sort_by(|one, other| one.path.cmp(&other.path));
+    refuse_led_to(&mut harvest, base, rules);
+    harvest.shorten(rules.limits.listed);
     harvest.renames = rename::find(&harvest.changes, upper, base);
-    harvest.warnings = collisions(&harvest.changes);
+    harvest.warnings.extend(collisions(&harvest.changes));
+    if let Some(more @ 1..) = harvest.warnings.len().checked_sub(rules.limits.listed) {
+        harvest.warnings.truncate(rules.limits.listed);
+        harvest.warnings.push(Warning::More { count: more });
+    }
     harvest
+}
+
+/// Judges what changed once more, by every protected name that leads to it through links.
+fn refuse_led_to(harvest: &mut Harvest, base: &Base, rules: &Rules<'_>) {
+    if harvest.changes.is_empty() {
+        return;
+    }
+    let refuse = |path: &RelPath, reason| Violation { path: path.clone(), reason };
+    let before = match base.links(rules.limits.names, rules.scratch) {
+        Ok(links) => links,
+        Err(error) => {
+            let reason = Reason::Unreadable { error: format!("its links: {}", std::io::Error::from(error)) };
+            return harvest.refuse(refuse(&RelPath::root(), reason), rules.limits.listed);
+        }
+    };
+    let mut after = before.clone();
+    for change in &harvest.changes {
+        match &change.after {
+            Some(Entry::Symlink { target }) => after.insert(change.path.clone(), target.clone()),
+            _ => after.remove(&change.path),
+        }
+    }
+    let judged = links::Aliases::find(rules.scope, &before, &after).and_then(|mut aliases| {
+        let mut found = Vec::new();
+        for change in &harvest.changes {
+            let is_link = matches!(change.after, Some(Entry::Symlink { .. }));
+            let led = if is_link { aliases.judge_link(&change.path)? } else { None };
+            found.extend(
+                led.or_else(|| aliases.judge(&change.path)).map(|reason| refuse(&change.path, reason)),
+            );
+        }
+        Ok(found)
+    });
+    let found = judged.unwrap_or_else(|links::Tangled| vec![refuse(&RelPath::root(), Reason::Tangled)]);
+    if !found.is_empty() {
+        let refused: HashSet<&RelPath> = found.iter().map(|violation| &violation.path).collect();
+        harvest.changes.retain(|change| !refused.contains(&change.path));
+    }
+    for violation in found {
+        harvest.refuse(violation, rules.limits.listed);
+    }
 }
 
 /// Only among the changed paths: a base that has such a pair already is not the agent's doing.

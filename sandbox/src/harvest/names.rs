@@ -22,13 +22,19 @@ pub(crate) fn is_dot_git(name: &[u8]) -> bool {
 }
 
 /// A component as the most forgiving file system reads it: HFS+ ignores some invisible characters, NTFS a
-/// stream suffix and trailing dots and spaces, both ignore case. Bytes that are not UTF-8 become U+FFFD, so
-/// the result may be compared with plain names, and with nothing else.
+/// stream suffix and trailing dots and spaces, all ignore case, APFS also the form of Unicode (`\u{17f}` is an
+/// `s`). Bytes that are not UTF-8 become U+FFFD, so the result may be compared with plain names, and with nothing
+/// else.
 pub(crate) fn fold(name: &[u8]) -> String {
     let text = String::from_utf8_lossy(name);
     let folded: String = match text.is_ascii() {
         true => text.to_ascii_lowercase(),
-        false => text.chars().filter(|c| !is_ignored_by_hfs(*c)).flat_map(char::to_lowercase).collect(),
+        false => text
+            .nfd()
+            .filter(|c| !is_ignored_by_hfs(*c))
+            .flat_map(char::to_uppercase)
+            .flat_map(char::to_lowercase)
+            .collect(),
     };
     let stem = folded.split(':').next().unwrap_or_default();
     stem.trim_end_matches([' ', '.']).to_owned()
@@ -87,6 +93,13 @@ mod tests {
             assert!(!is_dot_git(name.as_bytes()), "{name:?}");
         }
         assert!(!is_dot_git(b".g\xffit"));
+    }
+
+    #[test]
+    fn letters_that_fold_to_plain_ones_are_plain_ones() {
+        assert_eq!(fold("object\u{17f}".as_bytes()), "objects");
+        assert_eq!(fold("HEAD::$DATA".as_bytes()), "head");
+        assert_eq!(fold("\u{feff}Refs. ".as_bytes()), "refs");
     }
 
     #[test]

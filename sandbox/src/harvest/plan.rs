@@ -4,8 +4,9 @@
 //! [`Plan::stage`] writes every new content beside the folder, with its final owner and mode, so that all
 //! that is left to do are renames.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, Stat, Uid};
@@ -16,7 +17,7 @@ use super::apply::{
 };
 use super::journal::{Action, Identity, Operation, failed};
 use super::tree::{self, CHUNK, Kind};
-use super::{Change, Entry};
+use super::{Change, Entry, Shape};
 use crate::path::RelPath;
 
 /// One thing to do, decided before anything is done.
@@ -36,6 +37,8 @@ pub(super) struct Plan<'a> {
     directories: BTreeSet<RelPath>,
     /// Every path that is to go, also below a directory that goes as a whole.
     deleted: HashSet<&'a RelPath>,
+    /// For each directory that is not there yet, the innermost one above it that is.
+    missing: HashMap<RelPath, RelPath>,
     started: Mark,
 }
 
@@ -47,9 +50,10 @@ impl<'a> Plan<'a> {
             steps: Vec::new(),
             directories: BTreeSet::new(),
             deleted: deleted.collect(),
+            missing: HashMap::new(),
             started: work.started,
         };
-        let mut conflicts = Vec::new();
+        let mut conflicts = repositories(work);
         for change in work.changes {
             if let Err(reason) = plan.check_one(work, change) {
                 conflicts.push(Conflict { path: change.path.clone(), reason });
@@ -75,10 +79,10 @@ impl<'a> Plan<'a> {
     }
 
     fn check_one(&mut self, work: &Apply<'a>, change: &'a Change) -> Result<(), ConflictReason> {
-        let (above, missing) = self.nearest_directory(work.live, &change.path)?;
+        let (above, is_there) = self.nearest_directory(work.live, &change.path)?;
         let directory = tree::open_directory(work.live, &above).map_err(unreadable)?;
         let parent = fs::fstat(&directory).map_err(unreadable)?;
-        let live = match missing.is_empty() {
+        let live = match is_there {
             true => tree::look(directory.as_fd(), change.path.name()).map_err(unreadable)?,
             false => None,
         };
@@ -112,23 +116,38 @@ impl<'a> Plan<'a> {
             }
         }
         let owner = (parent.st_uid, parent.st_gid);
-        if change.after.is_some() {
-            self.directories.extend(missing);
+        if change.after.is_some() && !is_there {
+            let made = change.path.ancestors().take_while(|directory| self.missing.contains_key(directory));
+            for directory in made {
+                // Those above one that is to be made are to be made already.
+                if !self.directories.insert(directory) {
+                    break;
+                }
+            }
         }
         self.steps.push(Planned { path: &change.path, live, after: change.after.as_ref(), owner });
         Ok(())
     }
 
-    /// The innermost directory above a path that is there and stays, and those that must be made below it.
+    /// The innermost directory above a path that is there and stays, and whether that is the path's own. Those between
+    /// are remembered as missing, so that each is looked for once.
     fn nearest_directory(
-        &self,
+        &mut self,
         live: BorrowedFd<'_>,
         path: &RelPath,
-    ) -> Result<(RelPath, Vec<RelPath>), ConflictReason> {
+    ) -> Result<(RelPath, bool), ConflictReason> {
         let mut missing = Vec::new();
+        let mut nearest = Err(ConflictReason::ParentReplaced);
         for above in path.ancestors() {
+            if let Some(known) = self.missing.get(&above) {
+                nearest = Ok((known.clone(), false));
+                break;
+            }
             match tree::open_directory(live, &above) {
-                Ok(_) => return Ok((above, missing)),
+                Ok(_) => {
+                    nearest = Ok((above, missing.is_empty()));
+                    break;
+                }
                 Err(Errno::NOENT) => missing.push(above),
                 // A file or link that the work deletes makes room for a directory.
                 Err(Errno::NOTDIR | Errno::LOOP) if self.deleted.contains(&above) => missing.push(above),
@@ -137,11 +156,15 @@ impl<'a> Plan<'a> {
                 {
                     missing.push(above);
                 }
-                Err(Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => return Err(ConflictReason::ParentReplaced),
+                Err(Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => break,
                 Err(error) => return Err(unreadable(error)),
             }
         }
-        Err(ConflictReason::ParentReplaced)
+        let (above, is_there) = nearest?;
+        for directory in missing {
+            self.missing.insert(directory, above.clone());
+        }
+        Ok((above, is_there))
     }
 
     /// Whether a directory holds nothing but directories and what the work deletes, as it was at the start.
@@ -245,6 +268,43 @@ impl<'a> Plan<'a> {
         }
         Ok(())
     }
+}
+
+/// Directories that git takes for a repository, with a change in or below them: the live folder is judged as it is
+/// now, which is not quite what was harvested, with what the work adds to it.
+fn repositories(work: &Apply<'_>) -> Vec<Conflict> {
+    let mut added: HashMap<RelPath, Shape> = HashMap::new();
+    let (puts, rest): (Vec<_>, Vec<_>) = work.changes.iter().partition(|change| change.after.is_some());
+    for (change, adds) in
+        puts.into_iter().map(|put| (put, true)).chain(rest.into_iter().map(|one| (one, false)))
+    {
+        let mut path = change.path.clone();
+        while let Some(above) = path.parent() {
+            let known = added.contains_key(&above);
+            let shape = added.entry(above.clone()).or_default();
+            if adds {
+                shape.add(path.name());
+            }
+            // Whatever added to it first has been to the directories above.
+            if known {
+                break;
+            }
+            path = above;
+        }
+    }
+    let is_repository = |(path, mut shape): (RelPath, Shape)| {
+        if let Ok(live) = tree::open_directory(work.live, &path) {
+            let listed = tree::each_name(live.as_fd(), |name, _| {
+                shape.add(name);
+                ControlFlow::Continue(())
+            });
+            if let Err(error) = listed {
+                return Some(Conflict { path, reason: unreadable(error) });
+            }
+        }
+        shape.is_repository().then_some(Conflict { path, reason: ConflictReason::Repository })
+    };
+    added.into_iter().filter_map(is_repository).collect()
 }
 
 fn unreadable(error: Errno) -> ConflictReason {

@@ -8,6 +8,7 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::Read;
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::buffer::spare_capacity;
@@ -150,21 +151,33 @@ pub(crate) fn read_link(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Vec<u8
     fs::readlinkat(directory, name, Vec::new()).map(|target| target.into_bytes())
 }
 
-/// The names in a directory, at most `limit` of them and one more.
-pub(crate) fn names(directory: BorrowedFd<'_>, limit: usize) -> Result<Vec<Box<[u8]>>, Errno> {
+/// Calls `seen` with each name in a directory and its type, as far as the file system says it in a listing, until it
+/// breaks.
+pub(crate) fn each_name(
+    directory: BorrowedFd<'_>,
+    mut seen: impl FnMut(&[u8], FileType) -> ControlFlow<()>,
+) -> Result<(), Errno> {
+    // The descriptor remembers how far it was read before.
+    fs::seek(directory, fs::SeekFrom::Start(0))?;
     let mut buffer = Vec::with_capacity(32 * 1024);
     let mut listing = RawDir::new(directory, buffer.spare_capacity_mut());
-    let mut names = Vec::new();
     while let Some(entry) = listing.next() {
         let entry = entry?;
-        match entry.file_name().to_bytes() {
-            b"." | b".." => {}
-            name => names.push(name.into()),
-        }
-        if names.len() > limit {
+        let name = entry.file_name().to_bytes();
+        if !matches!(name, b"." | b"..") && seen(name, entry.file_type()).is_break() {
             break;
         }
     }
+    Ok(())
+}
+
+/// The names in a directory, at most `limit` of them and one more.
+pub(crate) fn names(directory: BorrowedFd<'_>, limit: usize) -> Result<Vec<Box<[u8]>>, Errno> {
+    let mut names = Vec::new();
+    each_name(directory, |name, _| {
+        names.push(name.into());
+        if names.len() > limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
     Ok(names)
 }
 

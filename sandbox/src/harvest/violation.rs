@@ -24,10 +24,18 @@ pub enum Reason {
     Denied {
         glob: String,
     },
-    /// A file that a later, trusted run obeys, and no glob names it.
+    /// A file that a later, trusted run obeys, and no glob spells it.
     ControlFile {
-        name: &'static str,
-        reader: &'static str,
+        /// What is protected, as the list has it.
+        name: String,
+        /// Who obeys it.
+        reader: String,
+        /// What would open it, if it stood in the scope; `None` where an agent wrote the scope.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        open: Option<String>,
+        /// The link by which it is reached.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        link: Option<RelPath>,
     },
     /// At or below a path the agent was not to see.
     Hidden,
@@ -45,6 +53,8 @@ pub enum Reason {
     },
     /// `.git`, or a name some file system takes for it, anywhere but at the top.
     NestedGit,
+    /// A folder that git takes for a repository, with something in it or below it that changed.
+    Repository,
     /// One file is larger than the limit.
     TooLarge {
         size: u64,
@@ -62,6 +72,16 @@ pub enum Reason {
     TooLong {
         limit: usize,
     },
+    /// Folders in folders.
+    TooDeep {
+        limit: usize,
+    },
+    /// The names of changed files and folders are longer together than the limit; the rest was not looked at.
+    TooManyBytes {
+        limit: usize,
+    },
+    /// More links through links than are followed.
+    Tangled,
     /// The content, or the target of a link, contains a value that was passed to the agent.
     Secret {
         name: String,
@@ -84,19 +104,31 @@ fn escaped<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path, self.reason)
+        let changed = match self.reason {
+            Reason::OutOfScope | Reason::Denied { .. } | Reason::ControlFile { .. } => "changed, and ",
+            _ => "",
+        };
+        write!(f, "{}: {changed}{}", self.path, self.reason)
     }
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OutOfScope => f.write_str("changed, and no glob of the scope matches it"),
-            Self::Denied { glob } => write!(f, "changed, and `{}` forbids it", escape(glob.as_bytes())),
-            Self::ControlFile { name, reader } => write!(
-                f,
-                "changed, and {reader} obeys `{name}` in later runs: it is in scope only when a glob names it without a wildcard before its end"
-            ),
+            Self::OutOfScope => f.write_str("no glob of the scope matches it"),
+            Self::Denied { glob } => write!(f, "`{}` forbids it", escape(glob.as_bytes())),
+            Self::ControlFile { name, reader, open, link } => {
+                match link {
+                    None => write!(f, "{reader} obeys `{}`", escape(name.as_bytes()))?,
+                    Some(link) => {
+                        write!(f, "{reader} obeys `{}`: the link {link} leads to it", escape(name.as_bytes()))?;
+                    }
+                }
+                match open {
+                    Some(open) => write!(f, "; it may change only if the scope spells it: `{open}`"),
+                    None => f.write_str("; an agent wrote the scope, and only a person's can open it"),
+                }
+            }
             Self::Hidden => f.write_str("changed, although it is hidden from the agent"),
             Self::Device => f.write_str("is a device"),
             Self::Fifo => f.write_str("is a named pipe"),
@@ -109,6 +141,9 @@ impl fmt::Display for Reason {
                 escape(target)
             ),
             Self::NestedGit => f.write_str("is, or is taken for, the `.git` of a nested repository"),
+            Self::Repository => f.write_str(
+                "is a folder that git takes for a repository (HEAD beside objects and refs, or beside commondir), and something in it changed; a person has to do that by hand",
+            ),
             Self::TooLarge { size, limit } => {
                 write!(f, "has {size} bytes; a changed file may have {limit}")
             }
@@ -121,6 +156,14 @@ impl fmt::Display for Reason {
             Self::TooLong { limit } => {
                 write!(f, "holds a path longer than {limit} bytes, which no tool can open")
             }
+            Self::TooDeep { limit } => {
+                write!(f, "lies more than {limit} folders deep, or holds what does; the rest of it was not looked at")
+            }
+            Self::TooManyBytes { limit } => write!(
+                f,
+                "the names of the changed files and folders have more than {limit} bytes together; the rest was not looked at"
+            ),
+            Self::Tangled => f.write_str("has more links that lead through other links than are followed"),
             Self::Secret { name } => write!(f, "contains the value of {}", escape(name.as_bytes())),
             Self::SecretInName { name } => {
                 write!(f, "holds a name that contains the value of {}", escape(name.as_bytes()))
@@ -137,6 +180,10 @@ impl fmt::Display for Reason {
 pub enum Warning {
     /// Two changed paths that are one where case or Unicode form is ignored.
     Collision { one: RelPath, other: RelPath },
+    /// The cache of a tool, new and in nobody's repository: it is no part of the work.
+    Dropped { path: RelPath },
+    /// So many more were noted than are listed.
+    More { count: usize },
 }
 
 impl fmt::Display for Warning {
@@ -145,6 +192,10 @@ impl fmt::Display for Warning {
             Self::Collision { one, other } => {
                 write!(f, "{one} and {other} are the same file where case or Unicode form is ignored")
             }
+            Self::Dropped { path } => {
+                write!(f, "{path} is the cache of a tool, and was left out of the work")
+            }
+            Self::More { count } => write!(f, "and {count} more"),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The walk over an upper layer.
 //!
 //! Directories wait in a list, not on the stack, and each is opened, read and closed before the next: depth
-//! costs neither stack nor descriptors. The base is looked at only under the names the upper layer holds,
-//! and below directories that were replaced or removed; ten changes in a large repository cost ten look-ups.
+//! costs neither stack nor descriptors. One that waits is its name and the path it shares with its siblings, so
+//! that memory grows with names and not with paths. The base is looked at only under the names the upper layer
+//! holds, and below directories that were replaced or removed; ten changes in a large repository cost ten look-ups.
 //!
 //! A file with several names in the upper layer is treated as one file per name. That is safe: a hard link
 //! can't be made across mounts, so every other name of it lies in this same upper layer, contents are copied
@@ -11,96 +12,104 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::Seek;
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 
 use rustix::fs::Stat;
 use rustix::io::Errno;
 
 use super::base::{Directory, Lower};
-use super::secret::Search;
+use super::record::{Full, Record};
 use super::tree::{self, Kind, PATH_MAX};
-use super::violation::{Reason, Violation};
-use super::{Base, Change, Entry, Harvest, Rules, control, names};
+use super::{Base, Change, Entry, Harvest, Reason, Rules, Shape, control, judge, names};
 use crate::path::RelPath;
-use crate::scope::Judgement;
-
-/// A limit was reached: it is recorded, and nothing more is looked at.
-struct Full;
 
 /// A directory that waits for its turn.
-enum Waiting {
-    /// One of the upper layer, the layers of the base below it, and whether it stands in their place
-    /// completely instead of being merged with them.
-    Upper { path: RelPath, layers: Vec<usize>, replaces: bool },
+struct Waiting {
+    parent: Rc<RelPath>,
+    /// Empty for the root.
+    name: Box<[u8]>,
+    /// The layers of the base that are seen in it.
+    layers: Vec<usize>,
+    what: What,
+}
+
+enum What {
+    /// One of the upper layer; whether it stands in the place of the base's completely, instead of being merged.
+    Upper { replaces: bool },
     /// One of the base, of which nothing is left.
-    Gone { path: RelPath, layers: Vec<usize> },
+    Gone,
+}
+
+impl Waiting {
+    fn path(&self) -> RelPath {
+        if self.name.is_empty() { RelPath::clone(&self.parent) } else { self.parent.join(&self.name) }
+    }
 }
 
 pub(super) fn walk(upper: BorrowedFd<'_>, base: &Base, rules: &Rules<'_>) -> Harvest {
-    let mut walker = Walker {
-        upper,
-        base,
-        rules,
-        search: Search::new(rules.secrets),
-        waiting: vec![Waiting::Upper { path: RelPath::root(), layers: base.all(), replaces: false }],
-        harvest: Harvest::default(),
-        names: 0,
-        bytes: 0,
+    let root = Waiting {
+        parent: Rc::default(),
+        name: Box::default(),
+        layers: base.all(),
+        what: What::Upper { replaces: false },
     };
+    let mut walker = Walker { upper, base, rules, waiting: vec![root], record: Record::new(rules) };
     while let Some(next) = walker.waiting.pop() {
-        let outcome = match next {
-            Waiting::Upper { path, layers, replaces } => walker.upper_directory(path, &layers, replaces),
-            Waiting::Gone { path, layers } => walker.gone_directory(&path, &layers),
-        };
+        let path = Rc::new(next.path());
+        let outcome = walker.record.path_bytes(&path).and_then(|()| match next.what {
+            What::Upper { replaces } => walker.upper_directory(path, &next.layers, replaces),
+            What::Gone => walker.gone_directory(&path, &next.layers),
+        });
         if let Err(Full) = outcome {
             break;
         }
     }
-    walker.harvest
+    walker.record.refuse_repositories();
+    walker.record.harvest
 }
 
 struct Walker<'a> {
     upper: BorrowedFd<'a>,
     base: &'a Base,
     rules: &'a Rules<'a>,
-    search: Search<'a>,
     waiting: Vec<Waiting>,
-    harvest: Harvest,
-    names: usize,
-    bytes: u64,
+    record: Record<'a>,
 }
 
 /// The directory of the upper layer being read.
 struct Here {
-    path: RelPath,
+    path: Rc<RelPath>,
     held: OwnedFd,
     lower: Directory,
     replaces: bool,
 }
 
 impl Walker<'_> {
-    fn upper_directory(&mut self, path: RelPath, layers: &[usize], replaces: bool) -> Result<(), Full> {
-        let room = self.rules.limits.names.saturating_sub(self.names);
+    fn upper_directory(&mut self, path: Rc<RelPath>, layers: &[usize], replaces: bool) -> Result<(), Full> {
         let opened = tree::unlock_directory(self.upper, &path).and_then(|held| {
             let marks = tree::marks(held.as_fd())?;
-            let names = tree::names(held.as_fd(), room)?;
+            let names = self.list(held.as_fd())?;
             Ok((held, marks, names, self.base.at(&path, layers)?))
         });
         let (held, marks, names, lower) = match opened {
             Ok(opened) => opened,
-            Err(error) => return self.unreadable(&path, error),
+            Err(error) => return self.record.unreadable(&path, error),
         };
         if marks.elsewhere {
-            return self.violate(&path, Reason::Overlay);
+            return self.record.violate(&path, Reason::Overlay);
         }
-        self.names += names.len();
-        if names.len() > room {
-            return self.too_many(self.rules.limits.names);
-        }
+        self.record.check_names()?;
         let here = Here { path, held, lower, replaces: replaces || marks.opaque };
+        match here.is_repository(&names) {
+            Ok(true) => drop(self.record.repositories.insert(RelPath::clone(&here.path))),
+            Ok(false) => {}
+            Err(error) => return self.record.unreadable(&here.path, error),
+        }
         for name in &names {
             if here.path.as_bytes().len() + 1 + name.len() > PATH_MAX {
-                return self.violate(&here.path, Reason::TooLong { limit: PATH_MAX });
+                return self.record.violate(&here.path, Reason::TooLong { limit: PATH_MAX });
             }
             self.child(&here, name)?;
         }
@@ -112,43 +121,61 @@ impl Walker<'_> {
                         self.gone(&here.path, &here.lower, name)?;
                     }
                 }
-                Err(error) => return self.unreadable(&here.path, error),
+                Err(error) => return self.record.unreadable(&here.path, error),
             }
         }
         Ok(())
     }
 
+    /// The names in a directory, as many as there is room for and one more.
+    fn list(&mut self, held: BorrowedFd<'_>) -> Result<Vec<Box<[u8]>>, Errno> {
+        let mut names = Vec::new();
+        tree::each_name(held, |name, _| {
+            names.push(name.into());
+            if self.record.name(name) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        Ok(names)
+    }
+
     /// A directory of the base that is not there any more, with all it held.
-    fn gone_directory(&mut self, path: &RelPath, layers: &[usize]) -> Result<(), Full> {
-        let opened = self.base.at(path, layers).and_then(|lower| Ok((lower.names()?, lower)));
-        match opened {
-            Ok((names, lower)) => names.iter().try_for_each(|name| self.gone(path, &lower, name)),
-            Err(error) => self.unreadable(path, error),
+    fn gone_directory(&mut self, path: &Rc<RelPath>, layers: &[usize]) -> Result<(), Full> {
+        let opened = self
+            .base
+            .at(path, layers)
+            .and_then(|lower| Ok((lower.names()?, lower.shape(|_| false)?.is_repository(), lower)));
+        let (names, is_repository, lower) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return self.record.unreadable(path, error),
+        };
+        if is_repository {
+            self.record.repositories.insert(RelPath::clone(path));
         }
+        names.iter().try_for_each(|name| self.gone(path, &lower, name))
     }
 
     /// Whatever the base has under a name is gone.
-    fn gone(&mut self, parent: &RelPath, lower: &Directory, name: &[u8]) -> Result<(), Full> {
+    fn gone(&mut self, parent: &Rc<RelPath>, lower: &Directory, name: &[u8]) -> Result<(), Full> {
         if is_own_git(self.rules, parent, name) {
             return Ok(());
         }
         let path = parent.join(name);
         match lower.child(name) {
             Ok(Lower::Nothing) => Ok(()),
-            Ok(Lower::Directory(layers)) => self.gone_below(path, layers),
+            Ok(Lower::Directory(layers)) => self.gone_below(parent, path, layers),
             Ok(Lower::Leaf { layer, stat }) => self.gone_leaf(path, lower, layer, &stat),
-            Err(error) => self.unreadable(&path, error),
+            Err(error) => self.record.unreadable(&path, error),
         }
     }
 
-    fn gone_below(&mut self, path: RelPath, layers: Vec<usize>) -> Result<(), Full> {
+    fn gone_below(&mut self, parent: &Rc<RelPath>, path: RelPath, layers: Vec<usize>) -> Result<(), Full> {
         if self.is_scratch(&path, true) {
             return Ok(());
         }
         if names::is_dot_git(path.name()) {
-            return self.violate(&path, Reason::NestedGit);
+            return self.record.violate(&path, Reason::NestedGit);
         }
-        self.waiting.push(Waiting::Gone { path, layers });
+        let name = path.name().into();
+        self.waiting.push(Waiting { parent: Rc::clone(parent), name, layers, what: What::Gone });
         Ok(())
     }
 
@@ -157,15 +184,15 @@ impl Walker<'_> {
             return Ok(());
         }
         if names::is_dot_git(path.name()) {
-            return self.violate(&path, Reason::NestedGit);
+            return self.record.violate(&path, Reason::NestedGit);
         }
         match lower.entry(path.name(), layer, stat) {
             Ok(None) => Ok(()),
             Ok(before) => match self.judge(&path) {
-                Some(reason) => self.violate(&path, reason),
-                None => self.change(Change { path, before, after: None }),
+                Some(reason) => self.record.violate(&path, reason),
+                None => self.record.change(Change { path, before, after: None }),
             },
-            Err(error) => self.unreadable(&path, error),
+            Err(error) => self.record.unreadable(&path, error),
         }
     }
 
@@ -179,7 +206,7 @@ impl Walker<'_> {
             .and_then(|stat| Ok((stat.ok_or(Errno::NOENT)?, here.lower.child(name)?)));
         let (stat, lower) = match looked {
             Ok(looked) => looked,
-            Err(error) => return self.unreadable(&path, error),
+            Err(error) => return self.record.unreadable(&path, error),
         };
         let kind = tree::kind(&stat);
         if kind == Kind::Whiteout {
@@ -191,7 +218,7 @@ impl Walker<'_> {
                 self.gone_leaf(path.clone(), &here.lower, *layer, stat)?;
             }
             Lower::Directory(layers) if kind != Kind::Directory => {
-                self.gone_below(path.clone(), layers.clone())?;
+                self.gone_below(&here.path, path.clone(), layers.clone())?;
             }
             _ => {}
         }
@@ -199,22 +226,34 @@ impl Walker<'_> {
             return Ok(());
         }
         if names::is_dot_git(name) {
-            return self.violate(&path, Reason::NestedGit);
+            return self.record.violate(&path, Reason::NestedGit);
+        }
+        let is_cache = matches!(kind, Kind::Directory | Kind::File)
+            && matches!(lower, Lower::Nothing)
+            && control::is_cache(name, kind == Kind::Directory)
+            && !control::is_spelled(self.rules.scope, &path);
+        if is_cache {
+            return self.record.drop_cache(path);
         }
         match kind {
             Kind::Directory => {
+                let limit = self.rules.limits.depth;
+                if path.components().count() > limit {
+                    return self.record.violate(&path, Reason::TooDeep { limit });
+                }
                 let layers = match lower {
                     Lower::Directory(layers) => layers,
                     Lower::Leaf { .. } | Lower::Nothing => Vec::new(),
                 };
-                self.waiting.push(Waiting::Upper { path, layers, replaces: here.replaces });
+                let what = What::Upper { replaces: here.replaces };
+                self.waiting.push(Waiting { parent: Rc::clone(&here.path), name: name.into(), layers, what });
                 Ok(())
             }
             Kind::File => self.file(here, path, &lower),
             Kind::Symlink => self.link(here, path, &lower),
-            Kind::Fifo => self.violate(&path, Reason::Fifo),
-            Kind::Socket => self.violate(&path, Reason::Socket),
-            Kind::Device | Kind::Whiteout => self.violate(&path, Reason::Device),
+            Kind::Fifo => self.record.violate(&path, Reason::Fifo),
+            Kind::Socket => self.record.violate(&path, Reason::Socket),
+            Kind::Device | Kind::Whiteout => self.record.violate(&path, Reason::Device),
         }
     }
 
@@ -223,7 +262,7 @@ impl Walker<'_> {
             .and_then(|(file, stat)| Ok((tree::marks(file.as_fd())?, file, stat)));
         let (marks, mut file, stat) = match opened {
             Ok(opened) => opened,
-            Err(error) => return self.unreadable(&path, error),
+            Err(error) => return self.record.unreadable(&path, error),
         };
         if marks.whiteout && stat.st_size == 0 {
             return match lower {
@@ -232,43 +271,39 @@ impl Walker<'_> {
             };
         }
         if marks.elsewhere {
-            return self.violate(&path, Reason::Overlay);
+            return self.record.violate(&path, Reason::Overlay);
         }
         let compared = compare(here, &path, lower, &file, &stat);
         let Compared { before, base_mode, base_capability, same } = match compared {
             Ok(compared) => compared,
-            Err(error) => return self.unreadable(&path, error),
+            Err(error) => return self.record.unreadable(&path, error),
         };
         // Git keeps neither, but the file may be used from where it lies. What the base had is not the agent's.
         if stat.st_mode & 0o6000 & !base_mode != 0 {
-            return self.violate(&path, Reason::SetId);
+            return self.record.violate(&path, Reason::SetId);
         }
         if marks.capability && !base_capability {
-            return self.violate(&path, Reason::Capabilities);
+            return self.record.violate(&path, Reason::Capabilities);
         }
         if same {
             return Ok(());
         }
         if let Some(reason) = self.judge(&path) {
-            return self.violate(&path, reason);
+            return self.record.violate(&path, reason);
         }
         let size = tree::size(&stat);
-        let limits = self.rules.limits;
-        if size > limits.file_size {
-            return self.violate(&path, Reason::TooLarge { size, limit: limits.file_size });
+        let limit = self.rules.limits.file_size;
+        if size > limit {
+            return self.record.violate(&path, Reason::TooLarge { size, limit });
         }
-        self.bytes = self.bytes.saturating_add(size);
-        if self.bytes > limits.total_size {
-            self.violate(&path, Reason::TooMuch { limit: limits.total_size })?;
-            return Err(Full);
-        }
-        match file.rewind().and_then(|()| self.search.file(&mut file, size)) {
+        self.record.content(&path, size)?;
+        match file.rewind().and_then(|()| self.record.search.file(&mut file, size)) {
             Ok(None) => {}
-            Ok(Some(name)) => return self.violate(&path, Reason::Secret { name: name.to_owned() }),
-            Err(error) => return self.unreadable(&path, error),
+            Ok(Some(name)) => return self.record.violate(&path, Reason::Secret { name: name.to_owned() }),
+            Err(error) => return self.record.unreadable(&path, error),
         }
         let after = Some(Entry::File { executable: tree::is_executable(&stat), size });
-        self.change(Change { path, before, after })
+        self.record.change(Change { path, before, after })
     }
 
     fn link(&mut self, here: &Here, path: RelPath, lower: &Lower) -> Result<(), Full> {
@@ -281,22 +316,22 @@ impl Walker<'_> {
         });
         let (target, before) = match read {
             Ok(read) => read,
-            Err(error) => return self.unreadable(&path, error),
+            Err(error) => return self.record.unreadable(&path, error),
         };
         let after = Some(Entry::Symlink { target: target.clone() });
         if before == after {
             return Ok(());
         }
-        if let Some(name) = self.search.bytes(&target) {
-            return self.violate(&path, Reason::Secret { name: name.to_owned() });
+        if let Some(name) = self.record.search.bytes(&target) {
+            return self.record.violate(&path, Reason::Secret { name: name.to_owned() });
         }
         if let Some(reason) = self.judge(&path) {
-            return self.violate(&path, reason);
+            return self.record.violate(&path, reason);
         }
-        if !stays_in_tree(&path, &target) {
-            return self.violate(&path, Reason::LinkLeavesTree { target });
+        if let Some(reason) = judge::target(&path, &target) {
+            return self.record.violate(&path, reason);
         }
-        self.change(Change { path, before, after })
+        self.record.change(Change { path, before, after })
     }
 
     /// Why a changed path may not change, by its name alone.
@@ -304,61 +339,36 @@ impl Walker<'_> {
         if self.rules.hidden.iter().any(|hidden| path.is_within(hidden)) {
             return Some(Reason::Hidden);
         }
-        match self.rules.scope.judge(path) {
-            Judgement::Denied(glob) => Some(Reason::Denied { glob: glob.as_str().to_owned() }),
-            Judgement::Outside => Some(Reason::OutOfScope),
-            Judgement::InScope => control::forbids(self.rules.scope, path)
-                .map(|control| Reason::ControlFile { name: control.path, reader: control.reader }),
-        }
+        judge::path(self.rules.scope, path)
     }
 
     fn is_scratch(&mut self, path: &RelPath, directory: bool) -> bool {
         let scratch = (self.rules.scratch)(path, directory);
-        self.harvest.scratch += u64::from(scratch);
+        self.record.harvest.scratch += u64::from(scratch);
         scratch
     }
+}
 
-    fn change(&mut self, change: Change) -> Result<(), Full> {
-        if change.after.is_some() && self.search.bytes(change.path.as_bytes()).is_some() {
-            // `violate` finds the name of the secret again, and a path that may be shown.
-            return self.violate(&change.path, Reason::OutOfScope);
+impl Here {
+    /// Whether git took this directory for a repository before, or would after. What is in it does not matter: that
+    /// may come later.
+    fn is_repository(&self, names: &[Box<[u8]>]) -> Result<bool, Errno> {
+        if self.lower.shape(|_| false)?.is_repository() {
+            return Ok(true);
         }
-        self.harvest.changes.push(change);
-        self.count()
-    }
-
-    /// Records a violation, but no name that holds a secret: reports are read by others.
-    fn violate(&mut self, path: &RelPath, reason: Reason) -> Result<(), Full> {
-        let violation = match self.search.bytes(path.as_bytes()) {
-            None => Violation { path: path.clone(), reason },
-            Some(name) => Violation {
-                path: path
-                    .ancestors()
-                    .find(|above| self.search.bytes(above.as_bytes()).is_none())
-                    .unwrap_or_default(),
-                reason: Reason::SecretInName { name: name.to_owned() },
-            },
+        let parts: Vec<&[u8]> =
+            names.iter().map(|name| &**name).filter(|name| Shape::has_part(name)).collect();
+        let mut shape = match self.replaces {
+            true => Shape::default(),
+            false => self.lower.shape(|name| parts.contains(&name))?,
         };
-        self.harvest.violations.push(violation);
-        self.count()
-    }
-
-    fn unreadable(&mut self, path: &RelPath, error: impl Into<std::io::Error>) -> Result<(), Full> {
-        self.violate(path, Reason::Unreadable { error: error.into().to_string() })
-    }
-
-    fn count(&mut self) -> Result<(), Full> {
-        let limit = self.rules.limits.changes;
-        match self.harvest.changes.len() + self.harvest.violations.len() > limit {
-            true => self.too_many(limit),
-            false => Ok(()),
+        for name in parts {
+            let stat = tree::look(self.held.as_fd(), name)?;
+            if stat.is_some_and(|stat| tree::kind(&stat) != Kind::Whiteout) {
+                shape.add(name);
+            }
         }
-    }
-
-    fn too_many(&mut self, limit: usize) -> Result<(), Full> {
-        let violation = Violation { path: RelPath::root(), reason: Reason::TooMany { limit } };
-        self.harvest.violations.push(violation);
-        Err(Full)
+        Ok(shape.is_repository())
     }
 }
 
@@ -394,52 +404,4 @@ fn compare(
     let same_mode = tree::is_executable(base) == tree::is_executable(stat);
     compared.same = same_mode && tree::same_content((file.try_clone()?, *stat), opened)?;
     Ok(compared)
-}
-
-/// Whether a link certainly leads to something in the workspace that is not git's. Its own directory is a
-/// real one, so leading `..` are counted exactly; a `..` after a name may follow another link first
-/// (`d -> .`, then `d/../x` is outside), so it is never believed.
-fn stays_in_tree(path: &RelPath, target: &[u8]) -> bool {
-    if target.first() == Some(&b'/') {
-        return false;
-    }
-    let mut depth = path.components().count().saturating_sub(1);
-    let mut named = false;
-    for component in target.split(|byte| *byte == b'/') {
-        match component {
-            b"" | b"." => {}
-            b".." if named || depth == 0 => return false,
-            b".." => depth -= 1,
-            name if names::is_dot_git(name) => return false,
-            _ => named = true,
-        }
-    }
-    true
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_link_stays_only_when_nothing_can_lead_it_out() {
-        let stays = |path: &str, target: &str| {
-            stays_in_tree(&RelPath::parse(path.as_bytes()).expect("parses"), target.as_bytes())
-        };
-        assert!(stays("a", "b"));
-        assert!(stays("a/b/c", "../../d/e"));
-        assert!(stays("a", "."));
-        assert!(stays("a/b", "..//./c"));
-        for (path, target) in [
-            ("a", "/etc/passwd"),
-            ("a", ".."),
-            ("a/b", "../../x"),
-            ("a", "d/../x"),
-            ("a", ".git/config"),
-            ("a/b", "../.GIT"),
-            ("a", "vendor/.git/hooks"),
-        ] {
-            assert!(!stays(path, target), "{path} -> {target}");
-        }
-    }
 }

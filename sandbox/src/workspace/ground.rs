@@ -84,6 +84,7 @@ impl Ground {
         let mut harvest = harvest::harvest(upper, &self.base()?, &rules);
         if !judges {
             harvest.violations.clear();
+            harvest.violations_left_out = 0;
         }
         Ok(harvest)
     }

@@ -65,40 +65,66 @@ pub struct Ignored {
     layers: Vec<PathBuf>,
     /// The repository's own `info/exclude`.
     exclude: Option<PathBuf>,
-    rules: RefCell<HashMap<RelPath, Option<Rc<Gitignore>>>>,
+    /// What is known of directories; forgotten when it becomes much.
+    known: RefCell<HashMap<RelPath, Known>>,
+}
+
+/// How many directories are remembered: enough for those above and around the one that is looked at.
+const MOST_KNOWN: usize = 4096;
+
+/// What the rules say about a directory, and which of them hold for what is in it.
+#[derive(Debug, Clone)]
+struct Known {
+    scratch: bool,
+    /// The nearest first; each with the length of the path of the directory it is for.
+    rules: Rc<[(usize, Rc<Gitignore>)]>,
 }
 
 impl Ignored {
     pub fn new(layers: Vec<PathBuf>, exclude: Option<PathBuf>) -> Self {
-        Self { layers, exclude, rules: RefCell::default() }
+        Self { layers, exclude, known: RefCell::default() }
     }
 
-    /// Whether the path is ignored, itself or through a directory above it.
+    /// Whether the path is ignored, itself or through a directory above it. What is known of a directory is kept, so
+    /// that a path costs its length, however deep it lies.
     pub fn is_scratch(&self, path: &RelPath, is_directory: bool) -> bool {
-        let mut above: Vec<RelPath> = path.ancestors().filter(|above| !above.is_root()).collect();
-        above.reverse();
-        above.iter().any(|directory| self.ignores(directory, true)) || self.ignores(path, is_directory)
+        let Some(parent) = path.parent() else { return false };
+        let above = self.known(&parent);
+        above.scratch || is_ignored(&above.rules, path, is_directory)
     }
 
-    /// One path by itself: the rules nearest to it win.
-    fn ignores(&self, path: &RelPath, is_directory: bool) -> bool {
-        for directory in path.ancestors() {
-            let Some(rules) = self.rules_of(&directory) else { continue };
-            let skip = if directory.is_root() { 0 } else { directory.as_bytes().len() + 1 };
-            let relative = OsStr::from_bytes(&path.as_bytes()[skip..]);
-            match rules.matched(relative, is_directory) {
-                Match::Ignore(_) => return true,
-                Match::Whitelist(_) => return false,
-                Match::None => {}
+    fn known(&self, directory: &RelPath) -> Known {
+        // The nearest directory above that is known, and those below it that are not.
+        let mut unknown = Vec::new();
+        let mut at = Some(directory.clone());
+        let mut known = None;
+        while let Some(path) = at {
+            if let Some(found) = self.known.borrow().get(&path) {
+                known = Some(found.clone());
+                break;
             }
+            at = path.parent();
+            unknown.push(path);
         }
-        false
+        let mut known = known.unwrap_or(Known { scratch: false, rules: Rc::new([]) });
+        for path in unknown.into_iter().rev() {
+            let scratch = known.scratch || (!path.is_root() && is_ignored(&known.rules, &path, true));
+            // In an ignored directory no rule brings anything back.
+            if !scratch && let Some(own) = self.rules_of(&path) {
+                let length = if path.is_root() { 0 } else { path.as_bytes().len() + 1 };
+                known.rules = std::iter::once((length, own)).chain(known.rules.iter().cloned()).collect();
+            }
+            known.scratch = scratch;
+            let mut all = self.known.borrow_mut();
+            if all.len() >= MOST_KNOWN {
+                all.clear();
+            }
+            all.insert(path, known.clone());
+        }
+        known
     }
 
     fn rules_of(&self, directory: &RelPath) -> Option<Rc<Gitignore>> {
-        if let Some(known) = self.rules.borrow().get(directory) {
-            return known.clone();
-        }
         let mut text = String::new();
         if directory.is_root()
             && let Some(exclude) = &self.exclude
@@ -108,9 +134,7 @@ impl Ignored {
             text.push('\n');
         }
         text.push_str(&self.read(&directory.join(b".gitignore")).unwrap_or_default());
-        let rules = (!text.trim().is_empty()).then(|| Rc::new(compile(&text)));
-        self.rules.borrow_mut().insert(directory.clone(), rules.clone());
-        rules
+        (!text.trim().is_empty()).then(|| Rc::new(compile(&text)))
     }
 
     /// Several layers as one. A single one is a live folder, which may have mounts in it that the stack of
@@ -248,6 +272,18 @@ impl Ignored {
             Some(rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&fd).ok()?.st_mode))
         })
     }
+}
+
+/// One path by itself: the rules nearest to it win.
+fn is_ignored(rules: &[(usize, Rc<Gitignore>)], path: &RelPath, is_directory: bool) -> bool {
+    for (skip, rules) in rules {
+        match rules.matched(OsStr::from_bytes(&path.as_bytes()[*skip..]), is_directory) {
+            Match::Ignore(_) => return true,
+            Match::Whitelist(_) => return false,
+            Match::None => {}
+        }
+    }
+    false
 }
 
 /// Whether a pattern could match a name at the root, looking only at its longest part without wildcards.

@@ -12,7 +12,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use agency_sandbox::harvest::Harvest;
+use agency_sandbox::harvest::{Harvest, Reason};
 use agency_sandbox::host::Host;
 use agency_sandbox::launch::{self, LaunchError, Request};
 use agency_sandbox::output;
@@ -32,7 +32,7 @@ use super::Place;
 use super::control::Reception;
 use super::given;
 use super::order::{AgentOrder, Order};
-use super::outcome::{AgentDone, Done, End};
+use super::outcome::{AgentDone, Done, End, kept};
 use super::setup::{self, Shop};
 use super::shim::waited_for_room;
 use super::words::{PROMPT, REPORT, USAGE, Words};
@@ -48,6 +48,10 @@ use crate::room;
 const LONGEST_REPORT: u64 = 256 << 10;
 /// The most of a paper that is shown to it.
 const LONGEST_PAPER: u64 = 8 << 20;
+/// The most changed paths, refusals, warnings and names of protected files that its outcome lists.
+const MOST_CHANGED: usize = 10_000;
+const MOST_REFUSED: usize = 200;
+const MOST_OPENINGS: usize = 10;
 /// The most that is read of a file that says what it used.
 const LONGEST_USAGE: u64 = 16 << 20;
 
@@ -181,7 +185,7 @@ impl Site {
             false => harvest.changes.iter().any(|change| must.judge(&change.path) == Judgement::InScope),
         };
         let end = end(outcome.end);
-        let mut warnings: Vec<String> = harvest.warnings.iter().map(ToString::to_string).collect();
+        let (mut warnings, _) = kept(harvest.warnings.iter().map(ToString::to_string), MOST_REFUSED);
         let candidate = match end == (End::Exited { code: 0 }) && harvest.is_clean() {
             true => {
                 let repository = open_repository(&folder, &state, agent)?;
@@ -220,11 +224,21 @@ impl Site {
         });
         let report = left(REPORT, LONGEST_REPORT)?
             .map(|text| String::from_utf8_lossy(&output::redacted(&policy.secrets, &text)).into_owned());
+        let (changed, changed_left_out) =
+            kept(harvest.changes.iter().map(|change| change.path.to_string()), MOST_CHANGED);
+        let (violations, left_out) = kept(harvest.violations.iter().map(ToString::to_string), MOST_REFUSED);
+        let openings = harvest.violations.iter().filter_map(|violation| match &violation.reason {
+            Reason::ControlFile { open, .. } => open.clone(),
+            _ => None,
+        });
         let done = AgentDone {
             end,
             elapsed_ms,
-            changed: harvest.changes.iter().map(|change| change.path.to_string()).collect(),
-            violations: harvest.violations.iter().map(ToString::to_string).collect(),
+            changed,
+            changed_left_out,
+            violations,
+            violations_left_out: left_out + harvest.violations_left_out as u64,
+            openings: kept(openings, MOST_OPENINGS).0,
             did_something,
             candidate: candidate.map(|commit| commit.to_string()),
             report,

@@ -9,13 +9,12 @@ use std::time::Duration;
 use agency_sandbox::egress::List;
 use agency_sandbox::host::{self, Host};
 use agency_sandbox::policy::{Deadlines, Level, Limits, Network, Policy};
-use agency_sandbox::scope::Scope;
 use agency_sandbox::secret::Secret;
 use serde_json::Value;
 
 use super::order::{AgentOrder, Order, Program, Reach};
 use super::words::Words;
-use crate::trace;
+use crate::{scope, trace};
 
 /// How much of its output is kept, if nobody says otherwise.
 const LOGGED: u64 = 64 << 20;
@@ -49,7 +48,7 @@ pub(super) fn policy(
     }
     Ok(Policy {
         level: order.level,
-        scope: Scope::parse(&agent.scope.write, &agent.scope.deny)?,
+        scope: scope::parse(&agent.scope.write, &agent.scope.deny, agent.scope.author)?,
         read: there(&program.read).into_iter().chain(credentials).collect(),
         network,
         limits: Limits {

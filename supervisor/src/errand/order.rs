@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use agency_sandbox::container::Container;
 use agency_sandbox::policy::Level;
+use agency_sandbox::scope::Author;
 use serde::{Deserialize, Serialize};
 
 use crate::attempt::{Epoch, TaskKey};
@@ -158,6 +159,9 @@ pub struct ScopeOrder {
     pub must: Vec<String>,
     pub write: Vec<String>,
     pub deny: Vec<String>,
+    /// Who wrote it: what an agent wrote opens no file that tools obey.
+    #[serde(default)]
+    pub author: Author,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -77,10 +77,17 @@ pub enum StopReason {
 pub struct AgentDone {
     pub end: End,
     pub elapsed_ms: u64,
-    /// Paths in scope that differ.
+    /// Paths in scope that differ, up to a size; of more, the number.
     pub changed: Vec<String>,
-    /// Why nothing of it may land, path by path.
+    #[serde(default)]
+    pub changed_left_out: u64,
+    /// Why nothing of it may land, path by path; the same.
     pub violations: Vec<String>,
+    #[serde(default)]
+    pub violations_left_out: u64,
+    /// What a person's scope would have to spell for some of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub openings: Vec<String>,
     /// Whether something of what must change did.
     pub did_something: bool,
     /// The commit that has its work; `None` where there is none, or none that may land.
@@ -98,6 +105,25 @@ pub struct AgentDone {
     pub network: Value,
     pub output: Value,
 }
+
+/// As many texts as are kept of a list that an agent made long, and how many are left out. An outcome is read by
+/// everybody who looks at the task, and whole.
+pub(super) fn kept(texts: impl Iterator<Item = String>, most: usize) -> (Vec<String>, u64) {
+    let (mut kept, mut left_out, mut room) = (Vec::new(), 0, LONGEST_LIST);
+    for text in texts {
+        match room.checked_sub(text.len()).filter(|_| kept.len() < most && left_out == 0) {
+            Some(left) => {
+                room = left;
+                kept.push(text);
+            }
+            None => left_out += 1,
+        }
+    }
+    (kept, left_out)
+}
+
+/// Bytes of one list.
+const LONGEST_LIST: usize = 1 << 20;
 
 /// What an agent says it used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -184,5 +210,15 @@ mod tests {
         assert_eq!(said.capped(5).expect("capped").tokens, 1_000_000);
         let honest = Usage { tokens: 900_000, cost_micros: Some(3_000_000), ..Usage::default() };
         assert_eq!(honest.capped(1), None);
+    }
+
+    #[test]
+    fn a_list_is_kept_up_to_its_number_and_its_bytes_and_the_rest_is_counted() {
+        let many = || (0..100).map(|number| number.to_string());
+        assert_eq!(kept(many(), 1000).1, 0);
+        let (few, left_out) = kept(many(), 7);
+        assert_eq!((few.len(), left_out), (7, 93));
+        let (long, left_out) = kept((0..100).map(|_| "x".repeat(100_000)), 1000);
+        assert_eq!((long.len(), left_out), (10, 90));
     }
 }

@@ -251,6 +251,7 @@ impl Checkout {
             ConflictReason::Appeared | ConflictReason::ParentReplaced | ConflictReason::DirectoryInUse => {
                 What::Untracked { path }
             }
+            ConflictReason::Repository => What::Repository { path },
             ConflictReason::Unreadable { error } => What::Unreadable { path, error },
         };
         Obstacle { root: self.root.clone(), what }

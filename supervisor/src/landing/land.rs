@@ -243,7 +243,7 @@ fn observe(repository: &Repository, objects: &mut Objects, request: &Request<'_>
         Some(expected) if expected != base => merge::is_ancestor(repository, expected, commit)?,
         _ => true,
     };
-    seen.facts.changed = difference::compare(objects, base, commit)?;
+    seen.facts.difference = difference::examined(objects, base, commit)?;
     // Looking at files is the dearest part, and for nothing when the answer is known.
     if !matches!(plan::decide(request, &seen.facts), Decision::Go { .. }) {
         return Ok(seen);
@@ -251,7 +251,7 @@ fn observe(repository: &Repository, objects: &mut Objects, request: &Request<'_>
     let nothing = repository.format.empty_tree();
     let from = request.expected.unwrap_or(&nothing);
     let changed = match from == base {
-        true => seen.facts.changed.clone(),
+        true => seen.facts.difference.changed.clone(),
         false => difference::compare(objects, from, commit)?,
     };
     let way = Way { from, to: commit, changed: &changed };

@@ -1,9 +1,11 @@
 //! Objects of the repository, read one after the other from one git, and written by others.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{self, BufRead, Read, Write};
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::Arc;
 
 use agency_sandbox::path::RelPath;
 
@@ -14,11 +16,21 @@ use super::repository::{Repository, unique};
 
 const DOING: &str = "read objects";
 
+/// The links below a folder, relative to it.
+pub(super) type KnownLinks = Arc<[(RelPath, Vec<u8>)]>;
+
+/// Of how many folders the links are remembered, and how many links in all.
+const FOLDERS_KNOWN: usize = 100_000;
+const LINKS_KNOWN: usize = 200_000;
+
 /// A git that answers for objects.
 #[derive(Debug)]
 pub(super) struct Objects {
     talk: Talk,
     format: Format,
+    /// A tree never changes, so neither does what is in it.
+    folders: HashMap<Oid, KnownLinks>,
+    links: usize,
 }
 
 impl Talks for Objects {
@@ -32,11 +44,26 @@ impl Objects {
         let mut command = repository.objects.command(["cat-file", "-z", "--batch-command"]);
         // What it has to say, it says in its answers.
         command.stderr(Stdio::null());
-        Ok(Self { talk: Talk::start(command)?, format: repository.format })
+        let (talk, folders) = (Talk::start(command)?, HashMap::new());
+        Ok(Self { talk, format: repository.format, folders, links: 0 })
     }
 
     pub(super) fn format(&self) -> Format {
         self.format
+    }
+
+    /// The links below a tree, if they were looked for before.
+    pub(super) fn known_links(&self, tree: &Oid) -> Option<KnownLinks> {
+        self.folders.get(tree).cloned()
+    }
+
+    pub(super) fn keep_links(&mut self, tree: &Oid, found: &KnownLinks) {
+        if self.folders.len() >= FOLDERS_KNOWN || self.links + found.len() > LINKS_KNOWN {
+            self.folders.clear();
+            self.links = 0;
+        }
+        self.links += found.len();
+        self.folders.insert(tree.clone(), Arc::clone(found));
     }
 
     /// Asks for the object of a name: which it is, of what kind and size, and for `contents` what is in it.
@@ -72,6 +99,13 @@ impl Objects {
         let mut contents = Vec::new();
         self.copy(object, kind, &mut contents)?;
         Ok(contents)
+    }
+
+    /// Where a link leads. No file system takes a longer one than is kept of it.
+    pub(super) fn target(&mut self, object: &Oid) -> Result<Vec<u8>, Error> {
+        let mut target = Target(Vec::new());
+        self.copy(object, "blob", &mut target)?;
+        Ok(target.0)
     }
 
     /// Writes them somewhere.
@@ -111,6 +145,22 @@ impl Objects {
         let name = [tree.as_str().as_bytes(), b":", path.as_bytes()].concat();
         let found = self.ask("info", &name, |object, kind, _, _| Ok((kind == "blob").then_some(object)))?;
         Ok(found.flatten())
+    }
+}
+
+/// The first bytes of what is written to it.
+struct Target(Vec<u8>);
+
+impl Write for Target {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        const MOST: usize = 4096;
+        let room = MOST.saturating_sub(self.0.len()).min(bytes.len());
+        self.0.extend_from_slice(&bytes[..room]);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -46,6 +46,10 @@ pub enum What {
         path: RelPath,
         filter: String,
     },
+    /// Git takes the folder for a repository, or would with what is to be put there.
+    Repository {
+        path: RelPath,
+    },
     Unreadable {
         path: RelPath,
         error: String,
@@ -74,6 +78,7 @@ impl Obstacle {
             | What::Untracked { path }
             | What::Hidden { path }
             | What::Filtered { path, .. }
+            | What::Repository { path }
             | What::Unreadable { path, .. } => Some(path),
             What::Operation { .. } | What::Locked | What::Away | What::Homeless | What::Twice => None,
         }
@@ -106,6 +111,11 @@ impl fmt::Display for Obstacle {
                 "{path} goes through the filter `{}` in {root}, which is not run here; \
                  switch to another branch there, or land on a branch of its own",
                 escape(filter.as_bytes())
+            ),
+            What::Repository { path } => write!(
+                f,
+                "{path} in {root} would be a folder that git takes for a repository (HEAD beside objects and refs, \
+                 or beside commondir); move what is there away, or merge by hand"
             ),
             What::Unreadable { path, error } => write!(f, "{path} can't be compared in {root}: {error}"),
             What::Operation { operation } => {

@@ -8,7 +8,7 @@ use agency_sandbox::scope::Scope;
 use serde::Serialize;
 
 use super::commit::Signature;
-use super::difference::Changed;
+use super::difference::Difference;
 use super::index::IndexAt;
 use super::landed::Landed;
 use super::lease::Lease;
@@ -56,7 +56,7 @@ pub struct Facts {
     /// Whether the branch is in the commit's history.
     pub forward: bool,
     /// What the commit changes.
-    pub changed: Vec<Changed>,
+    pub difference: Difference,
     /// The work trees that have the branch checked out.
     pub checkouts: Vec<CheckoutFacts>,
 }
@@ -224,7 +224,7 @@ fn refusal(request: &Request<'_>, facts: &Facts) -> Option<Refusal> {
     if facts.parents != [base.clone()] || !on_branch {
         return Some(Refusal::NotOnBase { commit: commit.clone() });
     }
-    let outside = scope::outside(request.scope, &facts.changed);
+    let outside = scope::outside(request.scope, &facts.difference);
     (!outside.is_empty()).then_some(Refusal::Scope { outside })
 }
 
@@ -295,7 +295,7 @@ pub fn lines(request: &Request<'_>, facts: &Facts, record: &Oid) -> Vec<Line> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::landing::difference::{Entry, Kind};
+    use crate::landing::difference::{Changed, Entry, Kind};
     use crate::landing::names::Task;
     use proptest::prelude::*;
 
@@ -331,7 +331,11 @@ mod tests {
                 target: Some(oid('b')),
                 parents: vec![oid('b')],
                 forward: true,
-                changed: vec![changed("src/a")],
+                difference: Difference {
+                    changed: vec![changed("src/a")],
+                    links: Some(Default::default()),
+                    ..Difference::default()
+                },
                 ..Facts::default()
             };
             let target = RefName::branch("main").expect("a name");
@@ -390,7 +394,7 @@ mod tests {
     #[test]
     fn a_person_never_waits_for_work_that_is_refused() {
         let mut case = Case::new();
-        case.facts.changed.push(changed("Makefile"));
+        case.facts.difference.changed.push(changed("Makefile"));
         case.facts.checkouts.push(checkout(Condition::Locked));
         assert!(matches!(case.decide(), Decision::Refused(Refusal::Scope { outside }) if outside.len() == 1));
     }
@@ -510,7 +514,7 @@ mod tests {
             case.facts.landed = epoch.map(landed);
             case.facts.forward = forward;
             case.facts.taken = taken.then(|| RefName::branch("a").expect("a name"));
-            case.facts.changed.extend(outside.then(|| changed("outside")));
+            case.facts.difference.changed.extend(outside.then(|| changed("outside")));
             case.facts.checkouts = checkouts.iter().cloned().map(checkout).collect();
             let goes = matches!(case.decide(), Decision::Go { .. });
             let once = epoch.is_none_or(|epoch| epoch != 3 && reopened_after == Some(epoch));

@@ -4,137 +4,91 @@
 //! `infra/deploy.sh`, because that is where the person moved the file meanwhile. So every path in which the
 //! branch and the result differ is judged again, each end of what looks like a rename by itself.
 
+use std::collections::HashSet;
 use std::fmt;
 
-use agency_sandbox::harvest::control::control_file;
-use agency_sandbox::path::{RelPath, escape};
-use agency_sandbox::scope::{Judgement, Scope};
-use serde::{Serialize, Serializer};
+use agency_sandbox::harvest::links::{Aliases, Tangled};
+use agency_sandbox::harvest::{Reason, judge};
+use agency_sandbox::path::RelPath;
+use agency_sandbox::scope::Scope;
+use serde::Serialize;
 
-use super::difference::{Changed, Kind};
+use super::difference::{Changed, Difference, Kind};
 
 /// A path that keeps work from landing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Outside {
     pub path: RelPath,
-    #[serde(flatten)]
     pub why: Why,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(tag = "why", rename_all = "snake_case")]
+#[serde(untagged)]
 pub enum Why {
-    /// No write glob matches.
-    OutOfScope,
-    /// A deny glob matches.
-    Denied {
-        glob: String,
+    Submodule {
+        submodule: bool,
     },
-    /// A file that a later, trusted run obeys, and no glob names it.
-    ControlFile {
-        name: &'static str,
-        reader: &'static str,
-    },
-    Submodule,
-    /// A part of it is `.git`, or a name that some file system takes for it.
-    DotGit,
-    /// The link leads out of the tree from where it would be.
-    LinkLeavesTree {
-        #[serde(serialize_with = "escaped")]
-        target: Vec<u8>,
-    },
-}
-
-fn escaped<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&escape(bytes))
+    /// What keeps it from being harvested keeps it from landing.
+    Judged(Reason),
 }
 
 impl fmt::Display for Outside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ", self.path)?;
         match &self.why {
-            Why::OutOfScope => f.write_str("would change on the branch, and no glob of the scope matches it"),
-            Why::Denied { glob } => {
-                write!(f, "would change on the branch, and `{}` forbids it", escape(glob.as_bytes()))
+            Why::Submodule { .. } => {
+                write!(f, "{} is a submodule, and would change on the branch", self.path)
             }
-            Why::ControlFile { name, reader } => {
-                write!(f, "would change on the branch, and {reader} obeys `{name}`: no glob names it")
+            Why::Judged(
+                reason @ (Reason::OutOfScope | Reason::Denied { .. } | Reason::ControlFile { .. }),
+            ) => {
+                write!(f, "{} would change on the branch, and {reason}", self.path)
             }
-            Why::Submodule => f.write_str("is a submodule, and would change on the branch"),
-            Why::DotGit => f.write_str("would be part of a `.git`"),
-            Why::LinkLeavesTree { target } => {
-                write!(f, "would be a link to `{}`, out of the tree", escape(target))
-            }
+            Why::Judged(reason) => write!(f, "{} would change on the branch: it {reason}", self.path),
         }
     }
 }
 
 /// Every path that may not change. One is enough to refuse the whole.
-pub fn outside(scope: &Scope, changed: &[Changed]) -> Vec<Outside> {
-    let judged =
-        changed.iter().filter_map(|one| Some(Outside { path: one.path.clone(), why: judge(scope, one)? }));
-    judged.collect()
+pub fn outside(scope: &Scope, difference: &Difference) -> Vec<Outside> {
+    let refused = |path: &RelPath, reason| Outside { path: path.clone(), why: Why::Judged(reason) };
+    let mut all: Vec<Outside> =
+        difference.repositories.iter().map(|path| refused(path, Reason::Repository)).collect();
+    for changed in &difference.changed {
+        all.extend(judged(scope, changed).map(|why| Outside { path: changed.path.clone(), why }));
+    }
+    match led_to(scope, difference) {
+        Ok(led) => {
+            let known: HashSet<RelPath> = all.iter().map(|one| one.path.clone()).collect();
+            all.extend(led.into_iter().filter(|one| !known.contains(&one.path)));
+        }
+        Err(Tangled) => all.push(refused(&RelPath::root(), Reason::Tangled)),
+    }
+    all
 }
 
-fn judge(scope: &Scope, changed: &Changed) -> Option<Why> {
+fn judged(scope: &Scope, changed: &Changed) -> Option<Why> {
     let entries = [&changed.old, &changed.new];
     if entries.into_iter().flatten().any(|entry| entry.kind == Kind::Submodule) {
-        return Some(Why::Submodule);
+        return Some(Why::Submodule { submodule: true });
     }
-    if changed.path.components().any(is_dot_git) {
-        return Some(Why::DotGit);
-    }
-    match scope.judge(&changed.path) {
-        Judgement::Denied(glob) => return Some(Why::Denied { glob: glob.as_str().to_owned() }),
-        Judgement::Outside => return Some(Why::OutOfScope),
-        Judgement::InScope => {}
-    }
-    if let Some((control, end)) = control_file(&changed.path)
-        && !is_named(scope, &changed.path, end)
-    {
-        return Some(Why::ControlFile { name: control.path, reader: control.reader });
-    }
-    let target = changed.target.as_ref().filter(|target| !stays_in_tree(&changed.path, target))?;
-    Some(Why::LinkLeavesTree { target: target.clone() })
+    let target = || judge::target(&changed.path, changed.target.as_ref()?);
+    judge::path(scope, &changed.path).or_else(target).map(Why::Judged)
 }
 
-/// Whether a glob reaches into a protected name before its first wildcard. The harvest has the same rule
-/// (`agency_sandbox::harvest::control`).
-fn is_named(scope: &Scope, path: &RelPath, end: usize) -> bool {
-    let literal = |part: &&str| !part.contains(['*', '?', '[', ']', '{', '}', '\\']);
-    scope
-        .write
-        .iter()
-        .any(|glob| glob.matches(path) && glob.as_str().split('/').take_while(literal).count() >= end)
-}
-
-/// Whether a link leads to something in the tree, and not into a `.git`. A `..` after a name may follow
-/// another link first, so it is not believed.
-fn stays_in_tree(path: &RelPath, target: &[u8]) -> bool {
-    let mut depth = path.components().count().saturating_sub(1);
-    let mut named = false;
-    for component in target.split(|byte| *byte == b'/') {
-        match component {
-            b"" | b"." => {}
-            b".." if named || depth == 0 => return false,
-            b".." => depth -= 1,
-            name if is_dot_git(name) => return false,
-            _ => named = true,
-        }
+/// What changes that a protected name leads to, and links that lead to one.
+fn led_to(scope: &Scope, difference: &Difference) -> Result<Vec<Outside>, Tangled> {
+    if difference.changed.is_empty() {
+        return Ok(Vec::new());
     }
-    !target.starts_with(b"/")
-}
-
-/// Whether a name is `.git` to git, to HFS+, which ignores some invisible characters, or to NTFS, which has
-/// short names, streams, and ignores what is at the end. The harvest has the same rule.
-fn is_dot_git(name: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(name).to_lowercase();
-    let invisible = |c: &char| matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}');
-    text.split('\\').any(|part| {
-        let seen: String = part.chars().filter(|c| !invisible(c)).take_while(|c| *c != ':').collect();
-        let seen = seen.trim_end_matches([' ', '.']);
-        seen == ".git" || seen.strip_prefix("git~").is_some_and(|digit| digit.len() == 1)
-    })
+    let [before, after] = difference.links.as_ref().ok_or(Tangled)?;
+    let mut aliases = Aliases::find(scope, before, after)?;
+    let mut led = Vec::new();
+    for Changed { path, target, .. } in &difference.changed {
+        let ahead = if target.is_some() { aliases.judge_link(path)? } else { None };
+        let reason = ahead.or_else(|| aliases.judge(path));
+        led.extend(reason.map(|reason| Outside { path: path.clone(), why: Why::Judged(reason) }));
+    }
+    Ok(led)
 }
 
 #[cfg(test)]
@@ -153,9 +107,13 @@ mod tests {
         }
     }
 
+    fn difference(changed: Changed) -> Difference {
+        Difference { changed: vec![changed], links: Some(Default::default()), ..Difference::default() }
+    }
+
     fn said(write: &[&str], deny: &[&str], changed: Changed) -> Option<String> {
         let scope = Scope::parse(write, deny).expect("globs");
-        outside(&scope, &[changed]).pop().map(|outside| outside.to_string())
+        outside(&scope, &difference(changed)).pop().map(|outside| outside.to_string())
     }
 
     #[test]
@@ -183,9 +141,24 @@ mod tests {
     fn nothing_becomes_part_of_a_repository() {
         for path in [".git/config", "a/.GIT/hooks/x", ".g\u{200c}it", "git~1/x", ".git ./x", ".git::$DATA"] {
             let said = said(&["**"], &[], changed(path, Kind::File, None));
-            assert!(said.is_some_and(|said| said.ends_with("would be part of a `.git`")), "{path}");
+            assert!(said.is_some_and(|said| said.ends_with("the `.git` of a nested repository")), "{path}");
         }
         assert_eq!(said(&["**"], &[], changed(".gitignore", Kind::File, None)), None);
+    }
+
+    #[test]
+    fn a_repository_by_its_shape_and_what_a_protected_name_leads_to_are_refused() {
+        let path = |text: &str| RelPath::parse(text.as_bytes()).expect("a path");
+        let scope = Scope::parse(&["src/**", "docs/**"], &[]).expect("globs");
+        let mut shaped = difference(changed("src/f/HEAD", Kind::File, None));
+        shaped.repositories.push(path("src/f"));
+        assert!(outside(&scope, &shaped)[0].to_string().contains("takes for a repository"));
+        let mut led = difference(changed("docs/guide.md", Kind::File, None));
+        let links = led.links.as_mut().expect("links");
+        links[0].insert(path("AGENTS.md"), b"docs/guide.md".to_vec());
+        assert!(outside(&scope, &led)[0].to_string().contains("the link AGENTS.md leads to it"));
+        led.links = None;
+        assert_eq!(outside(&scope, &led)[0].why, Why::Judged(Reason::Tangled));
     }
 
     #[test]

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use agency_sandbox::harvest::links::Links;
 use agency_sandbox::path::RelPath;
 
 use super::difference::{Entry, Kind};
 use super::error::Error;
 use super::names::{Format, Oid};
-use super::objects::{ObjectKind, Objects};
+use super::objects::{KnownLinks, ObjectKind, Objects};
 use super::repository::Repository;
 
 /// What is under a name in a folder.
@@ -64,6 +65,48 @@ fn parse(mut contents: &[u8], format: Format) -> Option<Folder> {
         contents = rest;
     }
     Some(folder)
+}
+
+/// How deep links are looked for, and how many are kept: more is no tree that people made.
+const DEEPEST: usize = 1024;
+const MOST_LINKS: usize = 100_000;
+
+/// Every link of a tree; `None` where there are too many, or too deep. What is known of a folder is kept: the next tree
+/// has nearly all of them again.
+pub(super) fn links(objects: &mut Objects, tree: &Oid) -> Result<Option<Links>, Error> {
+    let Some(found) = links_below(objects, tree, DEEPEST)? else { return Ok(None) };
+    let mut links = Links::default();
+    found.iter().for_each(|(path, target)| links.insert(path.clone(), target.clone()));
+    Ok(Some(links))
+}
+
+fn links_below(objects: &mut Objects, tree: &Oid, depth: usize) -> Result<Option<KnownLinks>, Error> {
+    if let Some(known) = objects.known_links(tree) {
+        return Ok(Some(known));
+    }
+    let mut found = Vec::new();
+    for (name, item) in read(objects, Some(tree))? {
+        let at = RelPath::root().join(&name);
+        match item {
+            Item::Folder(_) if depth == 0 => return Ok(None),
+            Item::Folder(folder) => {
+                let Some(below) = links_below(objects, &folder, depth - 1)? else { return Ok(None) };
+                let inside = |(path, target): &(RelPath, Vec<u8>)| {
+                    let path = path.components().fold(at.clone(), |path, name| path.join(name));
+                    (path, target.clone())
+                };
+                found.extend(below.iter().map(inside));
+            }
+            Item::Entry(Entry { kind: Kind::Link, object }) => found.push((at, objects.target(&object)?)),
+            Item::Entry(_) => {}
+        }
+        if found.len() > MOST_LINKS {
+            return Ok(None);
+        }
+    }
+    let found = KnownLinks::from(found);
+    objects.keep_links(tree, &found);
+    Ok(Some(found))
 }
 
 fn text(folder: &Folder) -> Vec<u8> {

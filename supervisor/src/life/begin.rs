@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use agency_protocols::board::{BoardError, Claimant, Start};
+use agency_protocols::board::{BoardError, Claimant, ScopeAuthor, Start};
 use agency_protocols::names::{AgentName, TaskId};
+use agency_sandbox::scope::Author;
 use jiff::Zoned;
 use tracing::Instrument;
 
@@ -191,6 +192,10 @@ impl<S: Store> Life<'_, S> {
             must: start.scope.must.clone(),
             write: start.scope.touch.clone(),
             deny: start.scope.keep.clone(),
+            author: match start.scope.author {
+                ScopeAuthor::Person => Author::Person,
+                ScopeAuthor::Agent => Author::Agent,
+            },
         };
         let footing = match is_review(start, settings) {
             false => self.footing(&base, &scope, &start.title).await?,

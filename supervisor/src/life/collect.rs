@@ -157,7 +157,7 @@ impl<S: Store> Life<'_, S> {
         {
             return Ok(ended);
         }
-        if let Some(failure) = failure(done, order) {
+        if let Some(failure) = failure(done, order, self.shop.desk.scope_field) {
             let last = self.last_words();
             let reason = match (failure.kind, excuse) {
                 (FailureKind::Exit, Some(heard)) => format!("{}: {}", failure.reason, heard.says),
@@ -229,18 +229,26 @@ pub(super) fn is_out_of_the_runs_time(outcome: &Outcome, order: &AgentOrder) -> 
 }
 
 /// What the agent did wrong, if its end alone says so.
-fn failure(done: &AgentDone, order: &AgentOrder) -> Option<Failure> {
+fn failure(done: &AgentDone, order: &AgentOrder, scope_field: &str) -> Option<Failure> {
     let minutes = |ms: Option<u64>| match ms.unwrap_or_default() {
         ms if ms >= 60_000 && ms % 60_000 == 0 => format!("{} min", ms / 60_000),
         ms => format!("{} s", ms as f64 / 1000.0),
     };
     let (kind, reason) = match done.end {
         _ if !done.violations.is_empty() => {
-            let more = match done.violations.len() {
+            let more = match done.violations.len() as u64 + done.violations_left_out {
                 1 => String::new(),
                 count => format!("; and {} more", count - 1),
             };
-            (FailureKind::Scope, format!("it changed what it may not: {}{more}", done.violations[0]))
+            let open = match &done.openings[..] {
+                [] => String::new(),
+                names => {
+                    let names: Vec<String> = names.iter().take(3).map(|name| format!("`{name}`")).collect();
+                    format!(". To allow it, add {} to {scope_field}", names.join(", "))
+                }
+            };
+            let reason = format!("it changed what it may not: {}{more}{open}", done.violations[0]);
+            (FailureKind::Scope, reason)
         }
         End::Exited { code: 0 } => return None,
         End::Exited { code } => (FailureKind::Exit, format!("it ended with exit code {code}")),
@@ -286,6 +294,9 @@ fn sentence(outcome: &Outcome) -> String {
     if let Done::Agent(done) = &outcome.done {
         for violation in done.violations.iter().take(20) {
             text.push_str(&format!(" Refused: {violation}."));
+        }
+        if done.changed_left_out > 0 {
+            text.push_str(&format!(" {} more files changed than are listed.", done.changed_left_out));
         }
         for warning in done.warnings.iter().take(20) {
             text.push_str(&format!(" Noted: {warning}."));

@@ -92,7 +92,7 @@ impl<S: Store> Life<'_, S> {
                     commit::write(repository, &tree, &tip, &statement)?
                 }
             };
-            if !scope::outside(&globs, &difference::between(repository, &tip, &start)?).is_empty() {
+            if !scope::outside(&globs, &difference::examine(repository, &tip, &start)?).is_empty() {
                 return Ok(Some(None));
             }
             // It needs a name, or git may clear it away while the agent is at work on it.

@@ -173,7 +173,7 @@ impl<S: Store> Life<'_, S> {
             };
             let commit = commit::write(repository, &tree, &parent, &statement)?;
             if parent != base {
-                let outside = scope::outside(&globs, &difference::between(repository, &parent, &commit)?);
+                let outside = scope::outside(&globs, &difference::examine(repository, &parent, &commit)?);
                 if !outside.is_empty() {
                     return Ok(Coupled::Outside { reason: Refusal::Scope { outside }.to_string() });
                 }
@@ -500,5 +500,5 @@ impl<S: Store> Life<'_, S> {
 }
 
 pub(super) fn scope_of(order: &ScopeOrder) -> Result<Scope, LifeError> {
-    Scope::parse(&order.write, &order.deny).map_err(|error| odd(&error.to_string()))
+    crate::scope::parse(&order.write, &order.deny, order.author).map_err(|error| odd(&error.to_string()))
 }

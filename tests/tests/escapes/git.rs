@@ -206,6 +206,63 @@ fn names_that_some_filesystem_takes_for_a_repository_are_refused(actor: Actor) {
     before.assert_unchanged();
 }
 
+/// Makes `src/fixtures` a repository whose configuration starts a program, in three parts.
+fn parts_of_a_repository(mark: &Path) -> [String; 3] {
+    let config = format!(
+        "[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n\\tworktree = ..\\n\\tfsmonitor = \\\"touch {}; false\\\"\\n",
+        mark.display()
+    );
+    [
+        "mkdir -p src/fixtures && printf 'ref: refs/heads/main\\n' >src/fixtures/HEAD".to_owned(),
+        "mkdir -p src/fixtures/objects src/fixtures/refs && touch src/fixtures/objects/x src/fixtures/refs/x"
+            .to_owned(),
+        format!("mkdir -p src/fixtures && printf \"{config}\" >src/fixtures/config"),
+    ]
+}
+
+/// Git needs no `.git` to take a folder for a repository and obey its configuration: `HEAD`, `objects` and `refs` do.
+fn a_repository_under_another_name_is_refused(actor: Actor) {
+    let ground = Ground::new(actor);
+    let mark = ground.home().join("ran");
+    let [head, rest, config] = parts_of_a_repository(&mark);
+    // Without a sandbox it works: the next `git status` in that folder starts the program.
+    let script = format!("{head} && {rest} && {config}");
+    assert!(ground.command("/bin/sh").args(["-c", &script]).status().expect("a shell").success());
+    let status = ground.command("git").arg("status").current_dir(ground.real("src/fixtures")).output();
+    assert!(mark.exists(), "{status:?}");
+    fs::remove_file(&mark).and_then(|()| fs::remove_dir_all(ground.real("src/fixtures"))).expect("removed");
+
+    let before = ground.fingerprint();
+    let run = || ground.sandbox().write("src/**").apply();
+    run().shell(&script).assert_refused("src/fixtures", "repository");
+    run()
+        .shell(&script.replace("HEAD", "Head").replace("/refs", "/REFS"))
+        .assert_refused("src/fixtures", "repository");
+    run()
+        .shell(&format!("{script}; mv src/fixtures src/inner/x"))
+        .assert_refused("src/inner/x", "repository");
+    let linked = "mkdir src/w && echo ../../.git >src/w/commondir && echo 'ref: refs/heads/main' >src/w/HEAD";
+    run().shell(linked).assert_refused("src/w", "repository");
+    ground
+        .sandbox()
+        .write("**")
+        .apply()
+        .shell("mkdir objects refs && touch HEAD objects/x refs/x")
+        .assert_refused(".", "repository");
+    before.assert_unchanged();
+
+    // In two steps: what one task may add, the next can't complete.
+    run().shell(&format!("{rest} && {config}")).assert_applied();
+    let before = ground.fingerprint();
+    run().shell(&head).assert_refused("src/fixtures", "repository");
+    before.assert_unchanged();
+    // And where there is one already, work goes on beside it, and not in it.
+    assert!(ground.command("/bin/sh").args(["-c", &head]).status().expect("a shell").success());
+    run().shell("echo x >src/beside").assert_applied();
+    run().shell("echo x >>src/fixtures/config").assert_refused("src/fixtures", "repository");
+    run().shell("rm -r src/fixtures").assert_refused("src/fixtures", "repository");
+}
+
 fn planted_attributes_are_refused(actor: Actor) {
     planted(actor, "attributes-plant", &["."], ".gitattributes", "control_file");
     planted(actor, "attributes-plant", &["src"], "src/.gitattributes", "control_file");
@@ -322,6 +379,7 @@ as_both! {
     a_nested_repository_is_refused,
     a_planted_submodule_is_refused,
     a_repository_in_a_folder_is_refused,
+    a_repository_under_another_name_is_refused,
     a_file_that_says_where_a_repository_is_is_refused,
     names_that_some_filesystem_takes_for_a_repository_are_refused,
     planted_attributes_are_refused,

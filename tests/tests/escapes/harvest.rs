@@ -196,6 +196,59 @@ fn a_nest_deeper_than_a_path_can_name_is_refused(actor: Actor) {
     ground.assert_no_run_is_left();
 }
 
+/// Folders in folders end at a limit, and ten times as many cost no more than a few times as much: the harvest ran for
+/// minutes when each folder was looked for from the top, under rules looked for from the top.
+fn a_nest_of_thousands_of_folders_is_refused_soon(actor: Actor) {
+    let ground = Ground::new(actor);
+    ground.put("repo/.gitignore", "/target/\n*.o\n");
+    let before = ground.fingerprint();
+    let nested = |depth: &str| {
+        let begun = Instant::now();
+        let ended = ground.sandbox().write("src/**").apply().attack("narrow-nest", ["src", depth]);
+        ended.assert_succeeded();
+        let violations = ended.json()["harvest"]["violations"].clone();
+        let reasons = violations.as_array().expect("a list").iter().map(|one| one["reason"].clone());
+        assert_eq!(reasons.collect::<Vec<_>>(), ["too_deep"], "{violations:#}");
+        begun.elapsed()
+    };
+    let (few, many) = (nested("300"), nested("3000"));
+    assert!(many < few * 10 + Duration::from_secs(10), "{few:?} for 300 and {many:?} for 3,000");
+    before.assert_unchanged();
+    ground.assert_no_run_is_left();
+}
+
+/// Memory and reports do not grow with how long an agent makes its paths: 100,000 of them took 1.3 GB.
+fn long_paths_fill_neither_memory_nor_reports(actor: Actor) {
+    let ground = Ground::new(actor);
+    let before = ground.fingerprint();
+    // The first is about what the program takes by itself; no other child of this process is larger.
+    let peak = || peak_of_children();
+    let made = |glob: &str, count: &str| {
+        let ended = ground.sandbox().write(glob).apply().attack("long-paths", ["src", count]);
+        ended.assert_succeeded();
+        assert_eq!(ended.json()["result"], "refused");
+        (ended.json()["harvest"]["violations"].clone(), ended.output.stdout.len())
+    };
+    made("src/main.rs", "10");
+    let small = peak();
+    let (violations, length) = made("src/main.rs", "30000");
+    assert!(violations.as_array().is_some_and(|all| all.len() <= 301), "only so many are listed");
+    assert!(length < 8 << 20, "a report of {length} bytes");
+    let (violations, _) = made("src/**", "30000");
+    let reasons: Vec<_> = violations.as_array().expect("a list").iter().map(|one| &one["reason"]).collect();
+    assert_eq!(reasons, ["too_many_bytes"], "{violations:#}");
+    let large = peak();
+    assert!(large < small + (200 << 20), "{} MiB, and {} MiB for few paths", large >> 20, small >> 20);
+    before.assert_unchanged();
+    ground.assert_no_run_is_left();
+}
+
+/// The most memory that any child of this process had, and any of theirs that they waited for.
+fn peak_of_children() -> u64 {
+    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_CHILDREN).expect("told");
+    u64::try_from(usage.max_rss()).unwrap_or(0) << 10
+}
+
 /// Names are bytes: they land as they are, and are shown so that they can't act on a terminal or a log.
 fn odd_names_land_as_they_are_and_are_shown_escaped(actor: Actor) {
     let ground = Ground::new(actor);
@@ -207,7 +260,8 @@ fn odd_names_land_as_they_are_and_are_shown_escaped(actor: Actor) {
     assert!(refused.is_elsewhere() || refused.code() == Some(20));
     assert_nothing_acts_on_a_terminal(&refused);
 
-    let ended = odd(ground.sandbox().write("src/**").apply());
+    // One of them begins with a dot, so it is spelled.
+    let ended = odd(ground.sandbox().write("src/**").write("src/inner/...").apply());
     ended.assert_applied();
     assert_eq!(ended.json()["harvest"]["changes"].as_array().expect("a list").len(), 28);
     let made = fs::read_dir(ground.real("src/inner")).expect("there").count();
@@ -292,6 +346,8 @@ as_both! {
     private_folders_cannot_hold_countless_files,
     thousands_of_files_are_applied_or_refused_as_a_whole,
     a_nest_deeper_than_a_path_can_name_is_refused,
+    a_nest_of_thousands_of_folders_is_refused_soon,
+    long_paths_fill_neither_memory_nor_reports,
     odd_names_land_as_they_are_and_are_shown_escaped,
     names_that_are_one_where_case_is_ignored_are_noted,
     a_locked_tree_is_judged_and_cleaned_up,

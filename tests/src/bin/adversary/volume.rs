@@ -1,6 +1,6 @@
 //! Too much, too deep, too strange: what a harvest has to survive.
 
-use std::ffi::OsStr;
+use std::ffi::{CStr, CString, OsStr};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -22,6 +22,8 @@ pub(crate) const ATTACKS: &[Attack] = &[
     attack(GROUP, "fill", &["dir", "bytes"], VOLUME, fill),
     attack(GROUP, "tiny-files", &["dir", "count"], VOLUME, tiny_files),
     attack(GROUP, "deep-nest", &["dir", "depth"], VOLUME, deep_nest),
+    attack(GROUP, "narrow-nest", &["dir", "depth"], VOLUME, narrow_nest),
+    attack(GROUP, "long-paths", &["dir", "count"], VOLUME, long_paths),
     attack(GROUP, "odd-names", &["dir"], NAMES, odd_names),
     attack(GROUP, "case-names", &["dir"], NAMES, case_names),
     attack(GROUP, "lock-away", &["dir"], "chmod 000 on a tree the harvest has to read", lock_away),
@@ -64,8 +66,38 @@ fn tiny_files(args: &Args) -> Attempt {
 
 /// Deeper than a path can name, with a file at the bottom.
 fn deep_nest(args: &Args) -> Attempt {
-    let depth: u32 = args.number(1)?;
-    let name = c"a-directory-with-a-name-of-some-length";
+    let here = nest(args, args.number(1)?, c"a-directory-with-a-name-of-some-length")?;
+    create_at(&here, c"bottom")?;
+    Ok(format!("{} levels", args.number::<u32>(1)?))
+}
+
+/// As many folders in folders as a path can name, each with the shortest name there is.
+fn narrow_nest(args: &Args) -> Attempt {
+    let here = nest(args, args.number(1)?, c"d")?;
+    create_at(&here, c"bottom")?;
+    Ok(format!("{} levels", args.number::<u32>(1)?))
+}
+
+/// Many files, each with a path about as long as a path can be.
+fn long_paths(args: &Args) -> Attempt {
+    let count: u64 = args.number(1)?;
+    let name = CString::new("n".repeat(200)).unwrap_or_default();
+    let here = nest(args, 17, &name)?;
+    for number in 0..count {
+        let name = CString::new(format!("{number:0>200}")).unwrap_or_default();
+        create_at(&here, &name)?;
+    }
+    Ok(format!("{count} files"))
+}
+
+fn create_at(here: &OwnedFd, name: &CStr) -> Result<(), Failure> {
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_CLOEXEC;
+    let made = call_fd(libc::SYS_openat, &mut [here.into(), name.into(), flags.into(), 0o644.into()])
+        .step("create the file at the bottom")?;
+    File::from(made).write_all(MARK).step("write")
+}
+
+fn nest(args: &Args, depth: u32, name: &CStr) -> Result<OwnedFd, Failure> {
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
     let mut here = OwnedFd::from(File::open(args.path(0)).step("open the directory")?);
     for level in 0..depth {
@@ -73,12 +105,7 @@ fn deep_nest(args: &Args) -> Attempt {
         here = call_fd(libc::SYS_openat, &mut [(&here).into(), name.into(), flags.into()])
             .step(format!("open at depth {level}"))?;
     }
-    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_CLOEXEC;
-    let bottom =
-        call_fd(libc::SYS_openat, &mut [(&here).into(), c"bottom".into(), flags.into(), 0o644.into()])
-            .step("create the file at the bottom")?;
-    File::from(bottom).write_all(MARK).step("write")?;
-    Ok(format!("{depth} levels"))
+    Ok(here)
 }
 
 fn create_all(directory: &Path, names: &[&[u8]]) -> Attempt {

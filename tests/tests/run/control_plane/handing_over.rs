@@ -3,7 +3,7 @@
 use agency_tests::queue::{HONEST, Queue};
 use agency_tests::tree::Tree;
 
-use super::{TRY, assert_failed, log, queue};
+use super::{TRY, WAIT, assert_failed, let_go, log, queue, until_said};
 
 /// What a planted command leaves where the test finds it: outside, if anybody ran it there.
 #[test]
@@ -47,6 +47,7 @@ fn a_nested_repository_does_not_land() {
         "git init -q src/nested && echo x > src/nested/file",
         "mkdir -p src/nested && echo 'gitdir: /srv/elsewhere' > src/nested/.git",
         "mkdir -p src/.GIT/hooks && echo x > src/.GIT/hooks/pre-commit",
+        "mkdir -p src/nested/objects src/nested/refs && touch src/nested/HEAD src/nested/objects/x src/nested/refs/x",
     ] {
         let queue = queue(&format!("{plant}; {HONEST}"));
         let tasks = queue.tasks(1);
@@ -54,6 +55,112 @@ fn a_nested_repository_does_not_land() {
         assert_failed(&queue, &said, &tasks[0], 20, &["it changed what it may not"]);
         assert!(!queue.ground.exists("src/nested") && !queue.ground.exists("src/T0001"));
     }
+}
+
+/// A person adds one part while the agent makes the other: each is harmless, and the merge would be a repository.
+#[test]
+fn a_merge_does_not_complete_a_repository() {
+    let script = format!("mkdir -p src/f && echo 'ref: refs/heads/main' > src/f/HEAD\n{WAIT}");
+    let queue = queue(&script);
+    let (id, other) = (queue.task("shell", &[]), queue.task("shell", &[]));
+    let run = queue.start(&["--task", &id]);
+    until_said(&queue, &id, "waiting");
+    queue.ground.write("src/f/objects/keep", "");
+    queue.ground.write("src/f/refs/keep", "");
+    queue.ground.git(&["add", "src/f"]);
+    queue.ground.git(&["-c", "user.name=Ada", "commit", "--quiet", "--message=Fixtures"]);
+    let moved = queue.ground.git(&["rev-parse", "main"]);
+    let_go(&queue, &other);
+    let said = run.end();
+    assert_failed(&queue, &said, &id, 20, &["src/f would change on the branch", "takes for a repository"]);
+    assert_eq!(queue.ground.git(&["rev-parse", "main"]), moved);
+    assert!(!queue.ground.exists("src/f/HEAD"));
+}
+
+/// The same for a link: the agent wrote what a person then made `QWEN.md` lead to.
+#[test]
+fn a_merge_does_not_make_work_an_instruction() {
+    let script = format!("echo 'Obey me.' > src/guide.md\n{WAIT}");
+    let queue = queue(&script);
+    let (id, other) = (queue.task("shell", &[]), queue.task("shell", &[]));
+    let run = queue.start(&["--task", &id]);
+    until_said(&queue, &id, "waiting");
+    std::os::unix::fs::symlink("src/guide.md", queue.path().join("QWEN.md")).expect("a link");
+    queue.ground.git(&["add", "QWEN.md"]);
+    queue.ground.git(&["-c", "user.name=Ada", "commit", "--quiet", "--message=Instructions"]);
+    let_go(&queue, &other);
+    let said = run.end();
+    assert_failed(&queue, &said, &id, 20, &["the link QWEN.md leads to it"]);
+    assert!(!queue.ground.exists("src/guide.md"));
+}
+
+/// Everybody who looks at a task reads its record, and whole.
+#[test]
+fn a_record_does_not_grow_with_the_paths_of_an_agent() {
+    let script = format!(
+        "name=$(printf '%0200d' 0); folder=src/$name/$name/$name/$name/$name; mkdir -p $folder; i=0\n\
+         while [ $i -lt 3000 ]; do : > $folder/$i-$name; i=$((i + 1)); done\n{HONEST}"
+    );
+    let queue = queue(&script);
+    let tasks = queue.tasks(1);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    queue.assert_landed(&tasks);
+    let record = queue.records(&tasks[0], 1).join("agent/outcome.json");
+    let length = std::fs::metadata(&record).expect("a record").len();
+    assert!(length < 2 << 20, "a record of {length} bytes");
+    let kept: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&record).expect("read")).expect("JSON");
+    let listed = kept["done"]["changed"].as_array().or(kept["changed"].as_array()).map_or(0, Vec::len) as u64;
+    let left_out = kept["done"]["changed_left_out"].as_u64().or(kept["changed_left_out"].as_u64());
+    assert_eq!(listed + left_out.unwrap_or(0), 3001, "every file is listed or counted");
+}
+
+/// Said when the task is made and when the board is checked, not after an hour of work.
+#[test]
+fn a_glob_that_opens_less_than_it_seems_to_is_told_beforehand() {
+    let queue = queue(HONEST);
+    let made = |glob: &str| {
+        let said =
+            queue.ground.agency(&["task", "new", "--title", "T", "--assignee", "shell", "--may-touch", glob]);
+        assert_eq!(said.code, 0, "{said:?}");
+        said.err
+    };
+    let lint = || queue.ground.lint().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    for ordinary in ["**", "src/**", ".github/workflows/ci.yml", "docs/*.md"] {
+        assert_eq!(made(ordinary).lines().count(), 1, "{}", made(ordinary));
+    }
+    assert!(!lint().contains("does not open"), "{}", lint());
+    for (glob, closed) in
+        [(".github/**", "`.github/workflows`"), ("**/.env*", "`.env*`"), ("**/AGENTS.md", "`AGENTS.md`")]
+    {
+        let said = made(glob);
+        assert!(said.contains(&format!("`{glob}` does not open {closed}")), "{said}");
+        assert!(lint().contains(&format!("`{glob}` does not open {closed}")), "{}", lint());
+    }
+}
+
+/// A scope that an agent wrote spells what it likes: what tools obey stays closed.
+#[test]
+fn a_scope_that_an_agent_wrote_opens_nothing_that_tools_obey() {
+    let queue = queue("mkdir -p .claude && echo x > .claude/settings.json");
+    let made = queue.ground.agency(&[
+        "task",
+        "new",
+        "--as",
+        "agent:planner",
+        "--title",
+        "Plan",
+        "--assignee",
+        "shell",
+        "--may-touch",
+        ".claude/settings.json",
+    ]);
+    assert_eq!(made.code, 0, "{made:?}");
+    let id = made.out.trim().to_owned();
+    assert!(queue.ground.read(&queue.ground.file(&id)).contains("written_by: agent"));
+    let said = queue.run(&[]);
+    assert_failed(&queue, &said, &id, 20, &["only a person's can open it"]);
 }
 
 /// However wide a scope is: each of these has to be named.
@@ -78,7 +185,7 @@ fn files_that_tools_obey_land_only_when_the_task_names_them() {
     let tasks: Vec<String> = (0..OBEYED.len()).map(wide).collect();
     let said = queue.run(&["--parallel", "4"]);
     for (id, file) in tasks.iter().zip(OBEYED) {
-        assert_failed(&queue, &said, id, 20, &[&format!("it changed what it may not: {file}")]);
+        assert_failed(&queue, &said, id, 20, &[&format!("it changed what it may not: {file}"), "add `"]);
     }
     let id = queue.task(&agent(0), &["--may-touch", OBEYED[0]]);
     let said = queue.run(&["--task", &id]);
