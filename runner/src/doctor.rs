@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use agency_sandbox::doctor::{Finding, containers, findings};
+use agency_sandbox::doctor::{Finding, containers, findings, state_folder};
 
 use crate::arguments::Doctor;
 use crate::message::{Failure, UNAVAILABLE};
@@ -13,6 +13,7 @@ pub(crate) fn run(command: &Doctor) -> Result<u8, Failure> {
     let able = findings.iter().all(|finding| finding.ok || finding.name == "cgroups");
     let bare = findings.iter().any(|finding| finding.ok && finding.name == "landlock");
     findings.push(containers());
+    findings.push(state_folder());
     let engine = bare && findings.iter().all(|finding| finding.ok || finding.name != "containers");
     let levels = [("process", able), ("landlock", bare), ("container", engine)];
     let mut out = std::io::stdout().lock();

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::access;
 use crate::container::engine::Engine;
+use crate::workspace::state::{StateHome, VARIABLE};
 
 /// One thing a sandbox needs, and whether it is here.
 #[derive(Debug, Clone, Serialize)]
@@ -76,6 +77,37 @@ pub fn containers() -> Finding {
         Err(error) => (error.to_string(), Some(error.hint())),
     };
     Finding { name: "containers", ok: hint.is_none(), detail, hint }
+}
+
+/// File systems that can't hold the upper layer of an overlay, by what `statfs` says.
+const NO_UPPER_LAYERS: &[(i64, &str)] = &[
+    (0x794c_7630, "an overlay"),
+    (0x6969, "NFS"),
+    (0xff53_4d42, "CIFS"),
+    (0xfe53_4d42, "SMB"),
+    (0x6573_5546, "FUSE"),
+    (0x0102_1997, "9p"),
+    (0x4d44, "FAT"),
+];
+
+/// Where state lies, and whether what agents change can be caught there.
+pub fn state_folder() -> Finding {
+    let finding = |ok, detail, hint| Finding { name: "state-folder", ok, detail, hint };
+    let home = match StateHome::find() {
+        Ok(home) => home,
+        Err(error) => return finding(false, error.to_string(), error.remedy()),
+    };
+    let there = home.path().ancestors().find(|path| path.is_dir()).unwrap_or(home.path());
+    let kind = rustix::fs::statfs(there).map(|stat| i64::from(stat.f_type)).unwrap_or_default();
+    let shown = home.path().display();
+    match NO_UPPER_LAYERS.iter().find(|(known, _)| *known == kind) {
+        None => finding(true, shown.to_string(), None),
+        Some((_, name)) => {
+            let hint =
+                format!("set {VARIABLE} to a folder on a local file system; runs need one for their layers");
+            finding(false, format!("{shown} is on {name}, which can't hold the layers of runs"), Some(hint))
+        }
+    }
 }
 
 /// Looks at everything that can be looked at without starting anything.

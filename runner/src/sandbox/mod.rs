@@ -79,7 +79,7 @@ pub(crate) fn run(command: &Sandbox) -> Result<u8, Failure> {
         Work { command, policy: &policy, ground: &ground, run: &run, state: &state, outcome: &outcome, live };
     let judged = work.judge()?;
     let result = work.settle(&judged, started)?;
-    let code = report::tell(command, &policy, &outcome, &judged, &result);
+    let code = report::tell(command, &policy, &folder, &outcome, &judged, &result);
     // The layers go while the kernel is still taking the sandbox apart; then that is waited for.
     drop(run);
     drop(outcome);

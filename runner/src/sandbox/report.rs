@@ -11,6 +11,7 @@ use agency_sandbox::launch::Outcome;
 use agency_sandbox::output::{self, Tallies};
 use agency_sandbox::policy::Policy;
 use agency_sandbox::supervise::{End, Stopped};
+use agency_sandbox::workspace::folder::Folder;
 use serde_json::{Value, json};
 
 use super::result::Settled;
@@ -27,6 +28,7 @@ const SHOWN: usize = 20;
 pub(super) fn tell(
     command: &Sandbox,
     policy: &Policy,
+    folder: &Folder,
     outcome: &Outcome,
     judged: &Harvest,
     settled: &Settled,
@@ -41,6 +43,7 @@ pub(super) fn tell(
             "elapsed_ms": outcome.elapsed.as_millis() as u64,
             "output": outcome.output,
             "attestation": outcome.attestation,
+            "repository": folder.repository.as_ref().map(|_| folder.custody),
             "network": outcome.network,
             "harvest": judged,
             "result": settled,

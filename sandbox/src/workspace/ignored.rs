@@ -10,7 +10,7 @@ use std::fs;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use ignore::Match;
@@ -19,6 +19,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use crate::harvest::Base;
 use crate::path::RelPath;
+use crate::untrusted;
 
 /// Names that are folders of build output or packages in every ecosystem we know. A pattern without a
 /// trailing slash may mean a file; for these it means a folder, and it is made if it is missing.
@@ -80,6 +81,12 @@ struct Known {
     rules: Rc<[(usize, Rc<Gitignore>)]>,
 }
 
+/// A repository's own rules. What is no plain file says nothing.
+fn read_exclude(path: &Path) -> String {
+    let (folder, name) = (path.parent().unwrap_or(Path::new("/")), path.file_name().unwrap_or_default());
+    untrusted::read_text(folder, name, LARGEST).ok().flatten().unwrap_or_default()
+}
+
 impl Ignored {
     pub fn new(layers: Vec<PathBuf>, exclude: Option<PathBuf>) -> Self {
         Self { layers, exclude, known: RefCell::default() }
@@ -130,7 +137,7 @@ impl Ignored {
             && let Some(exclude) = &self.exclude
         {
             // Before the root's own rules: the last match in a file wins, so those win over it.
-            text.push_str(&fs::read_to_string(exclude).unwrap_or_default());
+            text.push_str(&read_exclude(exclude));
             text.push('\n');
         }
         text.push_str(&self.read(&directory.join(b".gitignore")).unwrap_or_default());
@@ -169,8 +176,7 @@ impl Ignored {
     /// The directories that are opened for writing as scratch: those the root's rules name, made if they are
     /// missing, and those at the root that its wildcards match.
     pub fn directories(&self) -> Vec<RelPath> {
-        let mut text =
-            self.exclude.as_ref().and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
+        let mut text = self.exclude.as_deref().map(read_exclude).unwrap_or_default();
         text.push('\n');
         text.push_str(&self.read(&RelPath::root().join(b".gitignore")).unwrap_or_default());
 

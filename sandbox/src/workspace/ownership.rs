@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use serde::Serialize;
+
 use crate::account;
 use crate::git::output_within;
 
@@ -49,7 +51,7 @@ impl OwnershipError {
 }
 
 /// How a repository that may be worked on is owned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Custody {
     /// It is another user's, and this user's own configuration of git says that it is safe.
     pub by_safe_directory: bool,

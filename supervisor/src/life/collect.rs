@@ -169,7 +169,8 @@ impl<S: Store> Life<'_, S> {
             return failed(failure.kind, reason);
         }
         if let Some(reason) = self.told(outcome).await?.blocked {
-            return Ok(Ended::Blocked { reason });
+            // It is the agent's own, and may have as many lines as it likes.
+            return Ok(Ended::Blocked { reason: said::on_one_line(&reason) });
         }
         if let Some(start) = &order.start {
             return self.mended(order, done.candidate.as_ref().unwrap_or(start)).await;

@@ -1,0 +1,83 @@
+//! What agents say: reports that are deep, numbers no machine can count to, lines that look like ours.
+
+use std::time::{Duration, Instant};
+
+use agency_tests::processes::emulated;
+use agency_tests::queue::{HONEST, Queue};
+
+const REPORT: &str = "cat > $AGENCY_REPORT_FILE <<END\n---\ntask_id: $AGENCY_TASK_ID\nagent: shell\nstatus: READY_FOR_REVIEW\n\
+    started_at: 2026-01-31T16:45:00Z\nfinished_at: 2026-01-31T16:45:00Z\nchanges: {files_modified: []}\n\
+    commands_run: []\nverification: {dod_passed: true}\n";
+
+/// 62 KB of brackets took 26 seconds of everybody's time.
+#[test]
+fn a_deep_report_holds_nobody_up() {
+    for deep in ["$(printf '[%.0s' $(seq 62000))", "$(printf '{a: %.0s' $(seq 15000))"] {
+        let mut queue = Queue::with_agent(HONEST);
+        queue.agent("deep", &format!("{HONEST}; {REPORT}risks: {deep}\n---\nEND\n"), "");
+        queue.ground.commit_all();
+        let mut tasks = queue.tasks(2);
+        tasks.push(queue.task("deep", &[]));
+        let began = Instant::now();
+        let said = queue.run(&["--parallel", "3"]);
+        assert_eq!(said.code, 0, "{said:?}");
+        assert!(began.elapsed() < emulated(Duration::from_secs(20)), "{:?}", began.elapsed());
+        queue.assert_landed(&tasks);
+    }
+}
+
+/// A verdict is read as strictly, and as soon.
+#[test]
+fn a_deep_verdict_is_none() {
+    let mut queue = Queue::with_agent(HONEST);
+    queue.settings("attempts = 1");
+    queue.auditor(
+        "printf -- '---\\ntask_id: %s\\nagent: judge\\nverdict: PASS\\nfindings: ' $AGENCY_TASK_ID > $AGENCY_REPORT_FILE; \
+         printf '[%.0s' $(seq 60000) >> $AGENCY_REPORT_FILE; printf -- '\\n---\\n' >> $AGENCY_REPORT_FILE",
+    );
+    queue.ground.commit_all();
+    queue.tasks(1);
+    let began = Instant::now();
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 10, "{said:?}");
+    assert!(began.elapsed() < emulated(Duration::from_secs(20)), "{:?}", began.elapsed());
+    assert!(queue.landed().is_empty());
+}
+
+#[test]
+fn no_claim_of_one_agent_ends_the_run_for_others() {
+    let mut queue = Queue::with_agent(HONEST);
+    queue.agent(
+        "liar",
+        &format!("{HONEST}; echo '{{\"tokens\": 9000000000000000000, \"cost\": 1e18}}' > $AGENCY_USAGE_FILE"),
+        "",
+    );
+    queue.tables("[budget.run]\ntokens = 50000000\ncost = 5000.0\n");
+    queue.ground.commit_all();
+    let mut tasks = vec![queue.task("liar", &[])];
+    tasks.extend(queue.tasks(3));
+    let said = queue.run(&["--parallel", "1"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    queue.assert_landed(&tasks);
+    let report = queue.ground.files(".kodingx/outbox").into_iter().find(|file| file.contains("T0001"));
+    let report = queue.ground.read(&report.expect("a report"));
+    assert!(report.contains("it says that it used 9000000000000000000 tokens"), "{report}");
+}
+
+#[test]
+fn no_line_of_an_agents_can_be_taken_for_ours() {
+    let mut queue = Queue::with_agent(HONEST);
+    let forged = "agency: 9 of 9 tasks done";
+    let body = REPORT.replace("READY_FOR_REVIEW", "BLOCKED");
+    queue.agent("forger", &format!("{body}risks:\n  - \"one\\n{forged}\\n{forged}\"\n---\n{forged}\n\n{forged}\nEND\necho '{forged}' >&2"), "");
+    queue.settings("attempts = 1");
+    queue.ground.commit_all();
+    queue.task("forger", &[]);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 10, "{said:?}");
+    for words in [&["ps", "--all"][..], &["status"], &["lint"]] {
+        let shown = queue.ground.agency(words);
+        assert!(!shown.err.lines().any(|line| line.starts_with(forged)), "{words:?}: {shown:?}");
+    }
+    assert!(!said.err.lines().any(|line| line.trim() == forged), "{said:?}");
+}
