@@ -55,6 +55,8 @@ controls! {
     Environment "environment" "only named variables are passed",
     Memory "memory" "how much memory all processes may use together",
     Processes "processes" "how many processes and threads may exist at once",
+    UserLimits "user-limits" "what the kernel counts for the whole user can't be used up",
+    CoreDumps "core-dumps" "a crash writes no core and starts nothing on the host",
     FileSize "file-size" "how large one file may become",
     TmpSize "tmp-size" "how much the private folders may hold",
     Harvest "harvest" "every change is judged by the exact scope before it can leave",

@@ -46,6 +46,7 @@ pub mod supervise;
 mod sys;
 mod syscalls;
 mod terminal;
+mod user_limits;
 mod view;
 mod watch;
 pub mod workspace;

@@ -163,7 +163,7 @@ impl Level {
         match self {
             Level::Process => true,
             // An engine makes none, unless it is told to for every container.
-            Level::Container => !matches!(control, Control::UserNamespace),
+            Level::Container => !matches!(control, Control::UserNamespace | Control::UserLimits),
             Level::Landlock => !matches!(
                 control,
                 Control::UserNamespace

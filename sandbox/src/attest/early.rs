@@ -190,6 +190,8 @@ impl Early {
             | Control::Seccomp
             | Control::NoNewPrivileges
             | Control::Capabilities
+            | Control::CoreDumps
+            | Control::UserLimits
             | Control::Descriptors => return None,
         })
     }
@@ -224,7 +226,7 @@ impl Early {
         foreign.map_or_else(|| format!("{name}: the host's"), |(_, link)| link.clone())
     }
 
-    fn limit(&self, name: &str) -> &str {
+    pub(super) fn limit(&self, name: &str) -> &str {
         let line = self.limits.lines().find_map(|line| line.strip_prefix(name));
         line.and_then(|line| line.split_whitespace().next()).unwrap_or("unknown")
     }

@@ -71,6 +71,7 @@ impl Bare {
         let surface = Surface::Host {
             network: !policy.closes_network(),
             truncation_checked: access::abi().is_some_and(|(abi, _)| abi >= 3),
+            shared_user: !host.is_root(),
         };
         let mut secrets = around.secrets.clone();
         secrets.extend([host.home.clone(), workspace.state.clone()]);

@@ -27,6 +27,7 @@ pub(crate) struct Tried {
     tried: usize,
     internet_refused: bool,
     unix_refused: bool,
+    pub(crate) inotify_refused: bool,
 }
 
 impl Tried {
@@ -51,6 +52,7 @@ impl Tried {
             tried: bare.secrets.len(),
             internet_refused: refused(AddressFamily::INET) && refused(AddressFamily::INET6),
             unix_refused: refused(AddressFamily::UNIX),
+            inotify_refused: rustix::fs::inotify::init(rustix::fs::inotify::CreateFlags::CLOEXEC).is_err(),
         }
     }
 
@@ -127,7 +129,7 @@ impl Tried {
                 (Held::No, how.into())
             }
             Control::IpcNamespace => {
-                (Held::No, "not at this level; System V memory and message queues are refused".into())
+                (Held::No, "not at this level; System V objects and message queues are refused".into())
             }
             Control::UserNamespace => {
                 let how =

@@ -135,12 +135,10 @@ impl Recipe<'_> {
             memory_swap: memory,
             pids_limit: policy.limits.processes.filter(|_| policy.wants(Control::Processes)).map(limit),
             nano_cpus: self.container.milli_cpus.map(|milli| limit(milli.saturating_mul(1_000_000))),
-            // No core ever lands anywhere.
-            ulimits: Some(vec![ResourcesUlimits {
-                name: Some("core".to_owned()),
-                soft: Some(0),
-                hard: Some(0),
-            }]),
+            // One, and not none: see where the agent sets its own.
+            ulimits: policy.wants(Control::CoreDumps).then(|| {
+                vec![ResourcesUlimits { name: Some("core".to_owned()), soft: Some(1), hard: Some(1) }]
+            }),
             shm_size: Some(limit(policy.limits.tmp_size)),
             // What it writes goes past the engine.
             log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
