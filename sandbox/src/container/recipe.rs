@@ -40,6 +40,8 @@ pub(crate) struct Recipe<'a> {
     pub(crate) door: &'a Path,
     pub(crate) caches: &'a [Cache],
     pub(crate) dialect: Dialect,
+    /// The number it is written down by.
+    pub(crate) nonce: &'a str,
 }
 
 /// Where a folder of git objects that the copy borrows from is in a container. It can't be where it is on the host: the
@@ -79,6 +81,7 @@ impl Recipe<'_> {
         let (uid, gid) = self.user;
         let mut labels: HashMap<String, String> = self.container.labels.iter().cloned().collect();
         labels.insert(leftovers::OWNER.to_owned(), leftovers::me());
+        labels.insert(leftovers::NONCE.to_owned(), self.nonce.to_owned());
         Ok(ContainerCreateBody {
             image: Some(self.image.id.clone()),
             entrypoint: Some(vec![text(&guest::program())?, guest::WORD.to_owned()]),

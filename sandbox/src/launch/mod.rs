@@ -296,9 +296,9 @@ pub(crate) enum Place {
     /// In an overlay, in a view of its own.
     View,
     /// On a copy, on the host.
-    Bare(Bare),
+    Bare(Box<Bare>),
     /// On a copy, in a container.
-    Container(Contained),
+    Container(Box<Contained>),
 }
 
 impl Place {
