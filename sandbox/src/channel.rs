@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     fn handed() -> Handed {
-        let around = Surroundings { system: Vec::new(), toolchains: vec!["/go".into()], secrets: Vec::new() };
+        let around = Surroundings { toolchains: vec!["/go".into()], ..Surroundings::default() };
         Handed { idmap: None, network: None, around }
     }
 

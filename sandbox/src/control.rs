@@ -55,6 +55,7 @@ controls! {
     Environment "environment" "only named variables are passed",
     Memory "memory" "how much memory all processes may use together",
     Processes "processes" "how many processes and threads may exist at once",
+    ToolchainLocks "toolchain-locks" "locks and leases on files of toolchains stay inside",
     UserLimits "user-limits" "what the kernel counts for the whole user can't be used up",
     CoreDumps "core-dumps" "a crash writes no core and starts nothing on the host",
     FileSize "file-size" "how large one file may become",

@@ -163,7 +163,10 @@ impl Level {
         match self {
             Level::Process => true,
             // An engine makes none, unless it is told to for every container.
-            Level::Container => !matches!(control, Control::UserNamespace | Control::UserLimits),
+            // Of toolchains it has those of its image.
+            Level::Container => {
+                !matches!(control, Control::UserNamespace | Control::UserLimits | Control::ToolchainLocks)
+            }
             Level::Landlock => !matches!(
                 control,
                 Control::UserNamespace
@@ -175,6 +178,7 @@ impl Level {
                     | Control::PrivateProc
                     | Control::Attributes
                     | Control::TmpSize
+                    | Control::ToolchainLocks
             ),
         }
     }

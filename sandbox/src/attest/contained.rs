@@ -5,11 +5,11 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use super::mountinfo::Mount;
 use super::{Asked, Held, Process};
 use crate::container::recipe;
 use crate::control::Control;
 use crate::launch::called::Contained;
+use crate::mountinfo::Mount;
 use crate::path::RelPath;
 use crate::policy::Network;
 use crate::syscalls;
@@ -71,6 +71,7 @@ impl Process {
                 let how = if settings.is_some() { "its settings read-only" } else { "its settings writable" };
                 (fresh.into(), format!("proc, {how}"))
             }
+            Control::ToolchainLocks => (Held::No, "its toolchains are those of its image".into()),
             Control::MinimalDev => self.few_devices(),
             Control::HiddenPaths => self.out_of_sight(asked),
             Control::Seccomp => {

@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::mountinfo::{self, Mount};
 use super::proc::Proc;
 use super::{Asked, Held};
 use crate::cgroup::Cgroup;
 use crate::control::Control;
 use crate::egress::{List, Listener};
 use crate::launch::Place;
+use crate::mountinfo::{self, Mount};
+use crate::mounts::OVERLAY;
 use crate::path::RelPath;
 use crate::policy::Network;
 
@@ -132,6 +133,7 @@ impl Early {
                 };
                 ((uncovered.is_empty() && !whole).into(), how)
             }
+            Control::ToolchainLocks => self.toolchain_locks(asked),
             // What a program is started with can't be read before it is started; this is what execve gets.
             Control::Environment => {
                 let variables = match asked.place {
@@ -256,6 +258,19 @@ impl Early {
         match open {
             Some(path) => (Held::No, format!("{} is not private", path.display())),
             None => (Held::Yes, "tmpfs".into()),
+        }
+    }
+
+    /// Every toolchain must be seen through an overlay of ours; any other mount is the host's own file system.
+    fn toolchain_locks(&self, asked: &Asked<'_>) -> (Held, String) {
+        if !asked.policy.wants(Control::ToolchainLocks) {
+            return (Held::No, "toolchains are the host's own files".into());
+        }
+        let is_ours = |mount: &Mount| mount.kind == "overlay" && mount.source == OVERLAY;
+        let shared = asked.toolchains.iter().find(|path| !self.mount_at(path).is_some_and(is_ours));
+        match shared {
+            None => (Held::Yes, format!("{} toolchains, each through an overlay", asked.toolchains.len())),
+            Some(path) => (Held::NotHere, format!("not held: {} takes no overlay over it", path.display())),
         }
     }
 

@@ -9,7 +9,6 @@
 
 mod contained;
 mod early;
-mod mountinfo;
 mod proc;
 mod shared;
 
@@ -100,6 +99,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) opening: &'a Opening,
     pub(crate) home: &'a Path,
     pub(crate) hidden: Vec<PathBuf>,
+    /// Toolchains that are in sight.
+    pub(crate) toolchains: Vec<PathBuf>,
     pub(crate) cgroup: Option<&'a Cgroup>,
     pub(crate) root: bool,
     pub(crate) place: &'a Place,

@@ -140,6 +140,9 @@ impl Tried {
             | Control::UtsNamespace
             | Control::CgroupNamespace
             | Control::PrivateProc => (Held::No, "not at this level".into()),
+            Control::ToolchainLocks => {
+                (Held::No, "not at this level: files that can be read can be locked".into())
+            }
             Control::TmpSize => {
                 (Held::No, "not at this level: nothing bounds what is written to disk".into())
             }

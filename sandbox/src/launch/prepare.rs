@@ -139,12 +139,10 @@ impl Namespaces {
 }
 
 /// Every path that must be covered, as the agent would name it.
-pub(super) fn hidden(request: &Request<'_>) -> Vec<PathBuf> {
-    // Looked up anew, and not what was handed over: what came in between is in sight.
-    let around = Surroundings::observe(request.host);
-    let covers = view::covers(request.policy, request.host, &around);
+pub(super) fn hidden(request: &Request<'_>, around: &Surroundings) -> Vec<PathBuf> {
+    let covers = view::covers(request.policy, request.host, around);
     let planned = covers.into_iter().filter_map(|step| match step {
-        Step::Hide { at } => Some(at),
+        Step::Hide { at } | Step::File { at, .. } => Some(at),
         _ => None,
     });
     let workspace = request.workspace;

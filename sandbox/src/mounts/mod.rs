@@ -36,6 +36,9 @@ const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc:
 const WRITABLE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 const DEVICE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
 
+/// What our overlays call themselves.
+pub(crate) const OVERLAY: &str = "agency";
+
 /// Where files of our own lie in the new root until they are bound to their places.
 const DRAWER: &str = ".drawer";
 
@@ -163,7 +166,7 @@ impl<'a> NewRoot<'a> {
 
     /// A small file over one of the host's.
     fn file(&self, path: &Path, contents: &str) -> Result<()> {
-        let hidden = Path::new(DRAWER).join(path.file_name().unwrap_or_default());
+        let hidden = Path::new(DRAWER).join(format!("file{}", self.next()));
         self.make_folder(Path::new(DRAWER), 0o755)?;
         let file = rustix::fs::openat(
             &self.root,
@@ -220,19 +223,22 @@ impl<'a> NewRoot<'a> {
     }
 
     fn bind(&self, source: &Path, path: &Path, access: Access) -> Result<()> {
+        let whole = || {
+            let flags = OpenTreeFlags::OPEN_TREE_CLONE
+                | OpenTreeFlags::OPEN_TREE_CLOEXEC
+                | OpenTreeFlags::AT_RECURSIVE;
+            rustix::mount::open_tree(rustix::fs::CWD, source, flags).map_err(at("can't bind", source))
+        };
         let tree = match access {
-            Access::ReadAsOwner => self.reading_glass(source)?,
-            Access::Read | Access::Write => {
-                let flags = OpenTreeFlags::OPEN_TREE_CLONE
-                    | OpenTreeFlags::OPEN_TREE_CLOEXEC
-                    | OpenTreeFlags::AT_RECURSIVE;
-                rustix::mount::open_tree(rustix::fs::CWD, source, flags).map_err(at("can't bind", source))?
-            }
+            Access::ReadAsOwner => self.reading_glass(source, self.idmap.as_ref())?,
+            // Some file systems take no overlay over them. The attestation says so.
+            Access::ReadApart => self.reading_glass(source, None).or_else(|_| whole())?,
+            Access::Read | Access::Write => whole()?,
         };
         // Host devices stay devices only where the whole of /dev was asked for.
         let attributes = match access {
             _ if path == Path::new("/dev") => DEVICE,
-            Access::Read | Access::ReadAsOwner => READ_ONLY,
+            Access::Read | Access::ReadAsOwner | Access::ReadApart => READ_ONLY,
             Access::Write => WRITABLE,
         };
         restrict(tree.as_fd(), attributes, true).map_err(at("can't restrict", source))?;
@@ -242,10 +248,11 @@ impl<'a> NewRoot<'a> {
     }
 
     /// Something of the host's, to be read and nothing else. A folder is seen through an overlay: a socket in
-    /// it is then a file without anybody behind it, where in a read-only bind it could be talked to.
-    fn reading_glass(&self, source: &Path) -> Result<OwnedFd> {
+    /// it is then a file without anybody behind it, where in a read-only bind it could be talked to; and a lock on a
+    /// file of it is one on the overlay's, where in a bind it would hold up the host's programs.
+    fn reading_glass(&self, source: &Path, idmap: Option<&OwnedFd>) -> Result<OwnedFd> {
         let plain = clone_of(source).map_err(at("can't bind", source))?;
-        let mapped = self.map(&plain).map_err(at("can't map the owner of", source))?;
+        let mapped = map(plain, idmap).map_err(at("can't map the owner of", source))?;
         let has_sockets = !is_kernel_file_system(mapped.as_fd());
         if !has_sockets || !is_directory(mapped.as_fd()).map_err(at("can't look at", source))? {
             return Ok(mapped);
@@ -264,23 +271,10 @@ impl<'a> NewRoot<'a> {
         let options = CString::new(options).map_err(|_| failed()(Errno::INVAL))?;
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::RDONLY;
         let place = descriptor(target.as_fd());
-        rustix::mount::mount("agency", place.as_str(), "overlay", flags, Some(options.as_c_str()))
+        rustix::mount::mount(OVERLAY, place.as_str(), "overlay", flags, Some(options.as_c_str()))
             .map_err(failed())?;
         self.spend(mapped);
         self.clone_own(&Path::new(DRAWER).join(&glass), source)
-    }
-
-    /// A mount with the owner of the workspace's files seen as the agent, where that is needed and the file
-    /// system can do it. Where it can't, others' permissions apply.
-    fn map(&self, tree: &OwnedFd) -> io::Result<OwnedFd> {
-        let mapped = tree.try_clone()?;
-        let Some(idmap) = &self.idmap else { return Ok(mapped) };
-        let attributes = MountAttributes { set: READ_ONLY, recursive: false, idmap: Some(idmap.as_fd()) };
-        match sys::mount_setattr(mapped.as_fd(), attributes) {
-            Ok(()) => Ok(mapped),
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(mapped),
-            Err(error) => Err(error),
-        }
     }
 
     fn device(&self, name: &'static str) -> Result<()> {
@@ -347,5 +341,16 @@ impl<'a> NewRoot<'a> {
         let attributes = if access == Access::Write { WRITABLE } else { READ_ONLY };
         restrict(tree.as_fd(), attributes, true).map_err(at("can't protect", path))?;
         move_onto(tree.as_fd(), target.as_fd()).map_err(at("can't protect", path))
+    }
+}
+
+/// A mount with the owner of the workspace's files seen as the agent, where that is asked for and the file system can do
+/// it. Where it can't, others' permissions apply.
+fn map(tree: OwnedFd, idmap: Option<&OwnedFd>) -> io::Result<OwnedFd> {
+    let Some(idmap) = idmap else { return Ok(tree) };
+    let attributes = MountAttributes { set: READ_ONLY, recursive: false, idmap: Some(idmap.as_fd()) };
+    match sys::mount_setattr(tree.as_fd(), attributes) {
+        Err(error) if error.raw_os_error() != Some(libc::EINVAL) => Err(error),
+        _ => Ok(tree),
     }
 }
