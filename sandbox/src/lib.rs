@@ -38,6 +38,7 @@ mod janitor;
 pub mod launch;
 mod mountinfo;
 mod mounts;
+mod nonce;
 mod opening;
 pub mod output;
 pub mod path;

@@ -39,6 +39,11 @@ pub(crate) fn parse(line: &str) -> Option<Mount> {
     })
 }
 
+/// Where something is mounted, of a whole line.
+pub(crate) fn point(line: &str) -> Option<PathBuf> {
+    line.split(' ').nth(4).map(|point| PathBuf::from(unescape(point)))
+}
+
 /// Blanks and backslashes in mountinfo are written in octal.
 fn unescape(text: &str) -> OsString {
     let bytes = text.as_bytes();

@@ -118,10 +118,10 @@ impl Toolchains {
             return;
         }
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        for mount in mounts.lines().filter_map(mountinfo::parse) {
-            let below = |folder: &PathBuf| mount.point.starts_with(folder) && mount.point != *folder;
-            if self.folders.iter().any(below) && !self.folders.contains(&mount.point) {
-                self.folders.push(mount.point);
+        for point in mounts.lines().filter_map(mountinfo::point) {
+            let below = |folder: &PathBuf| point.starts_with(folder) && point != *folder;
+            if self.folders.iter().any(below) && !self.folders.contains(&point) {
+                self.folders.push(point);
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::launch::Place;
 use crate::mountinfo::{self, Mount};
 use crate::mounts::OVERLAY;
 use crate::path::RelPath;
-use crate::policy::Network;
+use crate::policy::{Memory, Network, Policy};
 
 const NAMESPACES: &[(&str, Control)] = &[
     ("user", Control::UserNamespace),
@@ -48,6 +48,14 @@ pub(crate) struct Early {
     limits: String,
     /// Namespaces that are not ours.
     foreign: Vec<(&'static str, String)>,
+}
+
+/// Where a limit of memory comes from, if nobody asked for it.
+pub(super) fn share(policy: &Policy) -> &'static str {
+    match policy.limits.memory {
+        Memory::Share => ", by default three quarters of this machine's",
+        Memory::Bytes(_) | Memory::Unlimited => "",
+    }
 }
 
 impl Early {
@@ -145,10 +153,17 @@ impl Early {
                 (policy.wants(control).into(), format!("passed on: {}", names.join(" ")))
             }
             Control::Memory => match asked.cgroup.and_then(|cgroup| Some((cgroup, cgroup.memory()?))) {
-                Some((cgroup, (limit, how))) if policy.limits.memory.is_some_and(|asked| limit <= asked) => {
+                Some((cgroup, (limit, how)))
+                    if policy.limits.memory.bytes().is_some_and(|asked| limit <= asked) =>
+                {
                     (cgroup.holds(self.pid).into(), format!("{how} {limit}"))
                 }
-                _ => (Held::Watched, "no memory controller to use: looked at every half second".into()),
+                _ => match policy.limits.memory.bytes() {
+                    None => (Held::No, "not limited".into()),
+                    Some(limit) => {
+                        (Held::Watched, format!("{limit}{}, looked at every half second", share(policy)))
+                    }
+                },
             },
             Control::Processes => {
                 let limit = self.limit("Max processes");

@@ -115,7 +115,7 @@ impl Tried {
                 true => (Held::Yes, "the agent's user owns nothing outside".into()),
                 false => (
                     Held::No,
-                    "landlock does not look at modes, owners, times and extended attributes".into(),
+                    "landlock does not look at modes, owners, times and extended attributes; another agent of this user that learns the path of this copy, from a command line in it, can change them there".into(),
                 ),
             },
             Control::PidNamespace => {

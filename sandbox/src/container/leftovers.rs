@@ -16,6 +16,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
 use super::engine::{Engine, EngineError};
+use crate::nonce::{is_nonce, nonce};
 
 /// The label that says to people whose a container is.
 pub(crate) const OWNER: &str = "io.agency.owner";
@@ -79,16 +80,6 @@ pub(crate) fn name(nonce: &str) -> String {
     format!("agency-{nonce}")
 }
 
-/// 128 bits that nobody can guess.
-fn nonce() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    match filled == bytes.len() {
-        true => Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
-        false => Err(io::Error::other("the kernel has too few random bytes")),
-    }
-}
-
 /// What a dead owner wrote down.
 #[derive(Debug, PartialEq, Eq)]
 struct Left {
@@ -134,10 +125,6 @@ pub(crate) fn sweep(engine: &Engine, state: &Path) -> Result<usize, EngineError>
     Ok(swept)
 }
 
-fn is_nonce(name: &str) -> bool {
-    name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
-}
-
 /// Takes what a dead owner wrote: held, how old it is, and what it says.
 fn take(path: &Path) -> Option<(File, Duration, String)> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -181,9 +168,6 @@ mod tests {
         assert_eq!(left("relative\n"), None);
         assert_eq!(left("/run/engine\nc0ff"), Some(Left { engine: "/run/engine".into(), id: None }));
         assert_eq!(left("/run/engine\n../x\n"), Some(Left { engine: "/run/engine".into(), id: None }));
-        for name in ["", "x", "0123456789abcdef0123456789abcdeg", "../0123456789abcdef0123456789abc"] {
-            assert!(!is_nonce(name), "{name}");
-        }
         // Planted links and pipes are not followed, nor waited for.
         let state = tempfile::tempdir().expect("a folder");
         let (link, pipe) = (state.path().join("link"), state.path().join("pipe"));

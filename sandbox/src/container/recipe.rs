@@ -104,7 +104,7 @@ impl Recipe<'_> {
         let policy = self.policy;
         let shared = |control| (!policy.wants(control)).then(|| "host".to_owned());
         let limit = |size: u64| i64::try_from(size).unwrap_or(i64::MAX);
-        let memory = policy.limits.memory.filter(|_| policy.wants(Control::Memory)).map(limit);
+        let memory = policy.limits.memory.bytes().filter(|_| policy.wants(Control::Memory)).map(limit);
         let mut security = Vec::new();
         if policy.wants(Control::NoNewPrivileges) {
             security.push("no-new-privileges:true".to_owned());

@@ -208,16 +208,8 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
     drop((aside, spent));
     let watched =
         attestation.statement(Control::Memory).is_some_and(|one| one.enforced == attest::Enforced::Watched);
-    let memory = policy
-        .limits
-        .memory
-        .filter(|_| watched)
-        .map(|limit| Watcher::new(sandbox.pid).map(|watcher| (limit, watcher)))
-        .transpose()
-        .map_err(|error| LaunchError::Internal {
-            what: "can't watch memory",
-            source: io::Error::other(error),
-        })?;
+    let memory = policy.limits.memory.bytes().filter(|_| watched);
+    let memory = memory.map(|limit| (limit, Watcher::new(sandbox.pid)));
     let mut since = SystemTime::now();
     let uppers = match place.replica() {
         Some(replica) => vec![replica.tree.clone()],

@@ -16,7 +16,7 @@ use crate::host::{Host, Surroundings};
 use crate::identity::Identity;
 use crate::opening::Opening;
 use crate::path::RelPath;
-use crate::policy::{Level, Network, Policy};
+use crate::policy::{Level, Memory, Network, Policy};
 use crate::view::{self, Step};
 use crate::workspace::state::Run;
 use crate::workspace::{Layer, Workspace};
@@ -152,12 +152,14 @@ pub(super) fn hidden(request: &Request<'_>, around: &Surroundings) -> Vec<PathBu
 
 pub(super) fn cgroup(request: &Request<'_>) -> Result<Option<Cgroup>, LaunchError> {
     let policy = request.policy;
-    // Nothing but a cgroup holds a whole tree to a limit of memory; the others have another way.
+    // Nothing but a cgroup holds a whole tree to a limit of memory; the others have another way. A limit that nobody asked
+    // for is worth looking at, and not the time that a cgroup takes at every start.
+    let Memory::Bytes(memory) = policy.limits.memory else { return Ok(None) };
     if !policy.wants(Control::Memory) {
         return Ok(None);
     }
     let name = request.run.path().file_name().unwrap_or_default().to_string_lossy();
     let processes = policy.limits.processes.filter(|_| policy.wants(Control::Processes));
-    Cgroup::create(&format!("agency-{name}"), policy.limits.memory, processes)
+    Cgroup::create(&format!("agency-{name}"), Some(memory), processes)
         .map_err(internal("can't make a cgroup"))
 }

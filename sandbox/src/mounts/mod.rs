@@ -230,9 +230,9 @@ impl<'a> NewRoot<'a> {
             rustix::mount::open_tree(rustix::fs::CWD, source, flags).map_err(at("can't bind", source))
         };
         let tree = match access {
-            Access::ReadAsOwner => self.reading_glass(source, self.idmap.as_ref())?,
+            Access::ReadAsOwner => self.reading_glass(source)?,
             // Some file systems take no overlay over them. The attestation says so.
-            Access::ReadApart => self.reading_glass(source, None).or_else(|_| whole())?,
+            Access::ReadApart => self.apart(source).or_else(|_| whole())?,
             Access::Read | Access::Write => whole()?,
         };
         // Host devices stay devices only where the whole of /dev was asked for.
@@ -248,25 +248,21 @@ impl<'a> NewRoot<'a> {
     }
 
     /// Something of the host's, to be read and nothing else. A folder is seen through an overlay: a socket in
-    /// it is then a file without anybody behind it, where in a read-only bind it could be talked to; and a lock on a
-    /// file of it is one on the overlay's, where in a bind it would hold up the host's programs.
-    fn reading_glass(&self, source: &Path, idmap: Option<&OwnedFd>) -> Result<OwnedFd> {
+    /// it is then a file without anybody behind it, where in a read-only bind it could be talked to.
+    fn reading_glass(&self, source: &Path) -> Result<OwnedFd> {
         let plain = clone_of(source).map_err(at("can't bind", source))?;
-        let mapped = map(plain, idmap).map_err(at("can't map the owner of", source))?;
+        let mapped = self.map(&plain).map_err(at("can't map the owner of", source))?;
         let has_sockets = !is_kernel_file_system(mapped.as_fd());
         if !has_sockets || !is_directory(mapped.as_fd()).map_err(at("can't look at", source))? {
             return Ok(mapped);
         }
         self.hang(mapped.as_fd())?;
         let drawer = self.drawer()?;
-        let name = format!("empty{}", self.next());
         let failed = || at("can't show", source);
-        rustix::fs::mkdirat(&drawer, name.as_str(), Mode::from_raw_mode(0o755)).map_err(failed())?;
-        let empty = rustix::fs::openat(&drawer, name.as_str(), FOLDER, Mode::empty()).map_err(failed())?;
+        let empty = self.empty()?;
         let glass = format!("glass{}", self.next());
         rustix::fs::mkdirat(&drawer, glass.as_str(), Mode::from_raw_mode(0o755)).map_err(failed())?;
         let target = rustix::fs::openat(&drawer, glass.as_str(), FOLDER, Mode::empty()).map_err(failed())?;
-        // An overlay without an upper layer takes two lower ones.
         let options = format!("lowerdir={}:{}", descriptor(empty.as_fd()), descriptor(mapped.as_fd()));
         let options = CString::new(options).map_err(|_| failed()(Errno::INVAL))?;
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::RDONLY;
@@ -275,6 +271,38 @@ impl<'a> NewRoot<'a> {
             .map_err(failed())?;
         self.spend(mapped);
         self.clone_own(&Path::new(DRAWER).join(&glass), source)
+    }
+
+    /// The same, with every owner as it is, which takes no mount to lie over. A lock on a file of it is one on the overlay's,
+    /// where in a bind it would hold up the host's programs.
+    fn apart(&self, source: &Path) -> Result<OwnedFd> {
+        let failed = || at("can't show", source);
+        let folder = handles::open_folder(source)?;
+        let empty = self.empty()?;
+        let lowers = format!("{}:{}", descriptor(empty.as_fd()), descriptor(folder.as_fd()));
+        let options = [("source", Some(OVERLAY)), ("lowerdir", Some(lowers.as_str()))];
+        mount_new("overlay", &options, FsMountFlags::FSMOUNT_CLOEXEC, READ_ONLY).map_err(failed())
+    }
+
+    /// An empty folder to lay over others: an overlay without an upper layer takes two lower ones.
+    fn empty(&self) -> Result<OwnedFd> {
+        let name = Path::new(DRAWER).join("empty");
+        self.make_folder(Path::new(DRAWER), 0o755)?;
+        self.make_folder(&name, 0o755)?;
+        rustix::fs::openat(&self.root, &name, FOLDER, Mode::empty()).map_err(at("can't open", &name))
+    }
+
+    /// A mount with the owner of the workspace's files seen as the agent, where that is needed and the file
+    /// system can do it. Where it can't, others' permissions apply.
+    fn map(&self, tree: &OwnedFd) -> io::Result<OwnedFd> {
+        let mapped = tree.try_clone()?;
+        let Some(idmap) = &self.idmap else { return Ok(mapped) };
+        let attributes = MountAttributes { set: READ_ONLY, recursive: false, idmap: Some(idmap.as_fd()) };
+        match sys::mount_setattr(mapped.as_fd(), attributes) {
+            Ok(()) => Ok(mapped),
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(mapped),
+            Err(error) => Err(error),
+        }
     }
 
     fn device(&self, name: &'static str) -> Result<()> {
@@ -341,16 +369,5 @@ impl<'a> NewRoot<'a> {
         let attributes = if access == Access::Write { WRITABLE } else { READ_ONLY };
         restrict(tree.as_fd(), attributes, true).map_err(at("can't protect", path))?;
         move_onto(tree.as_fd(), target.as_fd()).map_err(at("can't protect", path))
-    }
-}
-
-/// A mount with the owner of the workspace's files seen as the agent, where that is asked for and the file system can do
-/// it. Where it can't, others' permissions apply.
-fn map(tree: OwnedFd, idmap: Option<&OwnedFd>) -> io::Result<OwnedFd> {
-    let Some(idmap) = idmap else { return Ok(tree) };
-    let attributes = MountAttributes { set: READ_ONLY, recursive: false, idmap: Some(idmap.as_fd()) };
-    match sys::mount_setattr(tree.as_fd(), attributes) {
-        Err(error) if error.raw_os_error() != Some(libc::EINVAL) => Err(error),
-        _ => Ok(tree),
     }
 }

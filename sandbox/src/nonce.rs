@@ -1,0 +1,33 @@
+//! Names that nobody can guess.
+
+use std::io;
+
+use rustix::rand::{GetRandomFlags, getrandom};
+
+/// 128 random bits, as 32 digits.
+pub(crate) fn nonce() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    match getrandom(&mut bytes, GetRandomFlags::empty())? {
+        16 => Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
+        _ => Err(io::Error::other("the kernel has too few random bytes")),
+    }
+}
+
+/// Whether a name is one of those.
+pub(crate) fn is_nonce(name: &str) -> bool {
+    name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_are_the_same_and_nothing_else_is_one() {
+        let (one, other) = (nonce().expect("random"), nonce().expect("random"));
+        assert!(is_nonce(&one) && is_nonce(&other) && one != other);
+        for name in ["", "x", "0123456789abcdef0123456789abcdeg", "../0123456789abcdef0123456789abc"] {
+            assert!(!is_nonce(name), "{name}");
+        }
+    }
+}
