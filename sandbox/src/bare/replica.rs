@@ -18,7 +18,6 @@ use super::distil::Manifest;
 use crate::container::recipe;
 use crate::harvest::tree::{self, Kind};
 use crate::harvest::{Base, Lower};
-use crate::nonce;
 use crate::opening::Opening;
 use crate::path::RelPath;
 use crate::workspace::state::Run;
@@ -55,12 +54,7 @@ impl Replica {
         seen: Seen,
     ) -> io::Result<Self> {
         run.make()?;
-        // Agents of one user could change modes and times in each other's copies, so none is to find another's: nothing of
-        // ours names this folder, and nobody can guess it.
-        let own = run.path().join(nonce::nonce()?);
-        let mode = fs::metadata(run.path())?.permissions().mode();
-        folder(&own, mode & 0o777, None)?;
-        let place = |name: &str| own.join(name);
+        let place = |name: &str| run.path().join(name);
         let mut replica = Self {
             tree: place(TREE),
             repository: (workspace.overlays.len() > 1).then(|| place("repository")),

@@ -55,7 +55,7 @@ impl Record {
     pub(crate) fn begin(state: &Path, engine: &Path) -> io::Result<Self> {
         let folder = state.join(FOLDER);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-        let nonce = nonce()?;
+        let nonce = nonce();
         let path = folder.join(&nonce);
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC;
         let mut file = File::from(rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR)?);

@@ -14,6 +14,7 @@ use crate::egress;
 use crate::harvest::Base;
 use crate::host::{Host, Surroundings};
 use crate::identity::Identity;
+use crate::nonce::nonce;
 use crate::opening::Opening;
 use crate::path::RelPath;
 use crate::policy::{Level, Memory, Network, Policy};
@@ -158,7 +159,8 @@ pub(super) fn cgroup(request: &Request<'_>) -> Result<Option<Cgroup>, LaunchErro
     if !policy.wants(Control::Memory) {
         return Ok(None);
     }
-    let name = request.run.path().file_name().unwrap_or_default().to_string_lossy();
+    // Not the run's own, which everybody could read in /proc.
+    let name = nonce();
     let processes = policy.limits.processes.filter(|_| policy.wants(Control::Processes));
     Cgroup::create(&format!("agency-{name}"), Some(memory), processes)
         .map_err(internal("can't make a cgroup"))

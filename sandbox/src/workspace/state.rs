@@ -10,11 +10,11 @@ use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FlockOperation, flock};
 
 use crate::erase;
+use crate::nonce::nonce;
 
 /// Its name in a repository's common directory.
 pub(crate) const IN_REPOSITORY: &str = "agency";
@@ -87,9 +87,9 @@ impl State {
 
     /// A run: its folder has a name, and is made when it is first needed.
     pub fn run(&self) -> Run {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        // Nanoseconds and the process id: no two runs of one boot share both.
-        let name = format!("{:x}-{:x}", now.as_nanos(), std::process::id());
+        // Without namespaces, agents of one user could change modes and times in each other's copies: nothing of ours tells
+        // this name, and nobody can guess it.
+        let name = nonce();
         Run { path: self.path.join(SANDBOXES).join(name), mode: self.mode, held: OnceCell::new() }
     }
 }
