@@ -161,6 +161,14 @@ impl Policy {
             Control::Attributes => {
                 self.level.claims(control) && !self.without.contains(Control::ReadOnlyHost)
             }
+            // They are counted for the user that the agent is.
+            Control::UserLimits => {
+                self.level.claims(control) && !self.without.contains(Control::UserNamespace)
+            }
+            // Toolchains are part of a home that is bound as a whole.
+            Control::ToolchainLocks => {
+                self.level.claims(control) && !self.without.contains(Control::PrivateHome)
+            }
             _ => self.level.claims(control),
         };
         meaningful && !self.without.contains(control)

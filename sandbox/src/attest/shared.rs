@@ -33,11 +33,14 @@ impl Process {
             (Some(b'|'), "1") if filtered => {
                 (Held::Yes, "RLIMIT_CORE 1, at which no core is piped; the filter keeps it".into())
             }
-            (Some(b'|'), "0" | "1") => (
+            (Some(b'|'), "1") => (
                 Held::NotHere,
-                format!(
-                    "RLIMIT_CORE {limit}; not held: a crash starts this host's core handler at 0, and only a hard limit of 1 or more can be kept at 1 (`ulimit -H -c`)"
-                ),
+                "RLIMIT_CORE 1; not held: without the filter it can be lowered to 0, at which cores are piped"
+                    .into(),
+            ),
+            (Some(b'|'), "0") => (
+                Held::NotHere,
+                "RLIMIT_CORE 0; not held: this host pipes cores at 0 and not at 1, and the caller's hard limit (`ulimit -H -c`) is 0".into(),
             ),
             (_, "0" | "1") => (Held::Yes, format!("RLIMIT_CORE {limit}; cores of this host are files")),
             (_, _) => (Held::No, format!("RLIMIT_CORE {limit}")),
@@ -48,7 +51,8 @@ impl Process {
     pub(super) fn user_limits(&self, asked: &Asked<'_>, ready: &Ready) -> (Held, String) {
         let own = rustix::process::geteuid().as_raw().to_string();
         let theirs = self.status("Uid").split_whitespace().next().unwrap_or_default();
-        if asked.policy.without.contains(Control::UserLimits) {
+        let off = [Control::UserLimits, Control::UserNamespace];
+        if off.iter().any(|control| asked.policy.without.contains(*control)) {
             return (Held::No, "those of every process of the user".into());
         }
         if theirs != own {

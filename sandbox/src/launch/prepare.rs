@@ -159,8 +159,8 @@ pub(super) fn cgroup(request: &Request<'_>) -> Result<Option<Cgroup>, LaunchErro
     if !policy.wants(Control::Memory) {
         return Ok(None);
     }
-    // Not the run's own, which everybody could read in /proc.
-    let name = nonce();
+    // Not by the run's own name, which everybody could then read in /proc; by ours, for whoever looks.
+    let name = format!("{}-{:x}", nonce(), std::process::id());
     let processes = policy.limits.processes.filter(|_| policy.wants(Control::Processes));
     Cgroup::create(&format!("agency-{name}"), Some(memory), processes)
         .map_err(internal("can't make a cgroup"))
