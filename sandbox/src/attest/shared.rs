@@ -58,6 +58,9 @@ impl Process {
         if theirs != own {
             return (Held::Yes, format!("a host user of its own, {theirs}"));
         }
+        if let Place::Container(_) = asked.place {
+            return (Held::No, "not held: without a user namespace it is counted with the caller".into());
+        }
         let mut parts = Vec::new();
         for (resource, name) in user_limits::COUNTED {
             let limit = self.early.limit(name);
@@ -75,7 +78,7 @@ impl Process {
                 let how = if refused { "refused" } else { "not refused" };
                 (refused.into(), format!("inotify {how}, {parts}; {BEYOND}"))
             }
-            (Place::View, Some(found)) => {
+            (Place::View | Place::Container(_), Some(found)) => {
                 let Inotify { instances, watches } = found;
                 let within = of_users().is_some_and(|users| found.is_within(users.part()));
                 (
@@ -83,10 +86,7 @@ impl Process {
                     format!("{instances} of inotify's instances, {watches} watches, {parts}; {BEYOND}"),
                 )
             }
-            (Place::View, None) => (Held::No, "inotify's limits can't be read".into()),
-            (Place::Container(_), _) => {
-                (Held::No, format!("{parts}; not held: inotify, without a user namespace"))
-            }
+            (Place::View | Place::Container(_), None) => (Held::No, "inotify's limits can't be read".into()),
         }
     }
 }
