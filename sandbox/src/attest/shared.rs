@@ -78,15 +78,20 @@ impl Process {
                 let how = if refused { "refused" } else { "not refused" };
                 (refused.into(), format!("inotify {how}, {parts}; {BEYOND}"))
             }
-            (Place::View | Place::Container(_), Some(found)) => {
-                let Inotify { instances, watches } = found;
-                let within = of_users().is_some_and(|users| found.is_within(users.part()));
-                (
-                    within.into(),
-                    format!("{instances} of inotify's instances, {watches} watches, {parts}; {BEYOND}"),
-                )
+            (Place::View | Place::Container(_), found) => {
+                let part = of_users().map(Inotify::part);
+                match (found, part) {
+                    (Some(found), Some(part)) if found.is_within(part) => {
+                        let Inotify { instances, watches } = found;
+                        let inotify = format!("{instances} of inotify's instances, {watches} watches");
+                        (Held::Yes, format!("{inotify}, {parts}; {BEYOND}"))
+                    }
+                    _ => (
+                        Held::NotHere,
+                        format!("{parts}; not held: inotify, whose limits can't be set here; {BEYOND}"),
+                    ),
+                }
             }
-            (Place::View | Place::Container(_), None) => (Held::No, "inotify's limits can't be read".into()),
         }
     }
 }
