@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use agency_sandbox::policy::Memory;
+
 /// `512MiB`, `4GiB`, `1500000`. Powers of two; a plain K, M, G or T is the same.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text);
@@ -19,6 +21,14 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
         Some(0) => Err("a limit of zero would stop everything; leave the option out for the usual".into()),
         Some(size) => Ok(size),
         None => Err(format!("`{text}` is too large")),
+    }
+}
+
+/// An amount of memory, or `none` for as much as there is.
+pub(crate) fn memory(text: &str) -> Result<Memory, String> {
+    match text {
+        "none" => Ok(Memory::Unlimited),
+        text => size(text).map(Memory::Bytes),
     }
 }
 

@@ -27,6 +27,7 @@ use crate::opening::Opening;
 use crate::policy::Policy;
 use crate::sys;
 use crate::syscalls::{self, Surface};
+use crate::user_limits::{self, Inotify};
 use crate::workspace::Workspace;
 
 /// What the agent is started with.
@@ -190,6 +191,9 @@ fn prepare(
     };
     channel::send(channel, &FromSandbox::Born { pid }, None)
         .map_err(failed("can't report to the supervisor"))?;
+    // As the kernel tells it to whoever is in the namespace.
+    let shares_user = matches!((start.identity, start.around), (Identity::Caller { .. }, Around::View(_)));
+    let inotify = shares_user.then(|| Inotify::of_namespace(host_proc).ok()).flatten();
     // The mask and the ignored signals of whoever started us are no concern of the agent's.
     sys::reset_signals();
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
@@ -211,9 +215,10 @@ fn prepare(
         sys::close_all_but(channel).map_err(failed("can't close descriptors"))?;
     }
     if policy.wants(Control::Seccomp) {
-        syscalls::restrict(start.surface()).map_err(failed("can't filter system calls"))?;
+        syscalls::restrict(start.surface(), policy.wants(Control::CoreDumps))
+            .map_err(failed("can't filter system calls"))?;
     }
-    Ok(Ready { landlock, tried: start.bare().map(Tried::now) })
+    Ok(Ready { landlock, inotify, tried: start.bare().map(Tried::now) })
 }
 
 /// What the host calls this process: a link in its /proc that leads every reader to itself.
@@ -260,8 +265,15 @@ pub(crate) fn write_maps(proc: BorrowedFd<'_>, uid: (u32, u32), gid: (u32, u32))
 
 fn limit(start: &Start<'_>) -> nix::Result<()> {
     let policy = start.policy;
-    // No core ever lands anywhere.
-    setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
+    if policy.wants(Control::CoreDumps) {
+        // One, and not none: with a limit of one the kernel hands no core to a program, with none it does, and either
+        // is too small for a file. Where more than none is forbidden there are files at least that are not written.
+        let (_, most) = getrlimit(Resource::RLIMIT_CORE)?;
+        setrlimit(Resource::RLIMIT_CORE, most.min(1), most.min(1))?;
+    }
+    if policy.wants(Control::UserLimits) {
+        user_limits::lower_in_process()?;
+    }
     // A container has a controller for it; the user's number would be counted on the whole host.
     if policy.wants(Control::Processes)
         && let Some(processes) = policy.limits.processes

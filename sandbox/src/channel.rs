@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::bare::tried::Tried;
 use crate::host::Surroundings;
 use crate::sys;
+use crate::user_limits::Inotify;
 
 /// From the sandbox to its supervisor.
 #[derive(Debug, Serialize, Deserialize)]
@@ -49,6 +50,8 @@ pub(crate) enum FromSandbox {
 pub(crate) struct Ready {
     /// What came of trying something only Landlock forbids.
     pub(crate) landlock: Result<(), i32>,
+    /// The limits of its user namespace, where its user is the caller.
+    pub(crate) inotify: Option<Inotify>,
     /// What else was tried, where there is no view to read back.
     pub(crate) tried: Option<Tried>,
 }
@@ -250,7 +253,7 @@ mod tests {
     use super::*;
 
     fn handed() -> Handed {
-        let around = Surroundings { system: Vec::new(), toolchains: vec!["/go".into()], secrets: Vec::new() };
+        let around = Surroundings { toolchains: vec!["/go".into()], ..Surroundings::default() };
         Handed { idmap: None, network: None, around }
     }
 

@@ -6,37 +6,12 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::policy::Level;
+use crate::toolchains::{self, Toolchains};
 
 /// The folders of an operating system that programs need in order to run. Anything else at the top of the
 /// file system (data, mounts, other people's homes) stays out of sight until a policy names it.
 const SYSTEM: &[&str] =
     &["/usr", "/etc", "/opt", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix", "/gnu"];
-
-/// Folders in a home that hold toolchains, with the files in them that hold credentials.
-const TOOLCHAINS: &[(&str, &[&str])] = &[
-    (".cargo", &["credentials", "credentials.toml"]),
-    (".rustup", &[]),
-    (".pyenv", &[]),
-    (".rbenv", &[]),
-    (".nvm", &[]),
-    (".volta", &[]),
-    (".bun", &[]),
-    (".deno", &[]),
-    (".asdf", &[]),
-    (".sdkman", &[]),
-    (".dotnet", &["corefx"]),
-    (".local/bin", &[]),
-    (".local/lib", &[]),
-    (".local/share/mise", &[]),
-    (".local/share/pnpm", &[]),
-    (".local/share/uv", &["credentials"]),
-    (".npm-global", &["etc/npmrc"]),
-    ("go", &[]),
-];
-
-/// Variables that say where a toolchain lives when it is not in its usual place.
-const TOOLCHAIN_VARIABLES: &[&str] =
-    &["CARGO_HOME", "RUSTUP_HOME", "PYENV_ROOT", "NVM_DIR", "VOLTA_HOME", "GOROOT", "GOPATH", "JAVA_HOME"];
 
 /// Files of the system that hold secrets. They are unreadable to an agent by their own permissions; a
 /// caller's groups may say otherwise, and then they are hidden.
@@ -71,11 +46,13 @@ pub struct Host {
 }
 
 /// What there is to show, and to hide.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Surroundings {
     pub(crate) system: Vec<System>,
     pub(crate) toolchains: Vec<PathBuf>,
     pub(crate) secrets: Vec<PathBuf>,
+    /// Files of toolchains that are shown otherwise than they are.
+    pub(crate) replaced: Vec<(PathBuf, String)>,
 }
 
 /// One folder of [`SYSTEM`] as it is here.
@@ -125,9 +102,9 @@ impl Surroundings {
                 }
             })
             .collect();
-        let (toolchains, mut secrets) = toolchains(&host.home);
+        let Toolchains { folders: toolchains, mut secrets, replaced } = Toolchains::find(&host.home, SYSTEM);
         secrets.extend(SYSTEM_SECRETS.iter().map(PathBuf::from).filter(|path| readable(path, host.uid)));
-        Self { system, toolchains, secrets }
+        Self { system, toolchains, secrets, replaced }
     }
 
     /// For a process elsewhere: a letter for what it is, and a path, which has no zero in it.
@@ -149,12 +126,16 @@ impl Surroundings {
         }
         self.toolchains.iter().for_each(|path| put(b't', path));
         self.secrets.iter().for_each(|path| put(b's', path));
+        for (path, text) in &self.replaced {
+            put(b'r', path);
+            put(b'=', Path::new(text));
+        }
         bytes
     }
 
     /// What [`to_bytes`](Self::to_bytes) wrote; `None` for anything else.
     pub(crate) fn from_bytes(mut bytes: &[u8]) -> Option<Self> {
-        let mut around = Self { system: Vec::new(), toolchains: Vec::new(), secrets: Vec::new() };
+        let mut around = Self::default();
         while let [what, rest @ ..] = bytes {
             let (path, rest) = rest.split_at_checked(rest.iter().position(|byte| *byte == 0)?)?;
             let path = PathBuf::from(OsStr::from_bytes(path));
@@ -167,40 +148,14 @@ impl Surroundings {
                 },
                 b't' => around.toolchains.push(path),
                 b's' => around.secrets.push(path),
+                b'r' => around.replaced.push((path, String::new())),
+                b'=' => around.replaced.last_mut()?.1 = path.into_os_string().into_string().ok()?,
                 _ => return None,
             }
             bytes = rest.get(1..)?;
         }
         Some(around)
     }
-}
-
-fn toolchains(home: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let mut found: Vec<PathBuf> = Vec::new();
-    let mut secrets = Vec::new();
-    let mut add = |path: PathBuf, credentials: &[&str]| {
-        // Most are not there: one call tells, where resolving takes one for each component.
-        if rustix::fs::access(&path, rustix::fs::Access::EXISTS).is_err() {
-            return;
-        }
-        let Ok(path) = path.canonicalize() else { return };
-        let covered = found.iter().any(|known| path.starts_with(known))
-            || SYSTEM.iter().any(|system| path.starts_with(system));
-        secrets.extend(credentials.iter().map(|name| path.join(name)).filter(|path| path.exists()));
-        if !covered && path.is_dir() && path != home && !home.starts_with(&path) {
-            found.push(path);
-        }
-    };
-    for (name, credentials) in TOOLCHAINS {
-        add(home.join(name), credentials);
-    }
-    for name in TOOLCHAIN_VARIABLES {
-        if let Some(path) = std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute()) {
-            let credentials: &[&str] = if *name == "CARGO_HOME" { TOOLCHAINS[0].1 } else { &[] };
-            add(path, credentials);
-        }
-    }
-    (found, secrets)
 }
 
 /// Whether an agent could read the path by its permissions: as root it is nobody on the host, as a user it
@@ -222,9 +177,10 @@ pub fn environment(
     named: &[OsString],
 ) -> Vec<(OsString, OsString)> {
     // An image has its own toolchains, and says itself where they are.
-    let places = || std::iter::once(&PATH).chain(TOOLCHAIN_VARIABLES).filter(|_| level != Level::Container);
+    let places =
+        || std::iter::once(PATH).chain(toolchains::variables()).filter(|_| level != Level::Container);
     let passes = |name: &OsStr| {
-        PASSED.iter().chain(places()).any(|passed| name == *passed)
+        PASSED.iter().copied().chain(places()).any(|passed| name == passed)
             || name.to_str().is_some_and(|name| name.starts_with("LC_"))
             || named.iter().any(|wanted| wanted == name)
     };
@@ -272,6 +228,7 @@ mod tests {
             system: vec![System::Folder("/usr".into()), System::Link("/bin".into(), "usr/bin".into())],
             toolchains: vec![odd.join(".cargo"), odd.join("go")],
             secrets: vec![odd.join(".cargo/credentials")],
+            replaced: vec![(odd.join(".cargo/config.toml"), "[build]\njobs = 2\n".to_owned())],
         };
         let bytes = around.to_bytes();
         assert_eq!(Surroundings::from_bytes(&bytes), Some(around));

@@ -21,6 +21,7 @@ use crate::identity::Identity;
 use crate::mounts::NewRoot;
 use crate::policy::Network;
 use crate::sys::{self, Errand};
+use crate::user_limits;
 use crate::view::{self, Plan};
 
 /// What the first process is born with.
@@ -75,6 +76,10 @@ fn build(birth: Birth<'_>, channel: &OwnedFd) -> Result<(Pid, SigSet), Failure> 
     if let Identity::Caller { uid, gid } = start.identity {
         agent::write_maps(host_proc.as_fd(), (*uid, *uid), (*gid, *gid))
             .map_err(failed("can't map the user"))?;
+        if start.policy.wants(Control::UserLimits) {
+            // Whoever runs in a container may find them read-only. What came of it is read back at the gate.
+            let _ = user_limits::lower_in_namespace(host_proc.as_fd());
+        }
     }
     // A network namespace takes longer to make than all mounts: it is made beside them.
     let networked = namespaces.contains(CloneFlags::CLONE_NEWNET);

@@ -12,6 +12,7 @@ use crate::control::{Control, ControlSet};
 use crate::egress::List;
 use crate::scope::Scope;
 use crate::secret::Secret;
+use crate::watch;
 
 /// Everything that may be asked of a sandbox.
 #[derive(Debug, Clone)]
@@ -63,8 +64,8 @@ pub enum Network {
 /// How much the agent may use. `None` is "not limited".
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Limits {
-    /// Bytes of memory, all processes together.
-    pub memory: Option<u64>,
+    /// Memory, all processes together.
+    pub memory: Memory,
     /// Processes and threads at once.
     pub processes: Option<u64>,
     /// Bytes of the largest file.
@@ -75,10 +76,32 @@ pub struct Limits {
     pub output: u64,
 }
 
+/// How much memory an agent may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Memory {
+    /// Three quarters of this machine's, where nobody said anything: one agent that goes wild ends before the machine
+    /// does. Every agent has that share: who runs many at once says how much each may have.
+    Share,
+    Bytes(u64),
+    Unlimited,
+}
+
+impl Memory {
+    /// In bytes, on this machine.
+    pub(crate) fn bytes(self) -> Option<u64> {
+        match self {
+            Memory::Share => Some(watch::memory_of_machine() / 4 * 3),
+            Memory::Bytes(bytes) => Some(bytes),
+            Memory::Unlimited => None,
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            memory: None,
+            memory: Memory::Share,
             processes: Some(4096),
             file_size: Some(8 << 30),
             tmp_size: 4 << 30,
@@ -131,12 +154,20 @@ impl Policy {
     /// Whether this control is asked for.
     pub fn wants(&self, control: Control) -> bool {
         let meaningful = match control {
-            Control::Memory => self.limits.memory.is_some(),
+            Control::Memory => self.limits.memory != Memory::Unlimited,
             Control::Processes => self.limits.processes.is_some(),
             Control::FileSize => self.limits.file_size.is_some(),
             // What is read-only keeps its attributes too; what is not does not.
             Control::Attributes => {
                 self.level.claims(control) && !self.without.contains(Control::ReadOnlyHost)
+            }
+            // They are counted for the user that the agent is.
+            Control::UserLimits => {
+                self.level.claims(control) && !self.without.contains(Control::UserNamespace)
+            }
+            // Toolchains are part of a home that is bound as a whole.
+            Control::ToolchainLocks => {
+                self.level.claims(control) && !self.without.contains(Control::PrivateHome)
             }
             _ => self.level.claims(control),
         };
@@ -163,7 +194,10 @@ impl Level {
         match self {
             Level::Process => true,
             // An engine makes none, unless it is told to for every container.
-            Level::Container => !matches!(control, Control::UserNamespace),
+            // Of toolchains it has those of its image.
+            Level::Container => {
+                !matches!(control, Control::UserNamespace | Control::UserLimits | Control::ToolchainLocks)
+            }
             Level::Landlock => !matches!(
                 control,
                 Control::UserNamespace
@@ -175,6 +209,7 @@ impl Level {
                     | Control::PrivateProc
                     | Control::Attributes
                     | Control::TmpSize
+                    | Control::ToolchainLocks
             ),
         }
     }

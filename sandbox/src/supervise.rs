@@ -244,7 +244,7 @@ pub(crate) struct Watch<'a> {
 /// process went without a word, or somebody else ended it.
 pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<(Option<End>, Tallies)> {
     let mut guard = Guard::new(watch.deadlines.clone(), Instant::now());
-    let mut next_look = watch.memory.as_ref().map(|_| Instant::now());
+    let mut next_look = watch.memory.as_ref().map(|_| Instant::now() + LOOK_EVERY);
     let mut ended: Option<End> = None;
     let mut not_started: Option<End> = None;
     let mut by_others = false;
@@ -266,7 +266,7 @@ pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<(Option<End>, Tallies
             && now >= at
         {
             next_look = Some(now + LOOK_EVERY);
-            if watcher.memory() > *limit && guard.stopping.is_none() {
+            if watcher.exceeds(*limit) && guard.stopping.is_none() {
                 // Politeness would only let it grow.
                 guard.stop(Stopped::Memory, now);
                 guard.stop(Stopped::Memory, now);

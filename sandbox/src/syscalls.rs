@@ -30,8 +30,24 @@ enum Verdict {
         argument: u8,
         values: &'static [u32],
     },
+    /// Refused unless each of these arguments has this value.
+    AllowOnly(&'static [(u8, u32)]),
+    /// Setting the limit on cores is answered as done, and is not; other limits are as they are asked for.
+    KeepCores(Limits),
     /// No sockets but of these families, and no raw ones.
     RefuseSocketsBut(&'static [u32]),
+}
+
+/// A call that sets limits, by where its arguments are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Limits {
+    /// `setrlimit`: the resource comes first, and it is always set.
+    Set,
+    /// `prlimit64`: a process, the resource, the new limit and the old one, where each is wanted.
+    SetAndGet {
+        /// Whether other processes' limits are refused.
+        own_only: bool,
+    },
 }
 
 /// What there is to protect from system calls.
@@ -47,6 +63,8 @@ pub(crate) enum Surface {
         network: bool,
         /// Whether Landlock checks that files are not cut short by name.
         truncation_checked: bool,
+        /// Whether other processes of the host have the agent's user.
+        shared_user: bool,
     },
 }
 
@@ -158,17 +176,57 @@ const SOCKET_KIND: u32 = 0xf;
 /// How many filters [`restrict`] puts in place.
 pub(crate) const FILTERS: u64 = 1;
 
-/// Puts the filter in place, for this process and all it starts.
-pub(crate) fn restrict(surface: Surface) -> io::Result<()> {
-    sys::filter_system_calls(&program(surface))
+/// Puts the filter in place, for this process and all it starts. `keep_cores` says whether the limit on cores stays.
+pub(crate) fn restrict(surface: Surface, keep_cores: bool) -> io::Result<()> {
+    sys::filter_system_calls(&program(surface, keep_cores))
 }
 
-/// What is shared between the users of a host without an owner's permission being asked, and what changes
-/// other processes of one's own user.
-const SHARED: &[i64] = &[libc::SYS_shmget, libc::SYS_semget, libc::SYS_msgget, libc::SYS_mq_open];
+/// System V objects and message queues. Without a namespace of one's own they are those of the host, found by guessing a
+/// number or a name, and guarded by modes that many programs leave wide open. Those that make one are not enough:
+/// whoever knows a number needs none.
+const SHARED: &[i64] = &[
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmdt,
+    libc::SYS_shmctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+];
+
+/// How a process is scheduled, which another of the same user may change. Of oneself, which is number zero, it stays
+/// allowed. A thread that names itself by its number, as `pthread_setaffinity_np` does, can't be told from another
+/// process, and is refused.
+const SCHEDULED: &[(i64, &[(u8, u32)])] = &[
+    (libc::SYS_sched_setaffinity, &[(0, 0)]),
+    (libc::SYS_sched_setscheduler, &[(0, 0)]),
+    (libc::SYS_sched_setparam, &[(0, 0)]),
+    (libc::SYS_sched_setattr, &[(0, 0)]),
+    // The first argument says what the second numbers: a group of processes, or all of a user, is more than oneself.
+    (libc::SYS_setpriority, &[(0, libc::PRIO_PROCESS), (1, 0)]),
+    (libc::SYS_ioprio_set, &[(0, IOPRIO_WHO_PROCESS), (1, 0)]),
+];
+const IOPRIO_WHO_PROCESS: u32 = 1;
+
+/// Leases hold up whoever opens the file elsewhere, and may be taken on every file of one's user.
+const HOLDING_UP: &[u32] = &[libc::F_SETLEASE as u32];
+
+/// The kernel counts these for a user as a whole. They also tell what is made in folders that Landlock lets nobody list.
+const NOTIFIED: &[i64] = &[
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_inotify_init,
+    libc::SYS_inotify_init1,
+];
 
 /// Every system call that is not simply allowed, by number.
-fn table(surface: Surface) -> Vec<(u32, Verdict)> {
+fn table(surface: Surface, keep_cores: bool) -> Vec<(u32, Verdict)> {
     let mut table: Vec<(u32, Verdict)> =
         DENIED.iter().map(|number| (*number as u32, Verdict::Refuse(libc::EPERM))).collect();
     let namespaces = Verdict::RefuseBits { argument: 0, bits: NEW_NAMESPACE };
@@ -185,15 +243,24 @@ fn table(surface: Surface) -> Vec<(u32, Verdict)> {
         Surface::Host { network: false, .. } => NONE,
     };
     table.push((libc::SYS_socket as u32, Verdict::RefuseSocketsBut(families)));
-    if let Surface::Host { truncation_checked, .. } = surface {
+    let own_only = matches!(surface, Surface::Host { .. });
+    match (keep_cores, own_only) {
+        (true, _) => table.extend([
+            (libc::SYS_setrlimit as u32, Verdict::KeepCores(Limits::Set)),
+            (libc::SYS_prlimit64 as u32, Verdict::KeepCores(Limits::SetAndGet { own_only })),
+        ]),
+        (false, true) => table.push((libc::SYS_prlimit64 as u32, Verdict::AllowOnly(&[(0, 0)]))),
+        (false, false) => {}
+    }
+    if let Surface::Host { truncation_checked, shared_user, .. } = surface {
         table.extend(SHARED.iter().map(|number| (*number as u32, Verdict::Refuse(libc::EPERM))));
-        // One's own limits and priorities are named by the process number zero.
-        let others = |argument| Verdict::RefuseBits { argument, bits: u32::MAX };
-        table.push((libc::SYS_prlimit64 as u32, others(0)));
-        table.push((libc::SYS_setpriority as u32, others(1)));
-        table.push((libc::SYS_ioprio_set as u32, others(1)));
+        table.extend(SCHEDULED.iter().map(|(number, only)| (*number as u32, Verdict::AllowOnly(only))));
+        table.push((libc::SYS_fcntl as u32, Verdict::RefuseValues { argument: 1, values: HOLDING_UP }));
         if !truncation_checked {
             table.push((libc::SYS_truncate as u32, Verdict::Refuse(libc::EPERM)));
+        }
+        if shared_user {
+            table.extend(NOTIFIED.iter().map(|number| (*number as u32, Verdict::Refuse(libc::ENOSYS))));
         }
     }
     table.sort_unstable_by_key(|(number, _)| *number);
@@ -220,8 +287,11 @@ const ARCH: u32 = 4;
 const fn low_half(argument: u8) -> u32 {
     16 + 8 * argument as u32
 }
+const fn high_half(argument: u8) -> u32 {
+    low_half(argument) + 4
+}
 
-fn program(surface: Surface) -> Vec<sock_filter> {
+fn program(surface: Surface, keep_cores: bool) -> Vec<sock_filter> {
     let mut program = vec![
         instruction(LOAD, ARCH),
         jump(IF_EQUAL, ARCHITECTURE, 1, 0),
@@ -230,7 +300,7 @@ fn program(surface: Surface) -> Vec<sock_filter> {
         jump(IF_AT_LEAST, X32, 0, 1),
         refuse(libc::ENOSYS),
     ];
-    program.extend(tree(&ranges(&table(surface))));
+    program.extend(tree(&ranges(&table(surface, keep_cores))));
     program
 }
 
@@ -282,6 +352,15 @@ fn decide(verdict: Verdict) -> Vec<sock_filter> {
             body.push(allow);
             body
         }
+        Verdict::AllowOnly(values) => {
+            let mut body = Vec::new();
+            for (argument, value) in values {
+                body.extend([instruction(LOAD, low_half(*argument)), jump(IF_EQUAL, *value, 1, 0), refused]);
+            }
+            body.push(allow);
+            body
+        }
+        Verdict::KeepCores(limits) => keep_cores(limits),
         Verdict::RefuseSocketsBut(families) => {
             let mut body = vec![instruction(LOAD, low_half(0))];
             // A known family skips the families after it, and their refusal.
@@ -297,6 +376,46 @@ fn decide(verdict: Verdict) -> Vec<sock_filter> {
                 body.extend([jump(IF_EQUAL, *kind, 0, 1), refused]);
             }
             body.push(allow);
+            body
+        }
+    }
+}
+
+/// A limit of one on cores is what keeps the kernel from starting a program with one ([`crate::agent`]), and everybody
+/// may lower it to zero, which does not. Programs with secrets do just that, and some end themselves when they can't; what
+/// they want is so already.
+fn keep_cores(limits: Limits) -> Vec<sock_filter> {
+    let allow = instruction(RETURN, libc::SECCOMP_RET_ALLOW);
+    let done = refuse(0);
+    let refused = refuse(libc::EPERM);
+    match limits {
+        Limits::Set => {
+            vec![instruction(LOAD, low_half(0)), jump(IF_EQUAL, libc::RLIMIT_CORE, 0, 1), done, allow]
+        }
+        Limits::SetAndGet { own_only } => {
+            let mut body = match own_only {
+                true => vec![instruction(LOAD, low_half(0)), jump(IF_EQUAL, 0, 1, 0), refused],
+                false => Vec::new(),
+            };
+            body.extend([
+                instruction(LOAD, low_half(1)),
+                jump(IF_EQUAL, libc::RLIMIT_CORE, 1, 0),
+                allow,
+                // Without a new limit it is only a question. An address has two halves.
+                instruction(LOAD, low_half(2)),
+                jump(IF_EQUAL, 0, 0, 3),
+                instruction(LOAD, high_half(2)),
+                jump(IF_EQUAL, 0, 0, 1),
+                allow,
+                // Whoever asks for the old one with it would find nothing there.
+                instruction(LOAD, low_half(3)),
+                jump(IF_EQUAL, 0, 1, 0),
+                refused,
+                instruction(LOAD, high_half(3)),
+                jump(IF_EQUAL, 0, 1, 0),
+                refused,
+                done,
+            ]);
             body
         }
     }
@@ -320,138 +439,4 @@ fn offset(length: usize) -> u8 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Runs the program the way the kernel does.
-    fn run(number: u32, arch: u32, arguments: [u64; 6]) -> u32 {
-        run_on(Surface::Kernel, number, arch, arguments)
-    }
-
-    fn run_on(surface: Surface, number: u32, arch: u32, arguments: [u64; 6]) -> u32 {
-        let program = program(surface);
-        let load = |k: u32| match k {
-            NUMBER => number,
-            ARCH => arch,
-            k => arguments[((k - 16) / 8) as usize] as u32,
-        };
-        let (mut accumulator, mut at) = (0u32, 0usize);
-        loop {
-            let step = program[at];
-            at += 1;
-            let taken = match step.code {
-                LOAD => {
-                    accumulator = load(step.k);
-                    continue;
-                }
-                AND => {
-                    accumulator &= step.k;
-                    continue;
-                }
-                RETURN => return step.k,
-                IF_EQUAL => accumulator == step.k,
-                IF_AT_LEAST => accumulator >= step.k,
-                IF_BITS => accumulator & step.k != 0,
-                other => panic!("unknown instruction {other}"),
-            };
-            at += usize::from(if taken { step.jt } else { step.jf });
-        }
-    }
-
-    fn here(number: i64, arguments: [u64; 6]) -> u32 {
-        run(number as u32, ARCHITECTURE, arguments)
-    }
-    fn errno(error: i32) -> u32 {
-        libc::SECCOMP_RET_ERRNO | error as u32
-    }
-
-    #[test]
-    fn every_denied_number_is_refused_and_no_other() {
-        let host = |network, truncation_checked| Surface::Host { network, truncation_checked };
-        let hosts = [host(false, false), host(false, true), host(true, false), host(true, true)];
-        for surface in [Surface::Kernel, Surface::Folders].into_iter().chain(hosts) {
-            let table = table(surface);
-            for number in 0..1024 {
-                let expected = match table.iter().find(|(known, _)| *known == number) {
-                    Some((_, Verdict::Refuse(error))) => errno(*error),
-                    Some(_) => continue,
-                    None => libc::SECCOMP_RET_ALLOW,
-                };
-                let seen = run_on(surface, number, ARCHITECTURE, [0; 6]);
-                assert_eq!(seen, expected, "system call {number} on {surface:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn on_a_bare_host_sockets_lead_nowhere_but_where_the_network_may() {
-        let socket = |network: bool, family: i32| {
-            let surface = Surface::Host { network, truncation_checked: true };
-            let arguments = [family as u64, libc::SOCK_STREAM as u64, 0, 0, 0, 0];
-            run_on(surface, libc::SYS_socket as u32, ARCHITECTURE, arguments)
-        };
-        for family in [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK] {
-            assert_eq!(socket(false, family), errno(libc::EAFNOSUPPORT));
-        }
-        assert_eq!(socket(true, libc::AF_UNIX), errno(libc::EAFNOSUPPORT));
-        assert_eq!(socket(true, libc::AF_INET), libc::SECCOMP_RET_ALLOW);
-        let host = Surface::Host { network: true, truncation_checked: true };
-        let limit = |pid: u64| run_on(host, libc::SYS_prlimit64 as u32, ARCHITECTURE, [pid, 0, 0, 0, 0, 0]);
-        assert_eq!(limit(0), libc::SECCOMP_RET_ALLOW);
-        assert_eq!(limit(7), errno(libc::EPERM));
-        let truncate = |truncation_checked| {
-            let surface = Surface::Host { network: true, truncation_checked };
-            run_on(surface, libc::SYS_truncate as u32, ARCHITECTURE, [0; 6])
-        };
-        assert_eq!(truncate(true), libc::SECCOMP_RET_ALLOW);
-        assert_eq!(truncate(false), errno(libc::EPERM));
-    }
-
-    #[test]
-    fn where_folders_of_the_host_are_shown_nobody_in_them_can_be_talked_to() {
-        let socket = |family: i32| {
-            let arguments = [family as u64, libc::SOCK_STREAM as u64, 0, 0, 0, 0];
-            run_on(Surface::Folders, libc::SYS_socket as u32, ARCHITECTURE, arguments)
-        };
-        assert_eq!(socket(libc::AF_UNIX), errno(libc::EAFNOSUPPORT));
-        assert_eq!(socket(libc::AF_INET), libc::SECCOMP_RET_ALLOW);
-        let pair = run_on(Surface::Folders, libc::SYS_socketpair as u32, ARCHITECTURE, [0; 6]);
-        assert_eq!(pair, libc::SECCOMP_RET_ALLOW);
-    }
-
-    #[test]
-    fn a_foreign_architecture_is_killed_and_x32_numbers_do_not_exist() {
-        assert_eq!(run(1, 0x4000_0003, [0; 6]), libc::SECCOMP_RET_KILL_PROCESS);
-        assert_eq!(run(X32 | libc::SYS_mount as u32, ARCHITECTURE, [0; 6]), errno(libc::ENOSYS));
-        assert_eq!(run(X32 | 1, ARCHITECTURE, [0; 6]), errno(libc::ENOSYS));
-    }
-
-    #[test]
-    fn arguments_are_looked_at_where_they_matter() {
-        let first = |value: u64| [value, 0, 0, 0, 0, 0];
-        let second = |value: u64| [0, value, 0, 0, 0, 0];
-        assert_eq!(here(libc::SYS_clone, first(libc::SIGCHLD as u64)), libc::SECCOMP_RET_ALLOW);
-        assert_eq!(here(libc::SYS_clone, first(libc::CLONE_NEWUSER as u64)), errno(libc::EPERM));
-        assert_eq!(here(libc::SYS_unshare, first(libc::CLONE_FILES as u64)), libc::SECCOMP_RET_ALLOW);
-        assert_eq!(here(libc::SYS_unshare, first(libc::CLONE_NEWNET as u64)), errno(libc::EPERM));
-        assert_eq!(here(libc::SYS_ioctl, second(libc::TIOCSTI)), errno(libc::EPERM));
-        assert_eq!(here(libc::SYS_ioctl, second(libc::TIOCSTI | 1 << 32)), errno(libc::EPERM));
-        assert_eq!(here(libc::SYS_ioctl, second(libc::TIOCGWINSZ)), libc::SECCOMP_RET_ALLOW);
-    }
-
-    #[test]
-    fn only_ordinary_sockets_can_be_made() {
-        let socket =
-            |family: i32, kind: i32| here(libc::SYS_socket, [family as u64, kind as u64, 0, 0, 0, 0]);
-        for family in [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6] {
-            assert_eq!(socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC), libc::SECCOMP_RET_ALLOW);
-            assert_eq!(socket(family, libc::SOCK_DGRAM), libc::SECCOMP_RET_ALLOW);
-            assert_eq!(socket(family, libc::SOCK_RAW | libc::SOCK_NONBLOCK), errno(libc::EPERM));
-            assert_eq!(socket(family, 10), errno(libc::EPERM));
-        }
-        for family in [libc::AF_NETLINK, libc::AF_PACKET, libc::AF_VSOCK, libc::AF_ALG, libc::AF_BLUETOOTH, 0]
-        {
-            assert_eq!(socket(family, libc::SOCK_STREAM), errno(libc::EAFNOSUPPORT), "family {family}");
-        }
-    }
-}
+mod tests;

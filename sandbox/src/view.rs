@@ -65,6 +65,8 @@ pub(crate) enum Access {
     Read,
     /// Read, with the owner of the workspace's files seen as the agent.
     ReadAsOwner,
+    /// Read, through a layer of our own: locks and leases on what is seen stay inside.
+    ReadApart,
     Write,
 }
 
@@ -167,10 +169,11 @@ fn system(policy: &Policy, host: &Host, around: &Surroundings, inside: (u32, u32
         steps.push(Step::Private { at: host.home.clone(), mode: 0o700 });
         let profile = host::profile(&policy.environment);
         steps.extend(profile.map(|contents| Step::Note { at: host.home.join(host::PROFILE), contents }));
+        let apart = policy.wants(Control::ToolchainLocks);
         steps.extend(around.toolchains.iter().map(|path| Step::Bind {
             source: path.clone(),
             at: path.clone(),
-            access: Access::Read,
+            access: if apart { Access::ReadApart } else { Access::Read },
         }));
     } else {
         steps.push(Step::Bind {
@@ -237,6 +240,8 @@ pub(crate) fn covers(policy: &Policy, host: &Host, around: &Surroundings, state:
     if policy.wants(Control::HiddenPaths) {
         let visible = |path: &&PathBuf| !path.starts_with(&host.home) || policy.wants(Control::PrivateHome);
         steps.extend(around.secrets.iter().filter(visible).map(|path| Step::Hide { at: path.clone() }));
+        let replaced = around.replaced.iter().filter(|(path, _)| visible(&path));
+        steps.extend(replaced.map(|(path, text)| Step::File { at: path.clone(), contents: text.clone() }));
         steps.extend(policy.hide.iter().map(|path| Step::Hide { at: path.clone() }));
         steps.push(Step::Hide { at: state.to_owned() });
     }

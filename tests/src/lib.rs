@@ -11,6 +11,7 @@ pub mod programs;
 pub mod queue;
 pub mod repository;
 pub mod screen;
+pub mod system_v;
 pub mod terminal;
 pub mod tree;
 pub mod user;

@@ -1,8 +1,9 @@
-//! A little world of its own: a network in which "public" addresses, private ones and a name server are all on
-//! this machine, and count what reaches them.
+//! A little world of its own: a machine with private addresses, one of its own in public, and a name server; and behind a
+//! wire everybody else, with "public" addresses. Servers count what reaches them.
 //!
-//! It is a network and a mount namespace kept open by one process. `agency` is started in it, so that its
-//! proxy lives there, and servers are bound in it by threads of the test that entered it for a moment.
+//! The machine is a network and a mount namespace kept open by one process, everybody else a network namespace of another.
+//! `agency` is started in the first, so that its proxy lives there, and servers are bound in either by threads of the
+//! test that entered it for a moment.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -25,14 +26,33 @@ use crate::repository::Repository;
 pub const PUBLIC: &str = "45.45.45.1";
 pub const OTHER_PUBLIC: &str = "45.45.45.2";
 pub const PUBLIC_V6: &str = "2a01:4f8::1";
+/// A public address, and another beside it, that are the machine's own.
+pub const OWN_PUBLIC: &str = "46.46.46.1";
+pub const OTHER_OWN_PUBLIC: &str = "46.46.46.2";
+pub const OWN_PUBLIC_V6: &str = "2a01:4f8:1::1";
 /// What the name server answers for every name below `dns.example`.
 const BY_DNS: Ipv4Addr = Ipv4Addr::new(45, 45, 45, 1);
 
 const SET_UP: &str = r#"
 set -e
 ip link set lo up
-for address in 45.45.45.1 45.45.45.2 10.0.0.1 169.254.169.254; do ip address add $address/32 dev lo; done
-ip -6 address add 2a01:4f8::1/128 dev lo nodad || :
+for address in 10.0.0.1 169.254.169.254; do ip address add $address/32 dev lo; done
+ip link add name wire type veth peer name wire netns "$2"
+ip link set wire up
+ip address add 10.99.0.1/24 dev wire
+ip address add 46.46.46.1/24 dev wire
+ip address add 46.46.46.2/24 dev wire
+ip route add default via 10.99.0.2 src 10.99.0.1
+ip -6 address add fd99::1/64 dev wire nodad && ip -6 address add 2a01:4f8:1::1/64 dev wire nodad &&
+    ip -6 route add default via fd99::2 || :
+outside() { nsenter --net="$out" -- ip "$@"; }
+out="/proc/$2/ns/net"
+outside link set lo up
+outside link set wire up
+outside address add 10.99.0.2/24 dev wire
+for address in 45.45.45.1 45.45.45.2; do outside address add $address/32 dev lo; done
+outside -6 address add fd99::2/64 dev wire nodad && outside -6 address add 2a01:4f8::1/128 dev lo nodad &&
+    outside -6 route add default via fd99::1 || :
 for file in hosts resolv.conf nsswitch.conf; do
     if [ -e /etc/$file ]; then mount --bind "$1/$file" /etc/$file; fi
 done
@@ -45,6 +65,9 @@ exec cat
 pub struct World {
     keeper: Child,
     network: File,
+    /// Where everybody else is, and who keeps that.
+    outside: File,
+    everybody: Child,
     names: NameServer,
     _files: TempDir,
 }
@@ -58,22 +81,18 @@ impl World {
         fs::write(files.path().join("hosts"), hosts)?;
         fs::write(files.path().join("resolv.conf"), "nameserver 127.0.0.1\noptions timeout:30 attempts:1\n")?;
         fs::write(files.path().join("nsswitch.conf"), "passwd: files\ngroup: files\nhosts: files dns\n")?;
-        let mut keeper = Command::new("unshare")
-            .args(["--net", "--mount", "--", "sh", "-c", SET_UP, "sh"])
-            .arg(files.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let mut line = String::new();
-        if let Some(output) = keeper.stdout.take() {
-            BufReader::new(output).read_line(&mut line)?;
-        }
-        if line != "ready\n" {
-            return Err(io::Error::other("the world could not be made"));
-        }
+        let everybody =
+            ready(Command::new("unshare").args(["--net", "--", "sh", "-c", "echo ready; exec cat"]))?;
+        let outside = File::open(format!("/proc/{}/ns/net", everybody.id()))?;
+        let keeper = ready(
+            Command::new("unshare")
+                .args(["--net", "--mount", "--", "sh", "-c", SET_UP, "sh"])
+                .arg(files.path())
+                .arg(everybody.id().to_string()),
+        )?;
         let network = File::open(format!("/proc/{}/ns/net", keeper.id()))?;
         let names = NameServer::start(entered(&network, || UdpSocket::bind("127.0.0.1:53"))?)?;
-        Ok(Self { keeper, network, names, _files: files })
+        Ok(Self { keeper, network, outside, everybody, names, _files: files })
     }
 
     /// Does something with a socket in this world.
@@ -81,15 +100,30 @@ impl World {
         entered(&self.network, act)
     }
 
+    /// Where an address with a port is.
+    fn network_of(&self, address: &str) -> &File {
+        let elsewhere = [PUBLIC, OTHER_PUBLIC, PUBLIC_V6].iter().any(|public| {
+            address.starts_with(&format!("{public}:")) || address.starts_with(&format!("[{public}]"))
+        });
+        if elsewhere { &self.outside } else { &self.network }
+    }
+
+    /// A program that runs where everybody else is.
+    pub fn elsewhere(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/proc/{}/ns/net", self.everybody.id())).args(["--", program]);
+        command
+    }
+
     /// A server at this address.
     pub fn serve(&self, address: &str, manner: Manner) -> Server {
-        let listener = self.enter(|| TcpListener::bind(address)).expect("a server");
+        let listener = entered(self.network_of(address), || TcpListener::bind(address)).expect("a server");
         Server::start(listener, manner).expect("a server")
     }
 
     /// A socket that takes datagrams at this address.
     pub fn datagrams(&self, address: &str) -> UdpSocket {
-        let socket = self.enter(|| UdpSocket::bind(address)).expect("a socket");
+        let socket = entered(self.network_of(address), || UdpSocket::bind(address)).expect("a socket");
         socket.set_nonblocking(true).expect("a socket");
         socket
     }
@@ -132,8 +166,23 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        drop(self.keeper.stdin.take());
-        let _ = self.keeper.wait();
+        for process in [&mut self.keeper, &mut self.everybody] {
+            drop(process.stdin.take());
+            let _ = process.wait();
+        }
+    }
+}
+
+/// A process that says when it is ready, and ends with its input.
+fn ready(command: &mut Command) -> io::Result<Child> {
+    let mut keeper = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let mut line = String::new();
+    if let Some(output) = keeper.stdout.take() {
+        BufReader::new(output).read_line(&mut line)?;
+    }
+    match line.as_str() {
+        "ready\n" => Ok(keeper),
+        _ => Err(io::Error::other("the world could not be made")),
     }
 }
 

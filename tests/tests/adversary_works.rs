@@ -18,6 +18,7 @@ use std::time::Duration;
 use agency_tests::adversary::{self, Listed, Outcome, Report};
 use agency_tests::listeners::Listener;
 use agency_tests::processes::wait_until;
+use agency_tests::system_v::{Object, SystemV};
 use agency_tests::user::TestUser;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
@@ -80,6 +81,7 @@ struct Ground {
     folder: PathBuf,
     victim: Option<Child>,
     listeners: Vec<Listener>,
+    objects: Vec<SystemV>,
     /// What this holds goes when the attack is over.
     _temporary: Option<tempfile::TempDir>,
     cgroup: Option<PathBuf>,
@@ -157,8 +159,15 @@ impl Ground {
         if let Some(user) = &user {
             user.give_all(&folder).expect("given");
         }
-        let mut ground =
-            Self { user, folder, victim: None, listeners: Vec::new(), _temporary: temporary, cgroup: None };
+        let mut ground = Self {
+            user,
+            folder,
+            victim: None,
+            listeners: Vec::new(),
+            objects: Vec::new(),
+            _temporary: temporary,
+            cgroup: None,
+        };
         if listed.arguments.iter().any(|name| name == "pid") || listed.attack == "proc-list" {
             ground.start_victim();
         }
@@ -244,6 +253,10 @@ impl Ground {
             "dumpable-pid1" => Case::default().within(PIDS).after(r#""$@"; exit $?"#),
             "inherited-fds" => Case::default().after(r#"exec "$@" 7</dev/null"#),
             "proc-list" => Case::with(["sleep"]),
+            "sysv-memory" | "sysv-remove" => Case::with([self.system_v(Object::Memory)]),
+            "sysv-message" => Case::with([self.system_v(Object::Messages)]),
+            "sysv-semaphore" => Case::with([self.system_v(Object::Semaphores)]),
+            "inotify" => Case::with(["8"]),
             "tiocsti" | "tiocsti-highbits" | "terminal-resize" => Case { terminal: true, ..Case::default() },
             "userns-mount" => Case::with([dir]),
             "mount" | "mount-proc" | "fsmount" | "pivot" => Case::with([dir]).within(MOUNTS),
@@ -296,6 +309,18 @@ impl Ground {
             _ => {}
         }
         Case::with(arguments)
+    }
+
+    /// A System V object of the actor's: its number. It goes when the attack is over.
+    fn system_v(&mut self, object: Object) -> String {
+        let mut ipcmk = match &self.user {
+            Some(user) => user.command(Path::new("/usr/bin/ipcmk")),
+            None => Command::new("ipcmk"),
+        };
+        let object = SystemV::new(&mut ipcmk, object);
+        let id = object.id.clone();
+        self.objects.push(object);
+        id
     }
 
     /// A group of the machine's version 2 hierarchy, empty and without limits.

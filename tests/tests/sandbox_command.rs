@@ -154,8 +154,10 @@ fn the_code_is_the_commands_own_and_json_says_so() {
         assert_eq!(stderr, "out\n");
         let controls = report["attestation"]["controls"].as_array().expect("a list");
         for control in controls {
-            let requested = control["requested"] == true;
-            assert_eq!(control["enforced"] == "enforced", requested, "{control}");
+            assert_eq!(control["requested"], true, "{control}");
+            // A limit that nobody asked for is only looked at.
+            let held = if control["control"] == "memory" { "watched" } else { "enforced" };
+            assert_eq!(control["enforced"], held, "{control}");
         }
     }
 }

@@ -15,7 +15,7 @@ use agency_sandbox::host;
 use agency_sandbox::launch::{self, LaunchError, Outcome, Request};
 use agency_sandbox::output;
 use agency_sandbox::path::RelPath;
-use agency_sandbox::policy::{Deadlines, Level, Limits, Network as Reach, Policy};
+use agency_sandbox::policy::{Deadlines, Level, Limits, Memory, Network as Reach, Policy};
 use agency_sandbox::scope::Scope;
 use agency_sandbox::secret::Secret;
 use agency_sandbox::supervise::{End, Stopped};
@@ -64,7 +64,7 @@ fn policy(order: &Order<'_>, step: &Step) -> Result<(Policy, Vec<String>), Prove
         level,
         scope: Scope::parse(&["**"], &[])?,
         network,
-        limits: Limits { memory: Some(step.memory), output: LOGGED, ..Limits::default() },
+        limits: Limits { memory: Memory::Bytes(step.memory), output: LOGGED, ..Limits::default() },
         deadlines: Deadlines { wall: Some(step.timeout), ..Deadlines::default() },
         environment,
         secrets: secrets.collect(),

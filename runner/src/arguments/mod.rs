@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use agency_sandbox::control::Control;
+use agency_sandbox::policy::Memory;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::agents;
@@ -156,9 +157,9 @@ pub(crate) struct Sandbox {
     /// Stop it after so long without output and without a change to a file
     #[arg(long, value_name = "D", value_parser = units::duration, help_heading = "Limits")]
     pub(crate) stall: Option<Duration>,
-    /// How much memory all its processes may use (`512MiB`, `4GiB`)
-    #[arg(long, value_name = "SIZE", value_parser = units::size, help_heading = "Limits")]
-    pub(crate) memory: Option<u64>,
+    /// How much memory all its processes may use (`512MiB`, `4GiB`, `none`) [default: three quarters of the machine's]
+    #[arg(long, value_name = "SIZE", value_parser = units::memory, help_heading = "Limits")]
+    pub(crate) memory: Option<Memory>,
     /// How many processes and threads may exist at once
     #[arg(long, value_name = "N", value_parser = units::count, default_value = PROCESSES, help_heading = "Limits")]
     pub(crate) processes: u64,

@@ -8,7 +8,7 @@ use agency_sandbox::control::Control;
 use agency_sandbox::doctor;
 use agency_sandbox::egress::List;
 use agency_sandbox::host::{self, Host};
-use agency_sandbox::policy::{Deadlines, Level, Limits, Network, Policy};
+use agency_sandbox::policy::{Deadlines, Level, Limits, Memory, Network, Policy};
 use agency_sandbox::scope::{Glob, Scope};
 use agency_sandbox::secret::Secret;
 use agency_sandbox::workspace::folder::Folder;
@@ -59,7 +59,7 @@ pub(super) fn policy(
         folders: Vec::new(),
         network,
         limits: Limits {
-            memory: command.memory,
+            memory: command.memory.unwrap_or(Memory::Share),
             processes: Some(command.processes),
             file_size: Some(command.file_size),
             tmp_size: command.tmp_size,

@@ -122,7 +122,7 @@ fn say(out: &mut impl Write, outcome: &Outcome, judged: &Harvest, settled: Settl
             let why = match why {
                 Stopped::Wall => "it ran for longer than --timeout allows",
                 Stopped::Stall => "it showed no sign of life for as long as --stall allows",
-                Stopped::Memory => "it used more memory than --memory allows",
+                Stopped::Memory => "it used more memory than it may; --memory says how much that is",
                 Stopped::Interrupted(_) | Stopped::Asked => "interrupted",
             };
             writeln!(out, "agency: stopped: {why}")?;

@@ -5,13 +5,14 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use super::mountinfo::Mount;
+use super::early::share;
 use super::{Asked, Held, Process};
 use crate::container::recipe;
 use crate::control::Control;
 use crate::launch::called::Contained;
+use crate::mountinfo::Mount;
 use crate::path::RelPath;
-use crate::policy::Network;
+use crate::policy::{Memory, Network};
 use crate::syscalls;
 
 /// Whether a mount is one that an engine makes for each container: of a kind that holds nothing of the host's, and where
@@ -71,6 +72,7 @@ impl Process {
                 let how = if settings.is_some() { "its settings read-only" } else { "its settings writable" };
                 (fresh.into(), format!("proc, {how}"))
             }
+            Control::ToolchainLocks => (Held::No, "its toolchains are those of its image".into()),
             Control::MinimalDev => self.few_devices(),
             Control::HiddenPaths => self.out_of_sight(asked),
             Control::Seccomp => {
@@ -173,13 +175,21 @@ impl Process {
         let group = asked.cgroup?;
         let limits = &asked.policy.limits;
         let (found, wanted) = match control {
-            Control::Memory => (group.memory(), limits.memory),
+            Control::Memory => (group.memory(), limits.memory.bytes()),
             _ => (group.processes(), limits.processes),
         };
         let (limit, how) = found?;
+        // A limit that nobody asked for is looked at where the engine has none.
+        if control == Control::Memory
+            && limits.memory == Memory::Share
+            && wanted.is_some_and(|wanted| limit > wanted)
+        {
+            return None;
+        }
         let held = wanted.is_some_and(|wanted| limit <= wanted)
             && group.holds(self.early.pid())
             && group.paths().all(|path| path.to_string_lossy().contains(&contained.id));
-        Some((held.into(), format!("{how} {limit}")))
+        let share = if control == Control::Memory { share(asked.policy) } else { "" };
+        Some((held.into(), format!("{how} {limit}{share}")))
     }
 }

@@ -5,15 +5,16 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::mountinfo::{self, Mount};
 use super::proc::Proc;
 use super::{Asked, Held};
 use crate::cgroup::Cgroup;
 use crate::control::Control;
 use crate::egress::{List, Listener};
 use crate::launch::Place;
+use crate::mountinfo::{self, Mount};
+use crate::mounts::OVERLAY;
 use crate::path::RelPath;
-use crate::policy::Network;
+use crate::policy::{Memory, Network, Policy};
 
 const NAMESPACES: &[(&str, Control)] = &[
     ("user", Control::UserNamespace),
@@ -47,6 +48,14 @@ pub(crate) struct Early {
     limits: String,
     /// Namespaces that are not ours.
     foreign: Vec<(&'static str, String)>,
+}
+
+/// Where a limit of memory comes from, if nobody asked for it.
+pub(super) fn share(policy: &Policy) -> &'static str {
+    match policy.limits.memory {
+        Memory::Share => ", by default three quarters of this machine's",
+        Memory::Bytes(_) | Memory::Unlimited => "",
+    }
 }
 
 impl Early {
@@ -132,6 +141,7 @@ impl Early {
                 };
                 ((uncovered.is_empty() && !whole).into(), how)
             }
+            Control::ToolchainLocks => self.toolchain_locks(asked),
             // What a program is started with can't be read before it is started; this is what execve gets.
             Control::Environment => {
                 let variables = match asked.place {
@@ -143,10 +153,17 @@ impl Early {
                 (policy.wants(control).into(), format!("passed on: {}", names.join(" ")))
             }
             Control::Memory => match asked.cgroup.and_then(|cgroup| Some((cgroup, cgroup.memory()?))) {
-                Some((cgroup, (limit, how))) if policy.limits.memory.is_some_and(|asked| limit <= asked) => {
+                Some((cgroup, (limit, how)))
+                    if policy.limits.memory.bytes().is_some_and(|asked| limit <= asked) =>
+                {
                     (cgroup.holds(self.pid).into(), format!("{how} {limit}"))
                 }
-                _ => (Held::Watched, "no memory controller to use: looked at every half second".into()),
+                _ => match policy.limits.memory.bytes() {
+                    None => (Held::No, "not limited".into()),
+                    Some(limit) => {
+                        (Held::Watched, format!("{limit}{}, looked at every half second", share(policy)))
+                    }
+                },
             },
             Control::Processes => {
                 let limit = self.limit("Max processes");
@@ -190,6 +207,8 @@ impl Early {
             | Control::Seccomp
             | Control::NoNewPrivileges
             | Control::Capabilities
+            | Control::CoreDumps
+            | Control::UserLimits
             | Control::Descriptors => return None,
         })
     }
@@ -224,7 +243,7 @@ impl Early {
         foreign.map_or_else(|| format!("{name}: the host's"), |(_, link)| link.clone())
     }
 
-    fn limit(&self, name: &str) -> &str {
+    pub(super) fn limit(&self, name: &str) -> &str {
         let line = self.limits.lines().find_map(|line| line.strip_prefix(name));
         line.and_then(|line| line.split_whitespace().next()).unwrap_or("unknown")
     }
@@ -254,6 +273,19 @@ impl Early {
         match open {
             Some(path) => (Held::No, format!("{} is not private", path.display())),
             None => (Held::Yes, "tmpfs".into()),
+        }
+    }
+
+    /// Every toolchain must be seen through an overlay of ours; any other mount is the host's own file system.
+    fn toolchain_locks(&self, asked: &Asked<'_>) -> (Held, String) {
+        if !asked.policy.wants(Control::ToolchainLocks) {
+            return (Held::No, "toolchains are the host's own files".into());
+        }
+        let is_ours = |mount: &Mount| mount.kind == "overlay" && mount.source == OVERLAY;
+        let shared = asked.toolchains.iter().find(|path| !self.mount_at(path).is_some_and(is_ours));
+        match shared {
+            None => (Held::Yes, format!("{} toolchains, each through an overlay", asked.toolchains.len())),
+            Some(path) => (Held::NotHere, format!("not held: {} takes no overlay over it", path.display())),
         }
     }
 

@@ -9,8 +9,8 @@
 
 mod contained;
 mod early;
-mod mountinfo;
 mod proc;
+mod shared;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -74,6 +74,9 @@ pub enum Enforced {
     Watched,
     /// Nobody asked for it, and nothing holds it.
     Off,
+    /// It was asked for, and this host has no way to hold it. It keeps a nuisance away, so the sandbox is started, and
+    /// `how` says what is not held.
+    NotHeld,
     /// It was asked for, and nothing holds it.
     Missing,
 }
@@ -96,6 +99,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) opening: &'a Opening,
     pub(crate) home: &'a Path,
     pub(crate) hidden: Vec<PathBuf>,
+    /// Toolchains that are in sight.
+    pub(crate) toolchains: Vec<PathBuf>,
     pub(crate) cgroup: Option<&'a Cgroup>,
     pub(crate) root: bool,
     pub(crate) place: &'a Place,
@@ -132,6 +137,7 @@ pub(crate) fn read(
             let enforced = match (requested, held) {
                 (_, Held::Yes) => Enforced::Enforced,
                 (true, Held::Watched) => Enforced::Watched,
+                (true, Held::NotHere) => Enforced::NotHeld,
                 (true, Held::No) => Enforced::Missing,
                 (false, _) => Enforced::Off,
             };
@@ -154,6 +160,8 @@ pub(crate) fn read(
 pub(crate) enum Held {
     Yes,
     Watched,
+    /// Nothing does, and nothing could on this host.
+    NotHere,
     No,
 }
 
@@ -232,6 +240,8 @@ impl Process {
             Control::Descriptors => {
                 (Held::from(self.descriptors == [0, 1, 2]), format!("passed on: {:?}", self.descriptors))
             }
+            Control::CoreDumps => self.core_dumps(asked),
+            Control::UserLimits => self.user_limits(asked, ready),
             // What nobody looks at is not held.
             _ => (Held::No, "not looked at".into()),
         }

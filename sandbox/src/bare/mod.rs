@@ -3,11 +3,12 @@
 //! Nothing is mounted and nothing is made invisible. The agent works on a private copy of the workspace
 //! ([`replica`]), so the real one can't be written whatever happens; Landlock lets it read the operating
 //! system, the toolchains and its own folders, and write only the latter; the system call filter closes what
-//! Landlock does not look at: sockets by path, the network, System V memory. As root the agent is a host user
-//! of its own. Its processes are kept together by descent or by that user ([`everyone`], [`keeper`]).
+//! Landlock does not look at: sockets by path, the network, System V objects, how others are scheduled. As root the
+//! agent is a host user of its own. Its processes are kept together by descent or by that user ([`everyone`], [`keeper`]).
 //!
-//! What this level can't hold it does not claim: other processes are seen, and as an ordinary user the modes
-//! and times of that user's files outside can be changed, because Landlock does not look at those.
+//! What this level can't hold it does not claim: other processes are seen, files that can be read can be locked, and as
+//! an ordinary user the modes and times of that user's files outside can be changed, because Landlock does not look at
+//! those. Copies of other agents are among them, for whoever finds out their names.
 
 pub(crate) mod distil;
 pub(crate) mod everyone;
@@ -66,24 +67,30 @@ impl Bare {
         workspace: &Workspace,
         opening: &Opening,
         replica: Replica,
-    ) -> Self {
+    ) -> io::Result<Self> {
         let around = Surroundings::observe(host);
         let surface = Surface::Host {
             network: !policy.closes_network(),
             truncation_checked: access::abi().is_some_and(|(abi, _)| abi >= 3),
+            shared_user: !host.is_root(),
         };
         let mut secrets = around.secrets.clone();
+        secrets.extend(around.replaced.iter().map(|(path, _)| path.clone()));
         secrets.extend([host.home.clone(), workspace.state_home.clone()]);
         secrets.extend(policy.hide.iter().filter(|path| !path.starts_with(&workspace.path)).cloned());
-        Self {
+        let mut environment = environment(policy, host, &around, &replica);
+        if policy.wants(Control::PrivateHome) && policy.wants(Control::HiddenPaths) {
+            replace_cargo_home(&mut environment, host, &around, &replica)?;
+        }
+        Ok(Self {
             rules: rules(policy, host, &around, workspace, opening, &replica),
             surface,
-            environment: environment(policy, host, &around, &replica),
+            environment,
             secrets,
             outside: workspace.path.clone(),
             others: if host.is_root() { 0 } else { everyone::count_of(host.uid) },
             replica,
-        }
+        })
     }
 }
 
@@ -102,6 +109,7 @@ fn rules(
         });
         let shown = system.chain(around.toolchains.iter().cloned());
         let mut hidden = around.secrets.clone();
+        hidden.extend(around.replaced.iter().map(|(path, _)| path.clone()));
         hidden.extend(policy.hide.iter().cloned());
         hidden.push(workspace.state_home.clone());
         // The agent has a copy, without what is out of sight in it.
@@ -179,6 +187,38 @@ const HOMES: &[(&str, &str)] = &[
     ("ASDF_DATA_DIR", ".asdf"),
     ("GOPATH", "go"),
 ];
+
+/// Nothing can be put over a file here, and Cargo does not start with a configuration that it can't read. Where that is
+/// shown otherwise than it is, Cargo has a home of its own: links to what is in the real one, and another configuration.
+fn replace_cargo_home(
+    environment: &mut Vec<(OsString, OsString)>,
+    host: &Host,
+    around: &Surroundings,
+    replica: &Replica,
+) -> io::Result<()> {
+    const CARGO_HOME: &str = "CARGO_HOME";
+    let named =
+        environment.iter().find(|(name, _)| name == CARGO_HOME).map(|(_, value)| PathBuf::from(value));
+    let real = named.unwrap_or_else(|| host.home.join(".cargo"));
+    let Ok(real) = real.canonicalize() else { return Ok(()) };
+    if !around.replaced.iter().any(|(path, _)| path.parent() == Some(&real)) {
+        return Ok(());
+    }
+    let own = replica.home.join(".cargo");
+    std::fs::create_dir(&own)?;
+    for entry in std::fs::read_dir(&real)? {
+        let (path, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
+        match around.replaced.iter().find(|(replaced, _)| *replaced == path) {
+            Some((_, text)) => std::fs::write(own.join(name), text)?,
+            None if around.secrets.contains(&path) => {}
+            None => std::os::unix::fs::symlink(path, own.join(name))?,
+        }
+    }
+    environment.retain(|(name, _)| name != CARGO_HOME);
+    environment.push((CARGO_HOME.into(), own.into_os_string()));
+    environment.sort();
+    Ok(())
+}
 
 /// The policy's environment, with the private folders in it.
 fn environment(

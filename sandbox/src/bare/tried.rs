@@ -27,6 +27,7 @@ pub(crate) struct Tried {
     tried: usize,
     internet_refused: bool,
     unix_refused: bool,
+    pub(crate) inotify_refused: bool,
 }
 
 impl Tried {
@@ -51,6 +52,7 @@ impl Tried {
             tried: bare.secrets.len(),
             internet_refused: refused(AddressFamily::INET) && refused(AddressFamily::INET6),
             unix_refused: refused(AddressFamily::UNIX),
+            inotify_refused: rustix::fs::inotify::init(rustix::fs::inotify::CreateFlags::CLOEXEC).is_err(),
         }
     }
 
@@ -113,7 +115,7 @@ impl Tried {
                 true => (Held::Yes, "the agent's user owns nothing outside".into()),
                 false => (
                     Held::No,
-                    "landlock does not look at modes, owners, times and extended attributes".into(),
+                    "landlock does not look at modes, owners, times and extended attributes; another agent of this user that learns the path of this copy, from a command line in it, can change them there".into(),
                 ),
             },
             Control::PidNamespace => {
@@ -127,7 +129,7 @@ impl Tried {
                 (Held::No, how.into())
             }
             Control::IpcNamespace => {
-                (Held::No, "not at this level; System V memory and message queues are refused".into())
+                (Held::No, "not at this level; System V objects and message queues are refused".into())
             }
             Control::UserNamespace => {
                 let how =
@@ -138,6 +140,9 @@ impl Tried {
             | Control::UtsNamespace
             | Control::CgroupNamespace
             | Control::PrivateProc => (Held::No, "not at this level".into()),
+            Control::ToolchainLocks => {
+                (Held::No, "not at this level: files that can be read can be locked".into())
+            }
             Control::TmpSize => {
                 (Held::No, "not at this level: nothing bounds what is written to disk".into())
             }

@@ -4,16 +4,15 @@
 //! one thread is enough, and lives no longer than a question. What goes wrong is said in a sentence a person can act
 //! on.
 
-use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bollard::errors::Error;
-use bollard::models::{ContainerCreateBody, ContainerSummary};
+use bollard::models::ContainerCreateBody;
 use bollard::query_parameters::{
-    CreateImageOptionsBuilder, ListContainersOptionsBuilder, RemoveContainerOptionsBuilder,
+    CreateContainerOptionsBuilder, CreateImageOptionsBuilder, RemoveContainerOptionsBuilder,
     WaitContainerOptionsBuilder,
 };
 use bollard::{API_DEFAULT_VERSION, Docker};
@@ -205,10 +204,18 @@ impl Engine {
         })
     }
 
-    /// Makes a container, and starts it. Its id.
-    pub(crate) fn start(&self, body: ContainerCreateBody) -> Result<String, EngineError> {
-        let made = self.docker.create_container(None, body);
+    /// Makes a container of this name, tells its id, and starts it. Its id.
+    pub(crate) fn start(
+        &self,
+        name: &str,
+        body: ContainerCreateBody,
+        told: impl FnOnce(&str) -> io::Result<()>,
+    ) -> Result<String, EngineError> {
+        let named = CreateContainerOptionsBuilder::new().name(name).build();
+        let made = self.docker.create_container(Some(named), body);
         let id = self.runtime.block_on(made).map_err(refused("make a container"))?.id;
+        // Whoever does not know its id finds it by its name.
+        let _ = told(&id);
         let started = self.runtime.block_on(self.docker.start_container(&id, None));
         match started.map_err(refused("start a container")) {
             Ok(()) => Ok(id),
@@ -255,13 +262,22 @@ impl Engine {
         }
     }
 
-    /// Every container with a label, running or not.
-    pub(crate) fn labelled(&self, label: &str) -> Result<Vec<ContainerSummary>, EngineError> {
-        let filters = HashMap::from([("label", vec![label])]);
-        let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
-        self.runtime
-            .block_on(self.docker.list_containers(Some(options)))
-            .map_err(refused("list its containers"))
+    /// The id of the container of this name, running or not, if its label has this value.
+    pub(crate) fn find_own(
+        &self,
+        name: &str,
+        label: &str,
+        value: &str,
+    ) -> Result<Option<String>, EngineError> {
+        let found = match self.runtime.block_on(self.docker.inspect_container(name, None)) {
+            Err(Error::DockerResponseServerError { status_code: 404, .. }) => return Ok(None),
+            other => other.map_err(refused("show a container"))?,
+        };
+        // An engine takes the beginning of an id for a name.
+        let named = found.name.is_some_and(|found| found.trim_start_matches('/') == name);
+        let labels = found.config.and_then(|config| config.labels).unwrap_or_default();
+        let labelled = labels.get(label).is_some_and(|found| found == value);
+        Ok(found.id.filter(|_| named && labelled))
     }
 
     /// Whether it is still there.

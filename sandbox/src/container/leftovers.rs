@@ -1,65 +1,143 @@
-//! Containers whose owner is gone.
+//! Which containers are ours, and what becomes of those whose owner is gone.
 //!
-//! A container ends with its owner, and an engine removes one that ended. Killed between making a container and
-//! starting it, or together with the engine, an owner leaves one behind all the same. Each carries who owns it; whoever
-//! comes next removes those of the dead.
+//! A container ends with its owner, and an engine removes one that ended. Killed between making a container and starting
+//! it, or together with the engine, an owner leaves one behind all the same. So each is written down first, in our own
+//! state folder, under a number that nobody can guess; the container has that number in its name and in a label. The
+//! owner holds a lock on what it wrote for as long as it lives. Whoever comes next removes what was written down by the
+//! dead, if name, label and, where it came to that, the engine's own id all agree. A label alone says nothing: an image
+//! brings any it likes.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
 use super::engine::{Engine, EngineError};
+use crate::nonce::{is_nonce, nonce};
 
-/// The label that says whose a container is.
+/// The label that says to people whose a container is.
 pub(crate) const OWNER: &str = "io.agency.owner";
+/// The label with the number it is written down by.
+pub(crate) const NONCE: &str = "io.agency.nonce";
 
-/// This process, as nobody else is called until the host is started again, nor after.
+/// Where containers are written down, in the state folder of a workspace.
+const FOLDER: &str = "containers";
+/// How long an engine may take to make a container that somebody asked for and then died.
+const ON_ITS_WAY: Duration = Duration::from_secs(600);
+/// More than a socket's path and an id.
+const LARGEST: u64 = 8 * 1024;
+
+/// This process, for people who look at an engine's list.
 pub(crate) fn me() -> String {
-    owner(std::process::id()).unwrap_or_default()
-}
-
-fn owner(pid: u32) -> Option<String> {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    let namespace = fs::metadata("/proc/self/ns/pid").ok()?.ino();
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let namespace = fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino());
     // Times begin after the name, which may hold anything.
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let started = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.to_owned();
-    Some(format!("{}/{namespace}/{pid}/{started}", boot.trim()))
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let started =
+        stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19)).unwrap_or_default();
+    format!("{}/{namespace}/{}/{started}", boot.trim(), std::process::id())
 }
 
-/// Whether an owner is dead. Of one whose processes we can't see nobody knows, and it is left alone.
-fn is_gone(named: &str) -> bool {
-    let parts: Vec<&str> = named.split('/').collect();
-    let [boot, namespace, pid, _] = parts[..] else { return false };
-    let (me, Ok(pid)) = (me(), pid.parse()) else { return false };
-    let mine: Vec<&str> = me.split('/').collect();
-    let here = |index: usize, theirs: &str| mine.get(index).is_some_and(|mine| *mine == theirs);
-    match (here(0, boot), here(1, namespace)) {
-        (false, _) => true,
-        (true, false) => false,
-        // Where other users' processes are out of sight, theirs looks like none: the kernel still knows of it.
-        (true, true) => owner(pid).map_or_else(|| !exists(pid), |found| found != named),
+/// A container that is written down. Dropping it leaves it so, for whoever comes next.
+#[derive(Debug)]
+pub(crate) struct Record {
+    path: PathBuf,
+    /// Locked until its owner is dead.
+    file: File,
+    pub(crate) nonce: String,
+}
+
+impl Record {
+    /// Writes a container down before it is made.
+    pub(crate) fn begin(state: &Path, engine: &Path) -> io::Result<Self> {
+        let folder = state.join(FOLDER);
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        let nonce = nonce();
+        let path = folder.join(&nonce);
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC;
+        let mut file = File::from(rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR)?);
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        writeln!(file, "{}", engine.display())?;
+        Ok(Self { path, file, nonce })
+    }
+
+    /// What the engine calls it, once it is made.
+    pub(crate) fn made(&mut self, id: &str) -> io::Result<()> {
+        writeln!(self.file, "{id}")
+    }
+
+    /// The container is gone, and so is what was written of it.
+    pub(crate) fn strike(&self) {
+        let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Whether there is a process of this number, of whomever.
-fn exists(pid: u32) -> bool {
-    let process = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
-    let found = process.map(rustix::process::test_kill_process);
-    matches!(found, Some(Ok(()) | Err(rustix::io::Errno::PERM)))
+/// The name that a container has by its number.
+pub(crate) fn name(nonce: &str) -> String {
+    format!("agency-{nonce}")
 }
 
-/// Removes what the dead left. How many there were.
-pub(crate) fn sweep(engine: &Engine) -> Result<usize, EngineError> {
+/// What a dead owner wrote down.
+#[derive(Debug, PartialEq, Eq)]
+struct Left {
+    engine: PathBuf,
+    /// `None` where it died before it knew.
+    id: Option<String>,
+}
+
+impl Left {
+    fn read(text: &str) -> Option<Self> {
+        // A line that was not finished is none.
+        let mut lines = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+        let engine = lines.next().filter(|path| path.starts_with('/'))?.into();
+        let is_id = |id: &&str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        Some(Self { engine, id: lines.next().filter(is_id).map(str::to_owned) })
+    }
+}
+
+/// Removes the containers that the dead wrote down in a state folder. How many there were.
+pub(crate) fn sweep(engine: &Engine, state: &Path) -> Result<usize, EngineError> {
     let mut swept = 0;
-    for container in engine.labelled(OWNER)? {
-        let labels = container.labels.unwrap_or_default();
-        let gone = labels.get(OWNER).is_some_and(|owner| is_gone(owner));
-        // One that can't be removed is in nobody's way, and there is a next time.
-        if let (true, Some(id)) = (gone, container.id) {
-            swept += usize::from(engine.remove(&id).is_ok());
+    for entry in fs::read_dir(state.join(FOLDER)).into_iter().flatten().flatten() {
+        let (path, nonce) = (entry.path(), entry.file_name());
+        let Some(nonce) = nonce.to_str().filter(|nonce| is_nonce(nonce)) else { continue };
+        // Whoever still holds it is alive.
+        let Some((_held, age, text)) = take(&path) else { continue };
+        let left = Left::read(&text).filter(|left| left.engine == engine.socket);
+        let Some(left) = left else { continue };
+        match engine.find_own(&name(nonce), NONCE, nonce)? {
+            Some(id) => {
+                let is_it = left.id.is_none_or(|written| written == id);
+                // One that can't be removed is in nobody's way, and there is a next time.
+                if !is_it || engine.remove(&id).is_err() {
+                    continue;
+                }
+                swept += 1;
+            }
+            None if left.id.is_none() && age < ON_ITS_WAY => continue,
+            None => {}
         }
+        let _ = fs::remove_file(&path);
     }
     Ok(swept)
+}
+
+/// Takes what a dead owner wrote: held, how old it is, and what it says.
+fn take(path: &Path) -> Option<(File, Duration, String)> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    let about = file.metadata().ok()?;
+    if !about.is_file() || about.len() > LARGEST {
+        return None;
+    }
+    flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+    let mut text = String::new();
+    (&file).take(LARGEST).read_to_string(&mut text).ok()?;
+    let age = about.modified().ok()?.elapsed().unwrap_or_default();
+    Some((file, age, text))
 }
 
 #[cfg(test)]
@@ -67,14 +145,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_living_are_told_from_the_dead() {
-        let me = me();
-        assert!(!is_gone(&me), "{me}");
-        let (rest, _) = me.rsplit_once('/').expect("four parts");
-        assert!(is_gone(&format!("{rest}/1")), "the same number at another time is somebody else");
-        assert!(is_gone("0b6a0ee8-0000-0000-0000-000000000000/1/1/5"), "before the host was started");
-        let boot = me.split('/').next().expect("a part");
-        assert!(!is_gone(&format!("{boot}/1/1/5")), "nobody here can know");
-        assert!(!is_gone("whatever this is"));
+    fn what_is_written_down_is_the_livings_until_they_are_dead() {
+        let state = tempfile::tempdir().expect("a folder");
+        let mut record = Record::begin(state.path(), Path::new("/run/engine")).expect("written");
+        let path = record.path.clone();
+        assert!(is_nonce(&record.nonce) && take(&path).is_none(), "its owner lives");
+        record.made("c0ffee").expect("written");
+        drop(record);
+        let (_, _, text) = take(&path).expect("its owner is gone");
+        let left = Left::read(&text).expect("understood");
+        assert_eq!(left, Left { engine: "/run/engine".into(), id: Some("c0ffee".into()) });
+        let other = Record::begin(state.path(), Path::new("/run/engine")).expect("written");
+        assert_ne!(other.path, path);
+        other.strike();
+        assert!(!other.path.exists());
+    }
+
+    #[test]
+    fn what_was_not_finished_is_not_believed() {
+        let left = |text| Left::read(text);
+        assert_eq!(left("/run/eng"), None);
+        assert_eq!(left("relative\n"), None);
+        assert_eq!(left("/run/engine\nc0ff"), Some(Left { engine: "/run/engine".into(), id: None }));
+        assert_eq!(left("/run/engine\n../x\n"), Some(Left { engine: "/run/engine".into(), id: None }));
+        // Planted links and pipes are not followed, nor waited for.
+        let state = tempfile::tempdir().expect("a folder");
+        let (link, pipe) = (state.path().join("link"), state.path().join("pipe"));
+        std::os::unix::fs::symlink("/etc/passwd", &link).expect("linked");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, Mode::RUSR, 0).expect("made");
+        assert!(take(&link).is_none() && take(&pipe).is_none());
     }
 }

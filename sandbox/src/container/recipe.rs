@@ -40,6 +40,8 @@ pub(crate) struct Recipe<'a> {
     pub(crate) door: &'a Path,
     pub(crate) caches: &'a [Cache],
     pub(crate) dialect: Dialect,
+    /// The number it is written down by.
+    pub(crate) nonce: &'a str,
 }
 
 /// Where a folder of git objects that the copy borrows from is in a container. It can't be where it is on the host: the
@@ -79,6 +81,7 @@ impl Recipe<'_> {
         let (uid, gid) = self.user;
         let mut labels: HashMap<String, String> = self.container.labels.iter().cloned().collect();
         labels.insert(leftovers::OWNER.to_owned(), leftovers::me());
+        labels.insert(leftovers::NONCE.to_owned(), self.nonce.to_owned());
         Ok(ContainerCreateBody {
             image: Some(self.image.id.clone()),
             entrypoint: Some(vec![text(&guest::program())?, guest::WORD.to_owned()]),
@@ -101,7 +104,7 @@ impl Recipe<'_> {
         let policy = self.policy;
         let shared = |control| (!policy.wants(control)).then(|| "host".to_owned());
         let limit = |size: u64| i64::try_from(size).unwrap_or(i64::MAX);
-        let memory = policy.limits.memory.filter(|_| policy.wants(Control::Memory)).map(limit);
+        let memory = policy.limits.memory.bytes().filter(|_| policy.wants(Control::Memory)).map(limit);
         let mut security = Vec::new();
         if policy.wants(Control::NoNewPrivileges) {
             security.push("no-new-privileges:true".to_owned());
@@ -135,12 +138,10 @@ impl Recipe<'_> {
             memory_swap: memory,
             pids_limit: policy.limits.processes.filter(|_| policy.wants(Control::Processes)).map(limit),
             nano_cpus: self.container.milli_cpus.map(|milli| limit(milli.saturating_mul(1_000_000))),
-            // No core ever lands anywhere.
-            ulimits: Some(vec![ResourcesUlimits {
-                name: Some("core".to_owned()),
-                soft: Some(0),
-                hard: Some(0),
-            }]),
+            // One, and not none: see where the agent sets its own.
+            ulimits: policy.wants(Control::CoreDumps).then(|| {
+                vec![ResourcesUlimits { name: Some("core".to_owned()), soft: Some(1), hard: Some(1) }]
+            }),
             shm_size: Some(limit(policy.limits.tmp_size)),
             // What it writes goes past the engine.
             log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),

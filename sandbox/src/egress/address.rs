@@ -54,18 +54,29 @@ const NAT64: (Ipv6Addr, u32) = (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 9
 const SIX_TO_FOUR: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16);
 
 fn is_special_v6(address: Ipv6Addr) -> bool {
-    let lies_in = |(network, length): &(Ipv6Addr, u32)| {
-        let mask = u128::MAX << (128 - length);
-        address.to_bits() & mask == network.to_bits()
-    };
-    let carried = |shift: u32| is_special_v4(Ipv4Addr::from_bits((address.to_bits() >> shift) as u32));
-    if lies_in(&MAPPED) || lies_in(&NAT64) {
+    match carried_v4(address) {
+        Some(carried) => is_special_v4(carried),
+        None => {
+            !lies_in(address, &GLOBAL_UNICAST) || SPECIAL_V6.iter().any(|network| lies_in(address, network))
+        }
+    }
+}
+
+/// The IPv4 address that an IPv6 address stands for.
+pub(crate) fn carried_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let carried = |shift: u32| Some(Ipv4Addr::from_bits((address.to_bits() >> shift) as u32));
+    if lies_in(address, &MAPPED) || lies_in(address, &NAT64) {
         return carried(0);
     }
-    if lies_in(&SIX_TO_FOUR) {
+    if lies_in(address, &SIX_TO_FOUR) {
         return carried(80);
     }
-    !lies_in(&GLOBAL_UNICAST) || SPECIAL_V6.iter().any(lies_in)
+    None
+}
+
+fn lies_in(address: Ipv6Addr, (network, length): &(Ipv6Addr, u32)) -> bool {
+    let mask = u128::MAX << (128 - length);
+    address.to_bits() & mask == network.to_bits()
 }
 
 #[cfg(test)]

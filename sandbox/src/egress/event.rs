@@ -73,7 +73,9 @@ impl Reason {
         match self {
             Self::Listed => "listed",
             Self::NotListed => "not on the list",
-            Self::PrivateAddress => "its name leads to private addresses, which must be listed as such",
+            Self::PrivateAddress => {
+                "its name leads to private addresses or this machine's own, which must be listed as such"
+            }
             Self::UnknownName => "its name has no address",
             Self::Unreachable => "it can't be reached",
             Self::TooSlow => "it took too long",

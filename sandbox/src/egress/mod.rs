@@ -8,7 +8,7 @@
 //!   address and port outside;
 //! - everything else goes through a *proxy* (`proxy`), which reads the name a client asks for (`request`),
 //!   compares it with the list before anything is looked up, looks up the name that is on the list (`lookup`),
-//!   refuses addresses nobody meant (`address`), and connects to the very address it checked.
+//!   refuses addresses nobody meant (`address`) and this machine's own (`local`), and connects to the very address it checked.
 //!
 //! Names are what people can review in a policy, and what certificates are for; see decision 011. The proxy's
 //! threads run from the moment the agent is let go until its run is over, and every one of their decisions is
@@ -20,6 +20,7 @@ mod client;
 mod destination;
 mod event;
 mod inside;
+mod local;
 mod lookup;
 mod proxy;
 mod relay;
@@ -63,9 +64,11 @@ impl List {
         self.destinations.iter().position(|one| one.port == port && one.host == *host)
     }
 
-    /// Whether a name on the list may lead to this address: one out in the world, or one that is on the list too.
+    /// Whether a name on the list may lead to this address: one out in the world that is not this machine's, or one that
+    /// is on the list too.
     pub(crate) fn lets(&self, address: IpAddr, port: u16) -> bool {
-        !address::is_refused(address) || self.find(&Host::Address(address.to_canonical()), port).is_some()
+        self.find(&Host::Address(address.to_canonical()), port).is_some()
+            || (!address::is_refused(address) && !local::is_local(address))
     }
 
     pub fn destinations(&self) -> &[Destination] {

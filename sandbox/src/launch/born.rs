@@ -32,7 +32,7 @@ pub(super) fn begin(
     let send = || Ahead::send(request.host, policy.level, &policy.without, &policy.network);
     let ahead = ahead.unwrap_or_else(send);
     let place = match policy.level {
-        Level::Landlock => Place::Bare(bare(request, opening, identity)?),
+        Level::Landlock => Place::Bare(Box::new(bare(request, opening, identity)?)),
         Level::Process | Level::Container => Place::View,
     };
     let cgroup = cgroup(request)?;

@@ -18,12 +18,13 @@ use super::{Begun, LaunchError, Place, Request, internal};
 use crate::agent::{View, over_a_view};
 use crate::bare::replica::{Replica, Seen};
 use crate::channel;
+use crate::container::Container;
 use crate::container::caches::{self, Cache};
 use crate::container::door::{self, Door};
 use crate::container::engine::{Engine, EngineError, Image};
 use crate::container::guest::Order;
+use crate::container::leftovers::{self, Record};
 use crate::container::recipe::{self, Recipe};
-use crate::container::{Container, leftovers};
 use crate::control::Control;
 use crate::host;
 use crate::identity::Identity;
@@ -44,6 +45,7 @@ pub(crate) struct Contained {
     /// Its first process, once it called.
     first: Option<OwnedFd>,
     gone: bool,
+    record: Record,
 }
 
 impl Contained {
@@ -67,8 +69,12 @@ impl Contained {
             false => self.engine.remove(&self.id),
         };
         match gone {
+            Ok(()) => {
+                self.record.strike();
+                Ok(())
+            }
             Err(error) if self.engine.runs(&self.id) => Err(error.into()),
-            _ => Ok(()),
+            Err(_) => Ok(()),
         }
     }
 }
@@ -89,12 +95,15 @@ pub(super) fn begin(
         policy.container.as_ref().filter(|container| !container.image.is_empty()).ok_or_else(no_image)?;
     let engine = Engine::find(container.engine.as_deref())?;
     let image = engine.image(&container.image, container.pull, |what| request.attendant.told(what))?;
-    leftovers::sweep(&engine)?;
+    let state = &request.workspace.state;
+    leftovers::sweep(&engine, state)?;
     let replica = replica(request, opening, identity, Seen::InPlace)?;
     let program = std::env::current_exe().map_err(internal("can't find our own program"))?;
     let user = identity.outside();
     let door = Door::open(request.run.path().join("door"), user).map_err(internal("can't open a door"))?;
     let caches = take_caches(request, container, user)?;
+    let mut record =
+        Record::begin(state, &engine.socket).map_err(internal("can't write a container down"))?;
     let recipe = Recipe {
         policy,
         container,
@@ -108,6 +117,7 @@ pub(super) fn begin(
         door: &door.folder,
         caches: &caches,
         dialect: engine.dialect,
+        nonce: &record.nonce,
     };
     let body = recipe.body().map_err(|path| LaunchError::Unavailable {
         what: format!("{} can't be said to a container engine: it is not text", path.display()),
@@ -123,9 +133,20 @@ pub(super) fn begin(
 
     let tmpfs = body.host_config.as_ref().and_then(|held| held.tmpfs.as_ref());
     let in_memory = tmpfs.iter().flat_map(|folders| folders.keys()).map(PathBuf::from).collect();
-    let id = engine.start(body)?;
-    let mut contained =
-        Contained { replica, image, environment, caches, in_memory, id, engine, first: None, gone: false };
+    let name = leftovers::name(&record.nonce);
+    let id = engine.start(&name, body, |id| record.made(id))?;
+    let mut contained = Contained {
+        replica,
+        image,
+        environment,
+        caches,
+        in_memory,
+        id,
+        engine,
+        first: None,
+        gone: false,
+        record,
+    };
     let started = Instant::now();
     let sandbox = answer(&door, &contained, user)?;
     contained.first = Some(sandbox.pidfd.try_clone().map_err(internal("can't hold the container"))?);
@@ -133,7 +154,7 @@ pub(super) fn begin(
     channel::hand_order(&sandbox.channel, &order, pipes.theirs.as_ref())
         .map_err(internal("can't talk to the sandbox"))?;
     drop(pipes.theirs);
-    let place = Place::Container(contained);
+    let place = Place::Container(Box::new(contained));
     Ok(Begun {
         sandbox,
         place,

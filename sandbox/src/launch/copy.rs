@@ -41,7 +41,7 @@ pub(super) fn bare(
     if let Some(profile) = host::profile(&policy.environment) {
         replica.note(host::PROFILE, &profile).map_err(internal("can't write into its home"))?;
     }
-    Ok(Bare::new(policy, host, workspace, opening, replica))
+    Bare::new(policy, host, workspace, opening, replica).map_err(internal("can't write into its home"))
 }
 
 /// A private copy of the workspace, without what is out of sight in it.

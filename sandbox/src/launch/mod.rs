@@ -16,7 +16,7 @@ mod streams;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use nix::sys::signalfd::SignalFd;
@@ -30,7 +30,7 @@ use crate::channel;
 use crate::container::engine::EngineError;
 use crate::control::Control;
 use crate::egress::{Proxy, Traffic};
-use crate::host::Host;
+use crate::host::{Host, Surroundings};
 use crate::janitor::Janitor;
 use crate::output::Tallies;
 use crate::path::RelPath;
@@ -163,9 +163,14 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
     };
 
     // Whatever can be known before the agent stands at the gate is looked up before: it waits there for us.
-    let hidden = match place {
-        Place::View => hidden(request),
-        Place::Bare(_) | Place::Container(_) => Vec::new(),
+    let (hidden, toolchains) = match place {
+        Place::View => {
+            // Looked up anew, and not what was handed over: what came in between is in sight.
+            let around = Surroundings::observe(request.host);
+            let seen = |path: &PathBuf| policy.wants(Control::PrivateHome) && path.is_dir();
+            (hidden(request, &around), around.toolchains.into_iter().filter(seen).collect())
+        }
+        Place::Bare(_) | Place::Container(_) => (Vec::new(), Vec::new()),
     };
     let ours = Ours::read().map_err(internal("can't read our own namespaces"))?;
     let Prepared { early, upper, spent, master, listeners } = sandbox.wait_for_birth(&ours)?;
@@ -184,6 +189,7 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
         opening: &opening,
         home: &request.host.home,
         hidden,
+        toolchains,
         cgroup: cgroup.as_ref(),
         root: request.host.is_root(),
         place: &place,
@@ -202,16 +208,8 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
     drop((aside, spent));
     let watched =
         attestation.statement(Control::Memory).is_some_and(|one| one.enforced == attest::Enforced::Watched);
-    let memory = policy
-        .limits
-        .memory
-        .filter(|_| watched)
-        .map(|limit| Watcher::new(sandbox.pid).map(|watcher| (limit, watcher)))
-        .transpose()
-        .map_err(|error| LaunchError::Internal {
-            what: "can't watch memory",
-            source: io::Error::other(error),
-        })?;
+    let memory = policy.limits.memory.bytes().filter(|_| watched);
+    let memory = memory.map(|limit| (limit, Watcher::new(sandbox.pid)));
     let mut since = SystemTime::now();
     let uppers = match place.replica() {
         Some(replica) => vec![replica.tree.clone()],
@@ -296,9 +294,9 @@ pub(crate) enum Place {
     /// In an overlay, in a view of its own.
     View,
     /// On a copy, on the host.
-    Bare(Bare),
+    Bare(Box<Bare>),
     /// On a copy, in a container.
-    Container(Contained),
+    Container(Box<Contained>),
 }
 
 impl Place {

@@ -14,9 +14,10 @@ use crate::egress;
 use crate::harvest::Base;
 use crate::host::{Host, Surroundings};
 use crate::identity::Identity;
+use crate::nonce::nonce;
 use crate::opening::Opening;
 use crate::path::RelPath;
-use crate::policy::{Level, Network, Policy};
+use crate::policy::{Level, Memory, Network, Policy};
 use crate::view::{self, Step};
 use crate::workspace::state::Run;
 use crate::workspace::{Layer, Workspace};
@@ -139,12 +140,10 @@ impl Namespaces {
 }
 
 /// Every path that must be covered, as the agent would name it.
-pub(super) fn hidden(request: &Request<'_>) -> Vec<PathBuf> {
-    // Looked up anew, and not what was handed over: what came in between is in sight.
-    let around = Surroundings::observe(request.host);
-    let covers = view::covers(request.policy, request.host, &around, &request.workspace.state_home);
+pub(super) fn hidden(request: &Request<'_>, around: &Surroundings) -> Vec<PathBuf> {
+    let covers = view::covers(request.policy, request.host, around, &request.workspace.state_home);
     let planned = covers.into_iter().filter_map(|step| match step {
-        Step::Hide { at } => Some(at),
+        Step::Hide { at } | Step::File { at, .. } => Some(at),
         _ => None,
     });
     let workspace = request.workspace;
@@ -154,12 +153,15 @@ pub(super) fn hidden(request: &Request<'_>) -> Vec<PathBuf> {
 
 pub(super) fn cgroup(request: &Request<'_>) -> Result<Option<Cgroup>, LaunchError> {
     let policy = request.policy;
-    // Nothing but a cgroup holds a whole tree to a limit of memory; the others have another way.
+    // Nothing but a cgroup holds a whole tree to a limit of memory; the others have another way. A limit that nobody asked
+    // for is worth looking at, and not the time that a cgroup takes at every start.
+    let Memory::Bytes(memory) = policy.limits.memory else { return Ok(None) };
     if !policy.wants(Control::Memory) {
         return Ok(None);
     }
-    let name = request.run.path().file_name().unwrap_or_default().to_string_lossy();
+    // Not by the run's own name, which everybody could then read in /proc; by ours, for whoever looks.
+    let name = format!("{}-{:x}", nonce(), std::process::id());
     let processes = policy.limits.processes.filter(|_| policy.wants(Control::Processes));
-    Cgroup::create(&format!("agency-{name}"), policy.limits.memory, processes)
+    Cgroup::create(&format!("agency-{name}"), Some(memory), processes)
         .map_err(internal("can't make a cgroup"))
 }

@@ -19,7 +19,7 @@ use crate::janitor::Janitor;
 pub struct Remains {
     // In this order: a cgroup can be removed when its last process is gone.
     pub(super) _sandbox: Option<Sandbox>,
-    pub(super) _contained: Option<Contained>,
+    pub(super) _contained: Option<Box<Contained>>,
     pub(super) _cgroup: Option<Cgroup>,
     pub(super) _janitor: Option<Janitor>,
 }

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::mount::MountFlags;
 
 use super::handles::{clone_of, clone_tree, descriptor, move_onto, open_folder, restrict};
-use super::{DRAWER, NewRoot, READ_ONLY, Result, WRITABLE, at};
+use super::{DRAWER, NewRoot, OVERLAY, READ_ONLY, Result, WRITABLE, at};
 use crate::harvest::Base;
 use crate::opening::Opening;
 use crate::path::RelPath;
@@ -138,7 +138,7 @@ impl NewRoot<'_> {
         self.make_target(&overlay.at, true)?;
         let target = self.resolve(&overlay.at).map_err(at("can't find", &overlay.at))?;
         rustix::mount::mount(
-            "agency",
+            OVERLAY,
             descriptor(target.as_fd()).as_str(),
             "overlay",
             MountFlags::NOSUID | MountFlags::NODEV,

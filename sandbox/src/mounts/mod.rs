@@ -36,6 +36,9 @@ const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc:
 const WRITABLE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 const DEVICE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
 
+/// What our overlays call themselves.
+pub(crate) const OVERLAY: &str = "agency";
+
 /// Where files of our own lie in the new root until they are bound to their places.
 const DRAWER: &str = ".drawer";
 
@@ -163,7 +166,7 @@ impl<'a> NewRoot<'a> {
 
     /// A small file over one of the host's.
     fn file(&self, path: &Path, contents: &str) -> Result<()> {
-        let hidden = Path::new(DRAWER).join(path.file_name().unwrap_or_default());
+        let hidden = Path::new(DRAWER).join(format!("file{}", self.next()));
         self.make_folder(Path::new(DRAWER), 0o755)?;
         let file = rustix::fs::openat(
             &self.root,
@@ -220,19 +223,22 @@ impl<'a> NewRoot<'a> {
     }
 
     fn bind(&self, source: &Path, path: &Path, access: Access) -> Result<()> {
+        let whole = || {
+            let flags = OpenTreeFlags::OPEN_TREE_CLONE
+                | OpenTreeFlags::OPEN_TREE_CLOEXEC
+                | OpenTreeFlags::AT_RECURSIVE;
+            rustix::mount::open_tree(rustix::fs::CWD, source, flags).map_err(at("can't bind", source))
+        };
         let tree = match access {
             Access::ReadAsOwner => self.reading_glass(source)?,
-            Access::Read | Access::Write => {
-                let flags = OpenTreeFlags::OPEN_TREE_CLONE
-                    | OpenTreeFlags::OPEN_TREE_CLOEXEC
-                    | OpenTreeFlags::AT_RECURSIVE;
-                rustix::mount::open_tree(rustix::fs::CWD, source, flags).map_err(at("can't bind", source))?
-            }
+            // Some file systems take no overlay over them. The attestation says so.
+            Access::ReadApart => self.apart(source).or_else(|_| whole())?,
+            Access::Read | Access::Write => whole()?,
         };
         // Host devices stay devices only where the whole of /dev was asked for.
         let attributes = match access {
             _ if path == Path::new("/dev") => DEVICE,
-            Access::Read | Access::ReadAsOwner => READ_ONLY,
+            Access::Read | Access::ReadAsOwner | Access::ReadApart => READ_ONLY,
             Access::Write => WRITABLE,
         };
         restrict(tree.as_fd(), attributes, true).map_err(at("can't restrict", source))?;
@@ -252,22 +258,38 @@ impl<'a> NewRoot<'a> {
         }
         self.hang(mapped.as_fd())?;
         let drawer = self.drawer()?;
-        let name = format!("empty{}", self.next());
         let failed = || at("can't show", source);
-        rustix::fs::mkdirat(&drawer, name.as_str(), Mode::from_raw_mode(0o755)).map_err(failed())?;
-        let empty = rustix::fs::openat(&drawer, name.as_str(), FOLDER, Mode::empty()).map_err(failed())?;
+        let empty = self.empty()?;
         let glass = format!("glass{}", self.next());
         rustix::fs::mkdirat(&drawer, glass.as_str(), Mode::from_raw_mode(0o755)).map_err(failed())?;
         let target = rustix::fs::openat(&drawer, glass.as_str(), FOLDER, Mode::empty()).map_err(failed())?;
-        // An overlay without an upper layer takes two lower ones.
         let options = format!("lowerdir={}:{}", descriptor(empty.as_fd()), descriptor(mapped.as_fd()));
         let options = CString::new(options).map_err(|_| failed()(Errno::INVAL))?;
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::RDONLY;
         let place = descriptor(target.as_fd());
-        rustix::mount::mount("agency", place.as_str(), "overlay", flags, Some(options.as_c_str()))
+        rustix::mount::mount(OVERLAY, place.as_str(), "overlay", flags, Some(options.as_c_str()))
             .map_err(failed())?;
         self.spend(mapped);
         self.clone_own(&Path::new(DRAWER).join(&glass), source)
+    }
+
+    /// The same, with every owner as it is, which takes no mount to lie over. A lock on a file of it is one on the overlay's,
+    /// where in a bind it would hold up the host's programs.
+    fn apart(&self, source: &Path) -> Result<OwnedFd> {
+        let failed = || at("can't show", source);
+        let folder = handles::open_folder(source)?;
+        let empty = self.empty()?;
+        let lowers = format!("{}:{}", descriptor(empty.as_fd()), descriptor(folder.as_fd()));
+        let options = [("source", Some(OVERLAY)), ("lowerdir", Some(lowers.as_str()))];
+        mount_new("overlay", &options, FsMountFlags::FSMOUNT_CLOEXEC, READ_ONLY).map_err(failed())
+    }
+
+    /// An empty folder to lay over others: an overlay without an upper layer takes two lower ones.
+    fn empty(&self) -> Result<OwnedFd> {
+        let name = Path::new(DRAWER).join("empty");
+        self.make_folder(Path::new(DRAWER), 0o755)?;
+        self.make_folder(&name, 0o755)?;
+        rustix::fs::openat(&self.root, &name, FOLDER, Mode::empty()).map_err(at("can't open", &name))
     }
 
     /// A mount with the owner of the workspace's files seen as the agent, where that is needed and the file

@@ -8,11 +8,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
 use crate::erase;
+use crate::nonce::nonce;
 
 /// Where each run has its folder, in the state folder.
 const SANDBOXES: &str = "sandboxes";
@@ -41,10 +41,9 @@ pub struct Run {
 impl Run {
     /// A new one, in the state folder at `state`.
     pub(super) fn below(state: &Path, mode: u32) -> Self {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        // Nanoseconds and the process id: no two runs of one boot share both.
-        let name = format!("{:x}-{:x}", now.as_nanos(), std::process::id());
-        Self { path: state.join(SANDBOXES).join(name), mode, held: OnceCell::new() }
+        // Without namespaces, agents of one user could change modes and times in each other's copies: nothing of ours tells
+        // this name, and nobody can guess it.
+        Self { path: state.join(SANDBOXES).join(nonce()), mode, held: OnceCell::new() }
     }
 
     /// Where it is, or will be.

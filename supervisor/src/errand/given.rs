@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use agency_sandbox::egress::List;
 use agency_sandbox::host::{self, Host};
-use agency_sandbox::policy::{Deadlines, Level, Limits, Network, Policy};
+use agency_sandbox::policy::{Deadlines, Level, Limits, Memory, Network, Policy};
 use agency_sandbox::secret::Secret;
 use serde_json::Value;
 
@@ -52,7 +52,7 @@ pub(super) fn policy(
         read: there(&program.read).into_iter().chain(credentials).collect(),
         network,
         limits: Limits {
-            memory: agent.limits.memory,
+            memory: agent.limits.memory.map_or(Memory::Share, Memory::Bytes),
             processes: agent.limits.processes.or(usual.processes),
             output: agent.limits.output.unwrap_or(LOGGED),
             ..usual

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -170,41 +170,101 @@ fn a_kill_at_any_moment_leaves_nothing_that_the_next_run_does_not_remove() {
     });
 }
 
-/// Who a process is, as containers are labelled.
-fn owner(pid: u32) -> String {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a number");
-    let namespace = fs::metadata("/proc/self/ns/pid").expect("a namespace").ino();
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("a process");
-    let started = stat.rsplit_once(')').expect("a name").1.split_whitespace().nth(19).expect("a time");
-    format!("{}/{namespace}/{pid}/{started}", boot.trim())
+/// Killed between making a container and starting it: by whoever stands between it and its engine.
+#[test]
+fn what_the_dead_made_and_did_not_start_is_removed_and_what_is_of_the_living_is_not() {
+    for_each("what_the_dead_made_and_did_not_start_is_removed_and_what_is_of_the_living_is_not", |ground| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let address = deadly(&ground.engine, folder.path());
+        let mut command = ground.script_in(&ground.image, &[], "true");
+        let mut child = command.env("DOCKER_HOST", address).spawn().expect("agency starts");
+        let killed = child.id();
+        assert_eq!(child.wait().expect("ended").code(), None, "it was killed");
+        assert_eq!(ground.engine.containers_of(Some(killed)).len(), 1, "made, and not started");
+        // One that lives is at work meanwhile.
+        let marker = Marker::new();
+        let mut living = start(ground, &marker);
+        // An engine is known by its socket, and this is another one.
+        ground.script(&[], "true").assert_prints("");
+        assert_eq!(ground.engine.containers_of(Some(killed)).len(), 1);
+        let again = folder.path().join("socket");
+        fs::remove_file(&again).expect("removed");
+        std::os::unix::fs::symlink(ground.engine.socket(), &again).expect("linked");
+        let next = ground
+            .script_in(&ground.image, &[], "true")
+            .env("DOCKER_HOST", format!("unix://{}", again.display()))
+            .status();
+        assert!(next.expect("agency starts").success());
+        assert!(gone(&ground.engine, killed), "a container is left");
+        assert_eq!(ground.engine.containers_of(Some(living.id())).len(), 1, "it is alive");
+        living.kill().expect("killed");
+        living.wait().expect("ended");
+        marker.gone_within(DEADLINE).expect("nobody is left");
+    });
 }
 
-/// Killed between making a container and starting it: simulated, since the moment is a short one.
-#[test]
-fn what_the_dead_left_is_removed_and_what_is_of_the_living_is_not() {
-    for_each("what_the_dead_left_is_removed_and_what_is_of_the_living_is_not", |ground| {
-        let mut dead = std::process::Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat starts");
-        let of_the_dead = owner(dead.id());
-        dead.kill().expect("killed");
-        dead.wait().expect("ended");
-        let make = |owner: &str| {
-            let label = format!("{OWNER}={owner}");
-            ground.engine.ask(&["create", "--network", "none", "--label", &label, &ground.image, "true"])
-        };
-        let me = owner(std::process::id());
-        let again = me.rsplit_once('/').expect("four parts").0.to_owned() + "/1";
-        let left = [&of_the_dead, &again, "0b6a0ee8-0000-0000-0000-000000000000/1/1/5"].map(make);
-        let kept = [make(&me), make(&owner(1)), make("nobody can tell"), make("")];
-        let nobodys = ground.engine.ask(&["create", "--network", "none", &ground.image, "true"]);
-        ground.script(&[], "echo started").assert_prints("started\n");
-        let there = ground.engine.ask(&["ps", "--all", "--quiet", "--no-trunc"]);
-        for id in &left {
-            assert!(!there.contains(id.as_str()), "{id} is left");
+/// Stands before an engine and kills whoever asks it to start a container.
+fn deadly(engine: &Engine, folder: &Path) -> String {
+    let socket = folder.join("socket");
+    let listener = UnixListener::bind(&socket).expect("bound");
+    for path in [folder, &socket] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).expect("opened");
+    }
+    let behind = engine.socket().to_owned();
+    thread::spawn(move || {
+        for caller in listener.incoming() {
+            let (caller, behind) = (caller.expect("a caller"), behind.clone());
+            thread::spawn(move || {
+                let mut engine = UnixStream::connect(behind).expect("an engine");
+                let mut back = caller.try_clone().expect("the same");
+                let mut answers = engine.try_clone().expect("the same");
+                thread::spawn(move || {
+                    let _ = io::copy(&mut answers, &mut back);
+                    let _ = back.shutdown(Shutdown::Both);
+                });
+                let mut piece = [0; 64 * 1024];
+                while let Ok(length @ 1..) = (&caller).read(&mut piece) {
+                    let text = String::from_utf8_lossy(&piece[..length]);
+                    if text.lines().next().is_some_and(|line| line.contains("/start")) {
+                        let asker = rustix::net::sockopt::socket_peercred(&caller).expect("somebody").pid;
+                        kill(Pid::from_raw(asker.as_raw_nonzero().get()), Signal::SIGKILL).expect("killed");
+                        return;
+                    }
+                    engine.write_all(&piece[..length]).expect("passed on");
+                }
+            });
         }
-        for id in kept.iter().chain([&nobodys]) {
+    });
+    format!("unix://{}", socket.display())
+}
+
+/// Whatever labels an image brings, whoever they name: containers and volumes of others are left alone.
+#[test]
+fn an_image_with_our_labels_does_not_make_a_strangers_container_ours() {
+    for_each("an_image_with_our_labels_does_not_make_a_strangers_container_ours", |ground| {
+        let dead = "0b6a0ee8-0000-0000-0000-000000000000/1/1/5";
+        let nonce = "0123456789abcdef0123456789abcdef";
+        let labels = format!("LABEL {OWNER}={dead} io.agency.nonce={nonce}");
+        let image = ground.engine.import(&agency_tests::engine::toolbox(), &[&labels]);
+        let volume = ground.engine.ask(&["volume", "create"]);
+        let named = format!("agency-{nonce}");
+        let make = |more: &[&str]| {
+            let mounted = format!("{volume}:/data");
+            let flags = ["create", "--network", "none", "--volume", &mounted];
+            ground.engine.ask(&[&flags, more, &[&image, "true"]].concat())
+        };
+        let strangers = [make(&[]), make(&["--name", &named])];
+        // Also where the agent itself works in such an image, and more than once.
+        for image in [&ground.image, &image, &ground.image] {
+            let mut command = ground.script_in(image, &[], "true");
+            assert!(command.status().expect("agency starts").success());
+        }
+        let there = ground.engine.ask(&["ps", "--all", "--quiet", "--no-trunc"]);
+        for id in &strangers {
             assert!(there.contains(id.as_str()), "{id} was somebody's");
             ground.engine.ask(&["rm", id]);
         }
+        ground.engine.ask(&["volume", "rm", &volume]);
     });
 }
 

@@ -1,7 +1,7 @@
 //! Where one can go.
 
 use agency_tests::repository::{Repository, actors, said};
-use agency_tests::world::{Manner, OTHER_PUBLIC, PUBLIC};
+use agency_tests::world::{Manner, OTHER_OWN_PUBLIC, OTHER_PUBLIC, OWN_PUBLIC, OWN_PUBLIC_V6, PUBLIC};
 
 use crate::{client, events, lines, worlds};
 
@@ -143,6 +143,46 @@ for attempt in range(3):
         let script = r#"print(body(get(b"http://private.example/", b"private.example")))"#;
         let output = client(world, repository, &["--net", "private.example:80,10.0.0.1:80"], script);
         assert_eq!(lines(&output), ["hello"]);
+    });
+}
+
+/// An address in public that this machine has itself leads to services of its own, like a private one.
+#[test]
+fn a_listed_name_that_leads_to_this_machine_is_refused_whatever_its_address() {
+    let hosts = &[
+        "46.46.46.1 own.example mixed.example",
+        "46.46.46.2 beside.example",
+        "2a01:4f8:1::1 own6.example",
+        "64:ff9b::2e2e:2e01 translated.example",
+        "2002:2e2e:2e01::1 relayed.example",
+        "46.46.46.255 everybody.example",
+        "45.45.45.1 mixed.example",
+    ];
+    let test = "a_listed_name_that_leads_to_this_machine_is_refused_whatever_its_address";
+    worlds(test, hosts, |world, repository| {
+        let own =
+            [format!("{OWN_PUBLIC}:80"), format!("{OTHER_OWN_PUBLIC}:80"), format!("[{OWN_PUBLIC_V6}]:80")]
+                .map(|address| world.serve(&address, Manner::Web));
+        let public = world.serve(&format!("{PUBLIC}:80"), Manner::Web);
+        let names = ["own", "beside", "own6", "translated", "relayed", "everybody"];
+        let list = names.map(|name| format!("{name}.example:80")).join(",") + ",mixed.example:80";
+        let script = r#"
+for name in [b"own", b"beside", b"own6", b"translated", b"relayed", b"everybody"]:
+    host = name + b".example"
+    print(status(b"CONNECT " + host + b":80 HTTP/1.1\r\n\r\n"), get(b"http://" + host + b"/", host).split(b" ")[1].decode())
+print(body(get(b"http://mixed.example/", b"mixed.example")))
+"#;
+        let output = client(world, repository, &["--net", &list], script);
+        let refused = "HTTP/1.1 403 Forbidden 403";
+        assert_eq!(lines(&output), [refused, refused, refused, refused, refused, refused, "hello"]);
+        assert_eq!((own.iter().map(|server| server.arrived()).sum::<usize>(), public.arrived()), (0, 1));
+        // Whoever writes the address means it, also for a name that leads there.
+        let script = r#"
+print(body(get(b"http://own.example/", b"own.example")), body(get(b"http://46.46.46.2/", b"46.46.46.2")))
+"#;
+        let output =
+            client(world, repository, &["--net", "own.example:80,46.46.46.1:80,46.46.46.2:80"], script);
+        assert_eq!(lines(&output), ["hello hello"]);
     });
 }
 

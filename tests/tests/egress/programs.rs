@@ -1,7 +1,6 @@
 //! Programs people use find the proxy by themselves, and work through it.
 
 use std::fs;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -22,22 +21,12 @@ struct Files {
 }
 
 impl Files {
-    fn serve(world: &World, repository: &Repository, make: &str) -> Self {
+    fn serve(world: &World, make: &str) -> Self {
         let folder = tempfile::Builder::new().prefix("agency-files-").tempdir().expect("a folder");
         let made = Command::new("sh").args(["-euc", make]).current_dir(folder.path()).output().expect("runs");
         assert!(made.status.success(), "{made:?}");
-        let mut command = Command::new("nsenter");
-        let of_world = world.command(repository, Path::new("true"));
-        command.args(of_world.get_args().take_while(|argument| *argument != "--")).arg("--");
-        command.args([
-            "/usr/bin/python3",
-            "-m",
-            "http.server",
-            "--bind",
-            "45.45.45.1",
-            "8080",
-            "--directory",
-        ]);
+        let mut command = world.elsewhere("/usr/bin/python3");
+        command.args(["-m", "http.server", "--bind", "45.45.45.1", "8080", "--directory"]);
         command.arg(folder.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let server = command.spawn().expect("a server");
         let up = || world.enter(|| std::net::TcpStream::connect("45.45.45.1:8080")).is_ok();
@@ -70,7 +59,7 @@ fn run(world: &World, repository: &Repository, test: &str, probe: &str, script: 
 #[test]
 fn curl_goes_through_and_says_why_it_does_not() {
     worlds("curl_goes_through", HOSTS, |world, repository| {
-        let _files = Files::serve(world, repository, "echo content > file");
+        let _files = Files::serve(world, "echo content > file");
         let script = "curl -sS http://files.example:8080/file; curl -sS --proxytunnel http://files.example:8080/file; \
                       curl -sS http://other.example/; curl -sS https://other.example/ 2>&1 || :";
         let told = run(world, repository, "curl", "command -v curl", script);
@@ -87,7 +76,7 @@ fn git_clones() {
         let make = "export HOME=$PWD GIT_CONFIG_NOSYSTEM=1; git init -q work; cd work; echo hello > file; git add file; \
                     git -c user.name=A -c user.email=a@example.org commit -qm First; \
                     git clone -q --bare . ../project.git; cd ../project.git; git update-server-info";
-        let _files = Files::serve(world, repository, make);
+        let _files = Files::serve(world, make);
         let script = "cd /tmp && git clone -q http://files.example:8080/project.git && cat project/file; \
                       git clone -q http://other.example:8080/project.git 2>&1 || echo refused";
         if let Some(told) = run(world, repository, "git", "git --version", script) {
@@ -111,7 +100,7 @@ cat > tiny <<END
 "dist":{"tarball":"http://files.example:8080/tarballs/tiny-1.0.0.tgz","integrity":"sha512-$sum"}}}}
 END
 "#;
-        let _files = Files::serve(world, repository, make);
+        let _files = Files::serve(world, make);
         let script = "mkdir /tmp/app && cd /tmp/app && npm install --silent --no-audit --no-fund --no-update-notifier \
                       --registry http://files.example:8080/ tiny >&2 && node -p 'require(\"tiny\")'";
         if let Some(told) = run(world, repository, "npm", "npm --version", script) {
@@ -134,7 +123,7 @@ with zipfile.ZipFile("simple/tiny/tiny-1.0-py3-none-any.whl", "w") as wheel:
     wheel.writestr("tiny-1.0.dist-info/RECORD", "tiny.py,,\ntiny-1.0.dist-info/METADATA,,\ntiny-1.0.dist-info/WHEEL,,\ntiny-1.0.dist-info/RECORD,,\n")
 END
 "#;
-        let _files = Files::serve(world, repository, make);
+        let _files = Files::serve(world, make);
         let script = "/usr/bin/python3 -m pip install -q --disable-pip-version-check --target /tmp/site --index-url \
                       http://files.example:8080/simple --trusted-host files.example tiny >&2 && \
                       PYTHONPATH=/tmp/site /usr/bin/python3 -c 'import tiny'";

@@ -13,14 +13,16 @@ use crate::run::Ended;
 /// Controls that can't be switched off alone, and what has to go with them.
 const TOGETHER: &[(&str, &[&str])] = &[
     // Its limit is counted in the namespace.
-    ("user-namespace", &["processes"]),
+    ("user-namespace", &["processes", "user-limits"]),
+    // A home that is bound as a whole has its toolchains in it.
+    ("private-home", &["toolchain-locks"]),
     // A fresh /proc shows the namespace it was mounted in, and the host's can be written.
     ("pid-namespace", &["private-proc", "read-only-host"]),
     ("private-proc", &["read-only-host"]),
     // The size is that of the private folders, and the home of these tests lies in one of them.
-    ("private-tmp", &["private-home", "tmp-size", "read-only-host"]),
-    ("minimal-dev", &["private-tmp", "private-home", "tmp-size", "read-only-host"]),
-    ("hidden-paths", &["private-tmp", "private-home", "tmp-size", "read-only-host"]),
+    ("private-tmp", &["private-home", "toolchain-locks", "tmp-size", "read-only-host"]),
+    ("minimal-dev", &["private-tmp", "private-home", "toolchain-locks", "tmp-size", "read-only-host"]),
+    ("hidden-paths", &["private-tmp", "private-home", "toolchain-locks", "tmp-size", "read-only-host"]),
     // Landlock and the filter ask for it themselves.
     ("no-new-privileges", &["landlock", "seccomp"]),
 ];
@@ -35,7 +37,8 @@ const TOGETHER_IN_A_CONTAINER: &[(&str, &[&str])] = &[
 ];
 
 /// Controls of a container that nothing switches off, and what the attempt is answered.
-const FIXED_IN_A_CONTAINER: &[&str] = &["user-namespace", "mount-namespace", "minimal-dev", "attributes"];
+const FIXED_IN_A_CONTAINER: &[&str] =
+    &["user-namespace", "mount-namespace", "minimal-dev", "attributes", "user-limits", "toolchain-locks"];
 
 /// What holds in a container although nobody asks for it: an engine passes nothing of the caller's on, and mounts no
 /// other /proc than that of the namespace; and the home of these tests lies in the private /tmp.
@@ -84,16 +87,23 @@ fn every_control_is_asked_for_and_held_by_default(actor: Actor) {
     let (ground, _open) = (Ground::new(actor), inheritable());
     for (control, (requested, enforced)) in attested(&ground, &[]) {
         // An engine makes none, and the attestation says so.
-        if actor.is_contained() && control == "user-namespace" {
-            assert_eq!((requested, enforced.as_str()), (false, "off"));
+        if actor.is_contained()
+            && ["user-namespace", "user-limits", "toolchain-locks"].contains(&control.as_str())
+        {
+            let held = control == "user-limits" && actor.is_root();
+            assert_eq!(
+                (requested, enforced.as_str()),
+                (false, if held { "enforced" } else { "off" }),
+                "{control}"
+            );
             continue;
         }
         assert!(requested, "{control}");
         let watched = control == "memory" && !actor.is_root();
         assert!(enforced == "enforced" || (watched && enforced == "watched"), "{control} is {enforced}");
     }
-    // A limit that nobody asked for is not claimed.
-    let ended = ground.sandbox().flag("--json").shell("true");
+    // A limit that nobody wants is not claimed.
+    let ended = ground.sandbox().option("--memory", "none").flag("--json").shell("true");
     assert_eq!(statements(&ended.json())["memory"], (false, "off".to_owned()));
 }
 
@@ -176,8 +186,14 @@ fn a_control_that_others_need_is_refused_alone_and_nothing_changes(actor: Actor)
         let before = ground.fingerprint();
         let ended = run(&ground, &[control], &["echo", "started"]);
         match ended.code() {
-            // Capabilities are gone all the same, and a cgroup counts processes where the namespace would.
-            Some(0) => assert!(["no-new-privileges", "user-namespace"].contains(control), "{control}"),
+            // Capabilities are gone all the same, a cgroup counts processes where the namespace would, and toolchains
+            // are not claimed in a home that is not private.
+            Some(0) => {
+                assert!(
+                    ["no-new-privileges", "user-namespace", "private-home"].contains(control),
+                    "{control}"
+                );
+            }
             Some(3) => {
                 assert!(ended.output.stdout.is_empty());
                 assert!(ended.stderr().contains("not held"), "--without {control}: {}", ended.stderr());

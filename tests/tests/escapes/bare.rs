@@ -1,8 +1,11 @@
 //! What is another matter at the level `landlock`: which tests of the suite, and why; and what is so instead.
 
+use std::process::Stdio;
+
+use agency_tests::processes::{Marker, VARIABLE, wait_until};
 use agency_tests::repository::skip;
 
-use crate::ground::{Actor, Ground};
+use crate::ground::{Actor, DEADLINE, Ground};
 
 const CLAIMED: &[&str] = &[
     "network",
@@ -20,6 +23,8 @@ const CLAIMED: &[&str] = &[
     "environment",
     "processes",
     "file-size",
+    "user-limits",
+    "core-dumps",
     "harvest",
 ];
 
@@ -147,6 +152,7 @@ const NOT_CLAIMED: &[(&str, &str)] = &[
         "names can be looked up everywhere, only not opened",
     ),
     ("sockets_of_other_families_are_refused", "so are those of ordinary families"),
+    ("a_lock_on_a_toolchain_blocks_nobody_outside", "files that can be read can be locked"),
     ("a_lock_inside_blocks_nobody_outside", "the agent can't open the real files at all"),
     ("objects_of_the_real_repository_cannot_be_damaged", "the copy borrows them and has none of its own"),
     (
@@ -196,6 +202,57 @@ pub(crate) fn is_another_matter(test: &str, actor: Actor) -> bool {
             true
         }
         None => false,
+    }
+}
+
+/// Zero is oneself where a process is meant. Of users it would be everything that the agent's has, on the whole host.
+#[test]
+fn everything_of_a_user_is_not_slowed_at_once() {
+    for actor in actors() {
+        let ground = Ground::new(actor);
+        let victim = ground.victim();
+        let condition = victim.condition();
+        ground.sandbox().attack("renice-everything", [""; 0]).assert_denied();
+        assert_eq!(victim.condition(), condition);
+        assert_eq!(ground.sandbox().shell("nice -n 5 true").code(), Some(0), "one's own is one's own");
+    }
+}
+
+/// Agents of one user could change modes in each other's copies. Nothing of ours says where one is, and nobody can guess.
+#[test]
+fn the_copy_of_another_agent_is_named_nowhere() {
+    for actor in actors() {
+        let (ground, marker) = (Ground::new(actor), Marker::new());
+        let other = ground.sandbox().pass(VARIABLE, marker.as_str()).option("--memory", "512MiB");
+        let mut running = other.direct("/bin/sleep").arg("50").stdout(Stdio::null()).spawn().expect("starts");
+        let sleeper = || marker.alive().into_iter().find(|one| one.command.starts_with("/bin/sleep"));
+        assert!(wait_until(DEADLINE, || sleeper().is_some()));
+        let pid = sleeper().expect("it was there").pid;
+        let copy = std::fs::read_link(format!("/proc/{pid}/cwd")).expect("a folder");
+        let own =
+            copy.parent().and_then(|run| run.file_name()).expect("a name").to_string_lossy().into_owned();
+        assert!(own.len() == 32 && copy.ends_with(format!("{own}/tree")), "{}", copy.display());
+        let parent = copy.ancestors().nth(2).expect("a parent").display().to_string();
+        let script = format!(
+            "for p in /proc/[0-9]*; do cat $p/cmdline $p/environ $p/cgroup $p/maps $p/mountinfo $p/stat $p/status; \
+             readlink $p/cwd $p/root $p/exe $p/fd/*; done 2>/dev/null; \
+             cat /proc/net/unix /proc/locks /proc/self/mountinfo 2>/dev/null; ls -R {parent} 2>/dev/null; echo looked"
+        );
+        let ended = ground.sandbox().shell(&script);
+        let seen = String::from_utf8_lossy(&ended.output.stdout).into_owned();
+        assert!(seen.contains("/bin/sleep") && seen.contains("looked"), "{seen}");
+        assert!(!seen.contains(&own), "it is named");
+        let report = ground.sandbox().flag("--json").shell("true").json();
+        let how = statement(&report, "attributes")["how"].as_str().unwrap_or_default().to_owned();
+        let said = if actor.is_root() {
+            "the agent's user owns nothing outside"
+        } else {
+            "another agent of this user"
+        };
+        assert!(how.contains(said), "{how}");
+        running.kill().expect("killed");
+        running.wait().expect("ended");
+        marker.gone_within(DEADLINE).expect("nobody is left");
     }
 }
 

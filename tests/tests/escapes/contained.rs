@@ -11,6 +11,7 @@ use crate::ground::{Actor, Ground};
 
 /// Tests of what a container does not have, and what is so instead.
 const NOT_CLAIMED: &[(&str, &str)] = &[
+    ("a_lock_on_a_toolchain_blocks_nobody_outside", "an image has its own toolchains"),
     (
         "no_folder_of_the_host_changes_hands",
         "an engine does not see the mount namespace it is tried in, and changes no folder of the host",

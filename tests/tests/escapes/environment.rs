@@ -5,7 +5,7 @@ use std::fs;
 
 use crate::as_both;
 use crate::ground::{Actor, Ground};
-use crate::run::Attack;
+use crate::run::{Attack, Sandbox};
 
 const SECRETS: &[(&str, &str)] = &[
     ("AWS_SECRET_ACCESS_KEY", "aws-secret-value"),
@@ -102,6 +102,34 @@ fn credentials_in_well_known_places_are_not_there(actor: Actor) {
     }
 }
 
+/// A configuration is needed to build, and the token in it is not.
+fn credentials_in_configurations_of_toolchains_are_not_shown(actor: Actor) {
+    let ground = Ground::new(actor);
+    let text = "[registry]\ntoken = \"s3cret\"\n[build]\njobs = 2\n[http]\nproxy = \"me:s3cret@proxy:1\"\n";
+    ground.put(".cargo/config.toml", text);
+    ground.put(".cargo/registry/kept", "kept\n");
+    let others = [".nvm/versions/node/v1/etc/npmrc", ".pyenv/versions/3/pip.conf", ".pyenv/.git/config"];
+    others.iter().for_each(|name| drop(ground.put(name, "s3cret\n")));
+    let script = "cd \"${CARGO_HOME:-$HOME/.cargo}\" && cat config.toml registry/kept; true";
+    let shown = |run: Sandbox<'_>| String::from_utf8_lossy(&run.shell(script).output.stdout).into_owned();
+    let open = actor.off(&["private-home", "hidden-paths", "private-tmp", "tmp-size", "read-only-host"]);
+    let opened = ground.sandbox().without(&open);
+    assert!(opened.is_shown_elsewhere() || shown(opened).contains("s3cret"));
+    let text = shown(ground.sandbox());
+    let expected = !actor.is_contained();
+    assert_eq!(
+        text.contains("jobs = 2") && text.contains("proxy:1") && text.contains("kept"),
+        expected,
+        "{text}"
+    );
+    assert!(!text.contains("s3cret"), "{text}");
+    for name in others.iter().chain(&[".cargo/config.toml"]) {
+        let script = format!("cat '{}' 2>/dev/null; true", ground.home().join(name).display());
+        let text = String::from_utf8_lossy(&ground.sandbox().shell(&script).output.stdout).into_owned();
+        assert!(!text.contains("s3cret"), "{name}: {text}");
+    }
+}
+
 /// Ignored files with names that mean secrets are in the workspace, and out of sight.
 fn ignored_secrets_of_the_workspace_are_hidden(actor: Actor) {
     let ground = Ground::new(actor);
@@ -165,6 +193,7 @@ as_both! {
     the_home_holds_nothing_but_the_workspace,
     files_in_temporary_folders_of_the_host_are_not_there,
     credentials_in_well_known_places_are_not_there,
+    credentials_in_configurations_of_toolchains_are_not_shown,
     ignored_secrets_of_the_workspace_are_hidden,
     the_process_is_nobody_and_can_do_nothing,
 }

@@ -199,7 +199,18 @@ fn a_lock_inside_blocks_nobody_outside(actor: Actor) {
     }
 }
 
+/// A build outside waits for Cargo's lock, whoever has it.
+fn a_lock_on_a_toolchain_blocks_nobody_outside(actor: Actor) {
+    let ground = Ground::new(actor);
+    let path = ground.put(".cargo/.package-cache", "x");
+    let adversary = ground.bin().join("adversary");
+    let open = ground.sandbox().without(&["toolchain-locks"]);
+    assert!(!is_free_while_held(open.direct(&adversary), &path), "it can't be shown");
+    assert!(is_free_while_held(ground.sandbox().direct(&adversary), &path), "it is locked outside");
+}
+
 as_both! {
+    a_lock_on_a_toolchain_blocks_nobody_outside,
     a_file_outside_cannot_be_written,
     a_file_outside_cannot_be_created,
     a_folder_outside_cannot_be_made,

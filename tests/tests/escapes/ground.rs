@@ -368,7 +368,7 @@ impl Victim {
         self.0.id().to_string().into()
     }
 
-    /// State, niceness and limit on open files: all that attacks on it would change.
+    /// State, niceness, scheduling and limit on open files: all that attacks on it would change.
     pub(crate) fn condition(&self) -> String {
         let of = |name: &str| {
             fs::read_to_string(format!("/proc/{}/{name}", self.0.id())).unwrap_or_else(|_| "gone".to_owned())
@@ -381,7 +381,9 @@ impl Victim {
             Some(&("R" | "S" | "D")) => "well",
             other => other.unwrap_or(&"gone"),
         };
-        format!("{state}, nice {:?}, {files}", fields.get(16))
+        let status = of("status");
+        let processors = status.lines().find(|line| line.starts_with("Cpus_allowed:")).unwrap_or_default();
+        format!("{state}, nice {:?}, policy {:?}, {processors}, {files}", fields.get(16), fields.get(38))
     }
 }
 

@@ -78,6 +78,7 @@ pub(crate) const NOT_SHOWN: &[(&str, &str)] = &[
     ("tioclinux", "it needs a virtual console"),
     ("cgroup-escape", "no control puts a hierarchy of cgroups into the view"),
     ("resolve", "it needs a name server; `dns` asks one by hand"),
+    ("renice-everything", "it slows every process of whoever runs the tests"),
     ("kill-init", "an init is immune to its own namespace whatever is switched off"),
 ];
 
@@ -90,6 +91,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
 #[test]
 fn every_attack_of_the_adversary_has_a_test() {
     let sources = [
+        include_str!("bare.rs"),
         include_str!("environment.rs"),
         include_str!("files.rs"),
         include_str!("git.rs"),

@@ -5,6 +5,7 @@ use std::os::fd::AsRawFd;
 use std::process::Stdio;
 
 use agency_tests::processes::{Marker, VARIABLE, wait_until};
+use agency_tests::system_v::{Object, SystemV};
 
 use crate::as_both;
 use crate::ground::{Actor, DEADLINE, Ground};
@@ -103,9 +104,9 @@ fn the_folder_of_a_process_outside_cannot_be_entered(actor: Actor) {
     held(actor, "proc-cwd", Shown::ByRoot);
 }
 
-/// Neither Landlock nor the filter has a word on these: the namespaces have to do.
+/// Landlock has no word on these. The namespaces hold them, and where there are none the filter does.
 fn a_process_outside_cannot_be_slowed_or_limited(actor: Actor) {
-    for attack in ["renice", "prlimit"] {
+    for attack in ["renice", "prlimit", "affinity", "scheduler", "scheduler-attributes", "io-priority"] {
         let ground = Ground::new(actor);
         let victim = ground.victim();
         ground.sandbox().without(&open(actor)).attack(attack, [victim.pid()]).assert_succeeded();
@@ -114,6 +115,28 @@ fn a_process_outside_cannot_be_slowed_or_limited(actor: Actor) {
         ground.sandbox().attack(attack, [victim.pid()]).assert_denied();
         ground.sandbox().without(&["landlock", "seccomp"]).attack(attack, [victim.pid()]).assert_denied();
         assert_eq!(victim.condition(), condition);
+    }
+}
+
+/// Found by their numbers, which are small, and open to everybody.
+fn objects_of_system_v_cannot_be_reached(actor: Actor) {
+    let ground = Ground::new(actor);
+    let make = |object| SystemV::new(&mut ground.command("/usr/bin/ipcmk"), object);
+    for (attack, object) in [
+        ("sysv-memory", Object::Memory),
+        ("sysv-message", Object::Messages),
+        ("sysv-semaphore", Object::Semaphores),
+        ("sysv-remove", Object::Memory),
+    ] {
+        let shown = make(object);
+        // To remove what is another user's takes more than its mode.
+        if attack != "sysv-remove" || !actor.is_root() {
+            ground.sandbox().without(&["ipc-namespace"]).attack(attack, [&shown.id]).assert_succeeded();
+        }
+        let held = make(object);
+        ground.sandbox().attack(attack, [&held.id]).assert_denied();
+        ground.sandbox().without(&["landlock", "seccomp"]).attack(attack, [&held.id]).assert_denied();
+        assert!(held.exists(), "{attack}");
     }
 }
 
@@ -225,6 +248,7 @@ as_both! {
     the_environment_of_a_process_outside_cannot_be_read,
     the_folder_of_a_process_outside_cannot_be_entered,
     a_process_outside_cannot_be_slowed_or_limited,
+    objects_of_system_v_cannot_be_reached,
     processes_outside_cannot_be_seen,
     the_first_process_cannot_be_looked_into,
     the_first_process_cannot_be_killed,

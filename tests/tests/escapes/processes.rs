@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use agency_tests::adversary::Outcome;
 use agency_tests::processes::{Marker, VARIABLE, wait_until};
+use agency_tests::repository::skip;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -244,6 +245,132 @@ fn no_core_is_dropped(actor: Actor) {
     before.assert_unchanged();
 }
 
+/// Lowered to none, it would let a crash start the host's core handler. Whoever asks for that is told that it is so.
+fn the_limit_on_cores_can_neither_be_raised_nor_lowered(actor: Actor) {
+    let ground = Ground::new(actor);
+    ground.sandbox().without(&["core-dumps"]).attack("core-limit", [""; 0]).assert_succeeded();
+    ground.sandbox().attack("core-limit", [""; 0]).assert_denied();
+    let script = "ulimit -c 0 && ulimit -c unlimited && grep '^Max core' /proc/self/limits";
+    let ended = ground.sandbox().shell(script);
+    let text = String::from_utf8_lossy(&ended.output.stdout).into_owned();
+    let limits: Vec<&str> = text.split_whitespace().skip(4).take(2).collect();
+    assert_eq!((ended.code(), limits), (Some(0), vec!["1", "1"]), "{text}{}", ended.stderr());
+}
+
+/// The variable that lets tests change a setting of the host for a moment.
+const SETTINGS: &str = "AGENCY_TEST_HOST_SETTINGS";
+
+/// The host's core pattern, which is put back.
+struct Pattern(String);
+
+impl Drop for Pattern {
+    fn drop(&mut self) {
+        let _ = fs::write("/proc/sys/kernel/core_pattern", &self.0);
+    }
+}
+
+/// With the host's cores piped to a program, that program is not started, whatever limit the agent asks for.
+#[test]
+fn a_crash_starts_nothing_on_the_host() {
+    if !nix::unistd::Uid::current().is_root() || std::env::var_os(SETTINGS).is_none() {
+        return skip(
+            "a_crash_starts_nothing_on_the_host",
+            &format!("it sets the host's core pattern: {SETTINGS}=1, as root"),
+        );
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (program, log) = (folder.path().join("handler"), folder.path().join("log"));
+    let script = format!("#!/bin/sh\necho started >>{}\ncat >/dev/null\n", log.display());
+    fs::write(&program, script).expect("written");
+    fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("runs");
+    let actors = [Actor::Root, Actor::User, Actor::BareRoot, Actor::BareUser];
+    let contained = [Actor::ContainedRoot, Actor::ContainedUser];
+    let contained = contained.into_iter().filter(|_| agency_tests::engine::Engine::find().is_ok());
+    for actor in actors.into_iter().chain(contained) {
+        let ground = Ground::new(actor);
+        let pattern = Pattern(fs::read_to_string("/proc/sys/kernel/core_pattern").expect("a pattern"));
+        fs::write("/proc/sys/kernel/core_pattern", format!("|{}", program.display())).expect("set");
+        let crash = "ulimit -c 0; kill -SEGV $$";
+        // The kernel waits for nobody, so what is asserted first is that the handler is heard of.
+        let open = ground.sandbox().without(&["core-dumps"]);
+        if !open.is_shown_elsewhere() {
+            open.shell(crash);
+            assert!(wait_until(DEADLINE, || log.exists()), "{actor:?}: the handler never starts here");
+            fs::remove_file(&log).expect("removed");
+        }
+        let ended = ground.sandbox().shell(crash);
+        assert_eq!(ended.code(), Some(128 + libc::SIGSEGV), "{actor:?}: {}", ended.stderr());
+        // One that crashes outside after it is handed over after it.
+        let native = ground.command("/bin/sh").args(["-c", crash]).status().expect("sh starts");
+        assert!(!native.success());
+        assert!(wait_until(DEADLINE, || log.exists()));
+        drop(pattern);
+        assert_eq!(
+            fs::read_to_string(&log).expect("a log"),
+            "started\n",
+            "{actor:?}: once, and not for the agent"
+        );
+        fs::remove_file(&log).expect("removed");
+    }
+}
+
+/// An ordinary user's agent is that user, and what it uses up is missing to the user.
+fn notifications_of_the_user_cannot_be_used_up(actor: Actor) {
+    let ground = Ground::new(actor);
+    let report = ground.sandbox().flag("--json").shell("true").json();
+    let controls = report["attestation"]["controls"].as_array().cloned().unwrap_or_default();
+    let limits = controls.iter().find(|one| one["control"] == "user-limits").expect("a statement");
+    let how = limits["how"].as_str().unwrap_or_default();
+    if actor.is_root() {
+        assert!(limits["enforced"] == "enforced" && how.contains("a host user of its own"), "{limits}");
+        return;
+    }
+    if actor.is_contained() {
+        // An engine makes no user namespace, and without one there is nothing to count in.
+        assert!(
+            limits["enforced"] == "off" && how.contains("not held: without a user namespace"),
+            "{limits}"
+        );
+        return;
+    }
+    assert!(limits["enforced"] == "enforced" && how.contains("inotify"), "{limits}");
+    let all = fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").expect("a limit");
+    let more = (all.trim().parse::<u64>().expect("a number") / 8 + 1).to_string();
+    ground.sandbox().without(&["user-limits"]).attack("inotify", [&more]).assert_succeeded();
+    ground.sandbox().attack("inotify", [&more]).assert_denied();
+    ground.sandbox().without(&["landlock", "seccomp"]).attack("inotify", [&more]).assert_denied();
+    if !actor.is_bare() {
+        ground.sandbox().attack("inotify", ["2"]).assert_succeeded();
+    }
+}
+
+/// A bomb that nobody set a limit for stops before the machine does.
+fn memory_has_a_limit_although_nobody_asks_for_one(actor: Actor) {
+    let ground = Ground::new(actor);
+    let memory = |flags: &[&str]| {
+        let run = flags.iter().fold(ground.sandbox().flag("--json"), |run, flag| run.flag(flag));
+        let controls = run.shell("true").json()["attestation"]["controls"].as_array().cloned();
+        controls.unwrap_or_default().into_iter().find(|one| one["control"] == "memory").expect("a statement")
+    };
+    let usual = memory(&[]);
+    let expected = if actor.is_contained() { "enforced" } else { "watched" };
+    assert_eq!((&usual["requested"], &usual["enforced"]), (&json!(true), &json!(expected)), "{usual}");
+    let how = usual["how"].as_str().unwrap_or_default();
+    assert!(how.contains("by default three quarters of this machine's"), "{usual}");
+    let limit: u64 = how
+        .split(|c: char| !c.is_ascii_digit())
+        .find(|digits| digits.len() > 6)
+        .expect("a size")
+        .parse()
+        .expect("a number");
+    let whole = fs::read_to_string("/proc/meminfo").expect("memory");
+    let whole: u64 = whole.split_whitespace().nth(1).expect("a size").parse().expect("a number");
+    assert!(limit <= whole * 1024 / 4 * 3 && limit > whole * 1024 / 8, "{limit} of {whole} KiB");
+    assert_eq!(memory(&["--memory", "none"])["enforced"], "off");
+    let asked = memory(&["--memory", "512MiB"]);
+    assert!(!asked["how"].as_str().unwrap_or_default().contains("by default"), "{asked}");
+}
+
 /// One endless line or a million short ones: all of it comes through, none of it is kept.
 fn a_flood_of_output_passes_without_being_kept(actor: Actor) {
     let ground = Ground::new(actor);
@@ -317,6 +444,9 @@ as_both! {
     bombs_of_processes_and_threads_stop_at_the_limit,
     a_memory_bomb_stops_at_the_limit,
     no_core_is_dropped,
+    the_limit_on_cores_can_neither_be_raised_nor_lowered,
+    notifications_of_the_user_cannot_be_used_up,
+    memory_has_a_limit_although_nobody_asks_for_one,
     a_flood_of_output_passes_without_being_kept,
     output_cannot_forge_the_report,
 }

@@ -16,6 +16,7 @@ mod namespaces;
 mod network;
 mod others;
 mod processes;
+mod shared;
 mod sys;
 mod terminal;
 mod volume;
@@ -36,6 +37,7 @@ const GROUPS: &[&[Attack]] = &[
     git::ATTACKS,
     processes::ATTACKS,
     others::ATTACKS,
+    shared::ATTACKS,
     terminal::ATTACKS,
     namespaces::ATTACKS,
     kernel::ATTACKS,

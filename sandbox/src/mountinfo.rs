@@ -6,33 +6,42 @@ use std::path::PathBuf;
 
 /// One line of mountinfo.
 #[derive(Debug)]
-pub(super) struct Mount {
-    pub(super) point: PathBuf,
-    pub(super) read_only: bool,
-    pub(super) kind: String,
-    pub(super) options: String,
+pub(crate) struct Mount {
+    pub(crate) point: PathBuf,
+    pub(crate) read_only: bool,
+    pub(crate) kind: String,
+    /// What is mounted, as whoever mounted it says.
+    pub(crate) source: String,
+    pub(crate) options: String,
 }
 
 impl Mount {
-    pub(super) fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         format!("{} {}", self.kind, if self.read_only { "read-only" } else { "writable" })
     }
 }
 
 /// `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/root rw,errors=continue`
-pub(super) fn parse(line: &str) -> Option<Mount> {
+pub(crate) fn parse(line: &str) -> Option<Mount> {
     let (first, second) = line.split_once(" - ")?;
     let fields: Vec<&str> = first.split(' ').collect();
     let (point, flags) = (fields.get(4)?, fields.get(5)?);
     let mut rest = second.split(' ');
     let kind = rest.next()?.to_owned();
-    let options = rest.nth(1).unwrap_or_default().to_owned();
+    let source = rest.next().unwrap_or_default().to_owned();
+    let options = rest.next().unwrap_or_default().to_owned();
     Some(Mount {
         point: PathBuf::from(unescape(point)),
         read_only: flags.split(',').any(|flag| flag == "ro"),
         kind,
+        source,
         options,
     })
+}
+
+/// Where something is mounted, of a whole line.
+pub(crate) fn point(line: &str) -> Option<PathBuf> {
+    line.split(' ').nth(4).map(|point| PathBuf::from(unescape(point)))
 }
 
 /// Blanks and backslashes in mountinfo are written in octal.
