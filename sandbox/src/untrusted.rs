@@ -97,9 +97,10 @@ fn look(root: &Path, path: &Path, most: u64) -> Result<Option<OwnedFd>, Untruste
     }
 }
 
-/// That each of these is a regular file or nothing, for programs that open them by name and would wait for ever.
-pub fn check(root: &Path, names: &[&str]) -> Result<(), UntrustedError> {
-    names.iter().try_for_each(|name| look(root, Path::new(name), u64::MAX).map(drop))
+/// That each of these is a regular file of at most so many bytes, or nothing, for programs that open them by name: they
+/// would wait for ever, or read all of it.
+pub fn check(root: &Path, files: &[(&str, u64)]) -> Result<(), UntrustedError> {
+    files.iter().try_for_each(|(name, most)| look(root, Path::new(name), *most).map(drop))
 }
 
 /// A folder below `root`, by descriptor; `None` where there is none, or something else.

@@ -253,7 +253,7 @@ pub(crate) fn refused(error: BoardError) -> Failure {
 }
 
 /// Whether it is the file that is at fault, and neither this program nor the machine.
-fn is_odd(error: &TreeError) -> bool {
+pub(crate) fn is_odd(error: &TreeError) -> bool {
     match error {
         TreeError::Link { .. }
         | TreeError::Irregular { .. }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use agency_protocols::detect::{self, Protocol};
 use agency_protocols::store::ETag;
 use agency_protocols::store::lock::Lock;
-use agency_protocols::store::tree::Tree;
+use agency_protocols::store::tree::{Tree, TreeError};
 use agency_protocols::{codifica, kodingx};
 use agency_sandbox::host::Host;
 use agency_supervisor::charge;
@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 use similar::TextDiff;
 
 use super::{FILE, Operator};
-use crate::board::{Here, confirmed, print, print_json};
-use crate::message::{self, Failure, INTERNAL};
+use crate::board::{Here, confirmed, is_odd, print, print_json};
+use crate::message::{self, Failure, INTERNAL, USAGE};
 use crate::state;
 
 /// Trust this repository's own configuration and profiles, after a look at them
@@ -110,7 +110,7 @@ fn record(root: &Path) -> Result<PathBuf, Failure> {
 
 /// The files of a repository that only have a say when they are trusted, with their texts.
 fn governed(here: &Here) -> Result<BTreeMap<String, String>, Failure> {
-    let failed = |error: agency_protocols::store::tree::TreeError| Failure::new(INTERNAL, &error);
+    let failed = |error: TreeError| Failure::new(if is_odd(&error) { USAGE } else { INTERNAL }, &error);
     let mut names = vec![FILE.to_owned()];
     for folder in [kodingx::layout::PROFILES, codifica::PROFILES] {
         for entry in here.tree().list(folder).map_err(failed)? {

@@ -326,8 +326,7 @@ impl Copy<'_> {
     fn file(&self, path: &RelPath, from: &fs::File, stat: &Stat) -> io::Result<()> {
         let mut to = self.create(path)?;
         if rustix::fs::ioctl_ficlone(&to, from).is_err() {
-            // As much as there was: a file that grows while it is copied must not be copied for ever.
-            io::copy(&mut from.take(tree::size(stat)), &mut to)?;
+            copy_data(from, &mut to, tree::size(stat))?;
         }
         self.give(path.as_path())?;
         rustix::fs::fchmod(&to, Mode::from_raw_mode(stat.st_mode & 0o777))?;
@@ -384,6 +383,28 @@ impl Copy<'_> {
         let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
         Ok(rustix::fs::chownat(self.target, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?)
     }
+}
+
+/// Copies what a file holds and leaves its holes: eight gigabytes of nothing are copied as nothing. As much as there was: a
+/// file that grows while it is copied must not be copied for ever.
+fn copy_data(mut from: &fs::File, to: &mut fs::File, size: u64) -> io::Result<()> {
+    let mut at = 0;
+    while at < size {
+        let data = match rustix::fs::seek(from, rustix::fs::SeekFrom::Data(at)) {
+            Ok(data) => data,
+            // There is a hole up to the end.
+            Err(Errno::NXIO) => break,
+            // Not every file system knows holes.
+            Err(Errno::INVAL) => at,
+            Err(error) => return Err(error.into()),
+        };
+        let hole = rustix::fs::seek(from, rustix::fs::SeekFrom::Hole(data)).unwrap_or(size).min(size);
+        rustix::fs::seek(from, rustix::fs::SeekFrom::Start(data))?;
+        rustix::fs::seek(&*to, rustix::fs::SeekFrom::Start(data))?;
+        io::copy(&mut (&mut from).take(hole.saturating_sub(data)), to)?;
+        at = hole.max(data + 1);
+    }
+    to.set_len(size)
 }
 
 fn times(stat: &Stat) -> Timestamps {

@@ -16,7 +16,7 @@ use crate::workspace::ignored::Ignored;
 use crate::workspace::ownership::Custody;
 use crate::workspace::repository::RepositoryError;
 use crate::workspace::state::{LEGACY, Run, State, StateError, StateHome};
-use crate::workspace::{Added, Layer, Overlay, Workspace, private_git};
+use crate::workspace::{Added, Layer, Overlay, Shown, Workspace, private_git};
 
 pub use crate::workspace::repository::Repository;
 
@@ -171,14 +171,17 @@ impl Folder {
             }
         }
         let folders = self.repository.as_ref().map(Repository::object_folders).transpose()?;
-        let lent = folders.into_iter().flatten().map(|folder| folder.path).collect();
+        let lent: Vec<PathBuf> = folders.into_iter().flatten().map(|folder| folder.path).collect();
+        // Its own objects lie in the repository, which is a layer; what it borrows is seen where it names it.
+        let borrowed = lent.iter().skip(1).filter(|folder| !folder.starts_with(&self.root));
+        let objects = borrowed.map(|folder| Shown { source: folder.clone(), at: folder.clone() }).collect();
         Ok(Workspace {
             path: self.root.clone(),
             overlays,
             scratch,
             stores,
             hidden: ignored.secrets(),
-            objects: Vec::new(),
+            objects,
             lent,
             live: Vec::new(),
             outbox: None,

@@ -80,8 +80,14 @@ pub struct ObjectFolder {
     pub absolute: bool,
 }
 
-/// Files of a repository that every git opens, and would wait for if they were pipes.
-const OPENED_BY_GIT: &[&str] = &["config", "packed-refs", "shallow", "info/exclude"];
+/// Files of a repository that every git opens and reads as a whole, and how large they may be. A million references take
+/// 70 MiB.
+const OPENED_BY_GIT: &[(&str, u64)] = &[
+    ("config", git_config::LARGEST),
+    ("packed-refs", 256 << 20),
+    ("shallow", 256 << 20),
+    ("info/exclude", 1 << 20),
+];
 
 /// Files of a `.git` that hold one path or one reference.
 const SMALL: u64 = 64 << 10;
@@ -169,7 +175,7 @@ impl Repository {
                 return Err(RepositoryError::Part { path });
             }
         }
-        untrusted::check(&self.git, &["HEAD", "config.worktree"])?;
+        untrusted::check(&self.git, &[("HEAD", SMALL), ("config.worktree", git_config::LARGEST)])?;
         untrusted::check(&self.common, OPENED_BY_GIT)?;
         self.object_folders().map(drop)
     }

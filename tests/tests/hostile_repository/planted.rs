@@ -139,7 +139,7 @@ fn state_lies_in_the_state_folder_and_is_the_owners_alone() {
         }
         assert!(!world.ground.exists(".git/agency"), "nothing is kept in the repository");
         let owner = world.ground.owner().map_or(0, |(uid, _)| uid);
-        for path in [world.ground.state_home().to_owned(), world.ground.state()] {
+        for path in [world.ground.state_home().join("repositories"), world.ground.state()] {
             let meta = fs::symlink_metadata(&path).expect("it is there");
             assert_eq!((meta.uid(), meta.mode() & 0o077), (owner, 0), "{}", path.display());
         }

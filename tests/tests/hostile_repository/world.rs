@@ -44,6 +44,11 @@ impl World {
     /// A board with one task, committed; outside lie a secret, a folder with folders in it, and a file.
     pub(crate) fn new(actor: Actor) -> Self {
         let ground = Ground::of(actor, &[("src/a.txt", "one\n")]);
+        // What the person configured for themselves: an agent that does nothing, once.
+        let own = ground.user().join("agency");
+        fs::create_dir(&own).expect("made");
+        fs::write(own.join("agency.toml"), "[run]\nattempts = 1\n[agents.shell]\ncommand = [\"true\"]\n")
+            .expect("written");
         ground.ok(&["init", "--orchestrator", "other", "--builders", "shell"]);
         ground.task("A task", &[]);
         ground.commit_all();
@@ -58,6 +63,7 @@ impl World {
             fs::set_permissions(world.outside(file), fs::Permissions::from_mode(0o600)).expect("chmod");
         }
         world.give(world.outside.path());
+        world.give(world.ground.user());
         world
     }
 

@@ -303,8 +303,8 @@ fn what_root_writes_into_somebodys_repository_is_theirs() {
     }
     let ground = Ground::of(agency_tests::repository::Actor::User, &[]);
     let mut init = std::process::Command::new(agency_tests::adversary::agency());
-    let output =
-        init.args(["init", "--builders", "codex"]).current_dir(ground.path()).output().expect("starts");
+    init.env("AGENCY_STATE_DIR", ground.state_home()).current_dir(ground.path());
+    let output = init.args(["init", "--builders", "codex"]).output().expect("starts");
     assert!(output.status.success(), "{output:?}");
     let owner = std::fs::metadata(ground.path()).expect("a folder").uid();
     assert_ne!(owner, 0);

@@ -23,6 +23,7 @@ fn theirs(test: &str) -> Option<Ground> {
 /// `agency`, started by root.
 fn by_root(ground: &Ground, arguments: &[&str]) -> Output {
     let mut command = Command::new(ground.program_path());
+    command.env("AGENCY_STATE_DIR", ground.state_home());
     command.args(arguments).current_dir(ground.path()).output().expect("agency starts")
 }
 

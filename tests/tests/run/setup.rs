@@ -214,7 +214,8 @@ fn what_root_prepares_in_somebodys_repository_is_the_owners() {
     let queue = queue(Actor::User, INSTALL, TELL);
     let tasks = queue.tasks(1);
     let mut command = Command::new(queue.ground.program_path());
-    let output = command.args(["run", "--trust"]).current_dir(queue.path()).output().expect("agency starts");
+    command.env("AGENCY_STATE_DIR", queue.ground.state_home()).current_dir(queue.path());
+    let output = command.args(["run", "--trust"]).output().expect("agency starts");
     assert!(output.status.success(), "{output:?}");
     assert_eq!(queue.ground.status(&tasks[0]), "DONE");
     let mut waiting = vec![queue.state().join("setup")];
