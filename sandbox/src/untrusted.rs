@@ -6,13 +6,15 @@
 //! regular files are read, and only up to a size the caller names. What is looked at is what is read: both go through
 //! one descriptor, whatever has the name by then.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
@@ -33,6 +35,12 @@ pub enum UntrustedError {
 /// What a path is that is no regular file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileKind(FileType);
+
+impl FileKind {
+    pub fn is_folder(self) -> bool {
+        self.0 == FileType::Directory
+    }
+}
 
 impl fmt::Display for FileKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -101,6 +109,29 @@ fn look(root: &Path, path: &Path, most: u64) -> Result<Option<OwnedFd>, Untruste
 /// would wait for ever, or read all of it.
 pub fn check(root: &Path, files: &[(&str, u64)]) -> Result<(), UntrustedError> {
     files.iter().try_for_each(|(name, most)| look(root, Path::new(name), *most).map(drop))
+}
+
+/// That nothing in a folder below `root`, or below that, is a pipe, a socket or a device, for programs that open whatever
+/// they find there. `depth` is how far down is looked.
+pub fn check_folder(root: &Path, path: &Path, depth: usize) -> Result<(), UntrustedError> {
+    let mut waiting = vec![(path.to_owned(), depth)];
+    while let Some((folder, depth)) = waiting.pop() {
+        let Some(held) = open_folder(root, &folder) else { continue };
+        let failed = |error: Errno| UntrustedError::Io { path: root.join(&folder), source: error.into() };
+        for entry in Dir::new(held).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let path = folder.join(OsStr::from_bytes(entry.file_name().to_bytes()));
+            match entry.file_type() {
+                _ if matches!(entry.file_name().to_bytes(), b"." | b"..") => {}
+                FileType::Directory if depth > 0 => waiting.push((path, depth - 1)),
+                // Where a link leads is looked at when it is followed, and not every file system says what a name is.
+                FileType::Symlink | FileType::Unknown => drop(look(root, &path, u64::MAX)?),
+                FileType::RegularFile | FileType::Directory => {}
+                kind => return Err(UntrustedError::Kind { path: root.join(path), kind: FileKind(kind) }),
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A folder below `root`, by descriptor; `None` where there is none, or something else.

@@ -177,6 +177,7 @@ impl Repository {
         }
         untrusted::check(&self.git, &[("HEAD", SMALL), ("config.worktree", git_config::LARGEST)])?;
         untrusted::check(&self.common, OPENED_BY_GIT)?;
+        untrusted::check_folder(&self.common, Path::new("objects/pack"), 0)?;
         self.object_folders().map(drop)
     }
 

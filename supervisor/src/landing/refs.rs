@@ -18,6 +18,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use agency_sandbox::path::escape;
+use agency_sandbox::untrusted::{self, UntrustedError};
 
 use super::commit::Signature;
 use super::error::{Error, files};
@@ -75,6 +76,26 @@ pub fn tree_of(repository: &Repository, commit: &Oid) -> Result<Oid, Error> {
 fn find_packed(packed: &str, name: &RefName) -> Result<Option<Oid>, Error> {
     let line = packed.lines().find_map(|line| line.strip_suffix(name.as_str())?.strip_suffix(' '));
     line.map(Oid::parse).transpose()
+}
+
+/// That git finds a file where it looks for a reference, or nothing: it would wait for a pipe for ever.
+fn check(repository: &Repository, name: &RefName) -> Result<(), Error> {
+    match untrusted::check(&repository.real.common, &[(name.as_str(), 64 << 10)]) {
+        // A folder is in the way, which git says itself.
+        Err(UntrustedError::Kind { kind, .. }) if kind.is_folder() => Ok(()),
+        checked => checked.map_err(|error| odd(repository, &error)),
+    }
+}
+
+/// The same for all of our own.
+pub(super) fn check_ours(repository: &Repository) -> Result<(), Error> {
+    const DEEPEST: usize = 32;
+    let checked = untrusted::check_folder(&repository.real.common, Path::new("refs/agency"), DEEPEST);
+    checked.map_err(|error| odd(repository, &error))
+}
+
+fn odd(repository: &Repository, error: &UntrustedError) -> Error {
+    Error::Unsupported { path: repository.real.common.clone(), reason: error.to_string() }
 }
 
 /// How many names lead to names before it is a circle.
@@ -193,6 +214,9 @@ impl Mover {
 
     /// Git's own message when one of the references can't be locked or is somewhere else.
     fn prepare(&mut self, repository: &Repository, lines: &[Line]) -> Result<(), Error> {
+        for line in lines {
+            check(repository, line.name())?;
+        }
         clear_left_locks(repository, &self.said, lines)?;
         let nothing = repository.format.nothing();
         let text: String = lines.iter().map(|line| line.text(&nothing)).collect();

@@ -34,6 +34,7 @@ pub struct Named {
 
 /// Every task that has a reference below `refs/agency`.
 pub fn named(repository: &Repository) -> Result<Vec<Named>, Error> {
+    refs::check_ours(repository)?;
     let arguments = ["for-each-ref", "--format=%(objectname) %(refname)", "refs/agency/"];
     let listed = repository.refs.run(arguments).map_err(git("list references"))?;
     let mut tasks: BTreeMap<Task, Named> = BTreeMap::new();

@@ -32,6 +32,7 @@ pub enum Naming {
 
 /// Reads which store is named.
 pub fn look(repository: &Repository, id: &str) -> Result<Naming, Error> {
+    refs::check_ours(repository)?;
     let Some(at) = refs::at(repository, &name()?)? else {
         return Ok(Naming::Missing { others: others(repository)?.len() });
     };
@@ -70,6 +71,7 @@ pub fn set_aside(repository: &Repository, id: &str) -> Result<(usize, String), E
 
 /// Every reference below `refs/agency` but the one that names the store.
 fn others(repository: &Repository) -> Result<Vec<(RefName, Oid)>, Error> {
+    refs::check_ours(repository)?;
     let listed = repository.refs.run(["for-each-ref", "--format=%(objectname) %(refname)", OURS]);
     let listed = listed.map_err(git("list references"))?;
     let text = String::from_utf8_lossy(&listed);

@@ -21,6 +21,9 @@ const READ: &[&str] = &[
     ".git/index",
     ".git/info/attributes",
     ".git/config.worktree",
+    ".git/refs/heads/main",
+    ".git/refs/agency/store",
+    ".git/objects/pack/pack-1.idx",
     ".kodingx/AGENCY.yaml",
     "codifica.json",
 ];
