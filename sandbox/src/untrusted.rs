@@ -26,7 +26,7 @@ pub enum UntrustedError {
     Kind { path: PathBuf, kind: FileKind },
     #[error("{} is a link that leads out of {}; put a file in its place", path.display(), root.display())]
     LeadsOut { path: PathBuf, root: PathBuf },
-    #[error("{} has {size} bytes, and at most {most} are read", path.display())]
+    #[error("{} has {size} bytes, and at most {most} are read; make it smaller, or move it away", path.display())]
     TooLarge { path: PathBuf, size: u64, most: u64 },
     #[error("can't read {}", path.display())]
     Io { path: PathBuf, source: io::Error },
@@ -35,12 +35,6 @@ pub enum UntrustedError {
 /// What a path is that is no regular file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileKind(FileType);
-
-impl FileKind {
-    pub fn is_folder(self) -> bool {
-        self.0 == FileType::Directory
-    }
-}
 
 impl fmt::Display for FileKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -111,8 +105,29 @@ pub fn check(root: &Path, files: &[(&str, u64)]) -> Result<(), UntrustedError> {
     files.iter().try_for_each(|(name, most)| look(root, Path::new(name), *most).map(drop))
 }
 
-/// That nothing in a folder below `root`, or below that, is a pipe, a socket or a device, for programs that open whatever
-/// they find there. `depth` is how far down is looked.
+/// That a path below `root` is reached through real folders, and is a regular file, a folder or nothing: for programs that
+/// write there by name, and would follow a link wherever it leads.
+pub fn check_real(root: &Path, path: &Path) -> Result<(), UntrustedError> {
+    let shown = || root.join(path);
+    let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let held = rustix::fs::open(root, folder, Mode::empty()).and_then(|root| {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat2(root, path, flags, Mode::empty(), BENEATH | ResolveFlags::NO_SYMLINKS)
+    });
+    let kind = match held.and_then(|held| rustix::fs::fstat(&held)) {
+        Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+        Err(Errno::LOOP) => FileType::Symlink,
+        Err(error) => return Err(UntrustedError::Io { path: shown(), source: error.into() }),
+    };
+    match kind {
+        FileType::RegularFile | FileType::Directory => Ok(()),
+        kind => Err(UntrustedError::Kind { path: shown(), kind: FileKind(kind) }),
+    }
+}
+
+/// That nothing in a folder below `root`, or below that, is a link, a pipe, a socket or a device, for programs that open
+/// whatever they find there. `depth` is how far down is looked.
 pub fn check_folder(root: &Path, path: &Path, depth: usize) -> Result<(), UntrustedError> {
     let mut waiting = vec![(path.to_owned(), depth)];
     while let Some((folder, depth)) = waiting.pop() {
@@ -124,8 +139,8 @@ pub fn check_folder(root: &Path, path: &Path, depth: usize) -> Result<(), Untrus
             match entry.file_type() {
                 _ if matches!(entry.file_name().to_bytes(), b"." | b"..") => {}
                 FileType::Directory if depth > 0 => waiting.push((path, depth - 1)),
-                // Where a link leads is looked at when it is followed, and not every file system says what a name is.
-                FileType::Symlink | FileType::Unknown => drop(look(root, &path, u64::MAX)?),
+                // Not every file system says what a name is.
+                FileType::Unknown => check_real(root, &path)?,
                 FileType::RegularFile | FileType::Directory => {}
                 kind => return Err(UntrustedError::Kind { path: root.join(path), kind: FileKind(kind) }),
             }

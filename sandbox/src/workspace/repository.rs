@@ -43,6 +43,8 @@ pub enum RepositoryError {
     Part { path: PathBuf },
     #[error("{} names {}, which is not a folder of git objects: it holds `{odd}`", list.display(), folder.display())]
     NoObjects { list: PathBuf, folder: PathBuf, odd: String },
+    #[error("{} quotes a path, which is not followed", list.display())]
+    QuotedAlternate { list: PathBuf },
     #[error("{} names more folders of objects than git follows", list.display())]
     TooManyAlternates { list: PathBuf },
     #[error("can't look at {}", path.display())]
@@ -63,9 +65,9 @@ impl RepositoryError {
                 Some(format!("remove {}, or restore what it names", entry.display()))
             }
             Self::CommonDirectory { file, .. } => Some(format!("remove {}", file.display())),
-            Self::NoObjects { list, .. } | Self::TooManyAlternates { list } => {
-                Some(format!("take the line out of {}", list.display()))
-            }
+            Self::NoObjects { list, .. }
+            | Self::QuotedAlternate { list }
+            | Self::TooManyAlternates { list } => Some(format!("take the line out of {}", list.display())),
             Self::Part { path } => Some(format!("put a real folder at {}", path.display())),
             Self::File(_) | Self::Unseen { .. } => None,
         }
@@ -174,6 +176,9 @@ impl Repository {
             if !path.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
                 return Err(RepositoryError::Part { path });
             }
+            if let Some(link) = link_in(&self.common, name)? {
+                return Err(RepositoryError::Part { path: path.join(link) });
+            }
         }
         untrusted::check(&self.git, &[("HEAD", SMALL), ("config.worktree", git_config::LARGEST)])?;
         untrusted::check(&self.common, OPENED_BY_GIT)?;
@@ -199,8 +204,11 @@ impl Repository {
             let list = folder.join("info/alternates");
             let text = untrusted::read(&folder, "info/alternates", SMALL)?.unwrap_or_default();
             for line in text.split(|byte| *byte == b'\n') {
-                if line.is_empty() || line[0] == b'#' || line[0] == b'"' {
+                if line.is_empty() || line[0] == b'#' {
                     continue;
+                }
+                if line[0] == b'"' {
+                    return Err(RepositoryError::QuotedAlternate { list });
                 }
                 let named = Path::new(OsStr::from_bytes(line));
                 let Ok(path) = folder.join(named).canonicalize() else { continue };
@@ -224,27 +232,61 @@ fn is_repository(folder: &Path) -> bool {
     untrusted::exists(folder, "HEAD") && is_folder("objects") && is_folder("refs")
 }
 
+/// A link among what a folder of the repository holds.
+fn link_in(common: &Path, name: &str) -> Result<Option<PathBuf>, RepositoryError> {
+    let path = common.join(name);
+    let failed =
+        |error: rustix::io::Errno| RepositoryError::Unseen { path: path.clone(), source: error.into() };
+    let Some(held) = untrusted::open_folder(common, name) else { return Ok(None) };
+    for entry in Dir::new(held).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if entry.file_type() == FileType::Symlink {
+            return Ok(Some(PathBuf::from(OsStr::from_bytes(entry.file_name().to_bytes()))));
+        }
+    }
+    Ok(None)
+}
+
 /// That a folder holds git objects and nothing else, and is one git would accept the owner of.
 fn check_object_folder(list: &Path, folder: &Path) -> Result<(), RepositoryError> {
     let odd =
         |odd: String| RepositoryError::NoObjects { list: list.to_owned(), folder: folder.to_owned(), odd };
-    let Some(held) = untrusted::open_folder(folder, ".") else { return Err(odd("no folder".to_owned())) };
     ownership::check_borrowed(folder)?;
-    let failed =
-        |error: rustix::io::Errno| RepositoryError::Unseen { path: folder.to_owned(), source: error.into() };
-    for entry in Dir::new(held).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let name = entry.file_name().to_bytes();
-        let is_folder = matches!(entry.file_type(), FileType::Directory | FileType::Unknown);
-        let hex = name.len() == 2 && name.iter().all(u8::is_ascii_hexdigit);
-        let known = match name {
-            b"." | b".." => true,
-            b"info" | b"pack" => is_folder,
-            // What a git that was killed leaves.
-            name => (hex && is_folder) || name.starts_with(b"tmp_obj") || name.starts_with(b"tmp_objdir"),
+    let is_hex = |name: &[u8]| name.iter().all(u8::is_ascii_hexdigit);
+    let mut waiting = vec![PathBuf::from(".")];
+    while let Some(path) = waiting.pop() {
+        let top = path == Path::new(".");
+        let Some(held) = untrusted::open_folder(folder, &path) else {
+            return Err(odd(path.display().to_string()));
         };
-        if !known {
-            return Err(odd(crate::path::escape(name)));
+        let failed = |error: rustix::io::Errno| RepositoryError::Unseen {
+            path: folder.join(&path),
+            source: error.into(),
+        };
+        for entry in Dir::new(held).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name().to_bytes();
+            let is_folder = matches!(entry.file_type(), FileType::Directory | FileType::Unknown);
+            let is_file = matches!(entry.file_type(), FileType::RegularFile | FileType::Unknown);
+            let known = match name {
+                b"." | b".." => true,
+                b"info" | b"pack" if top => is_folder,
+                name if top && name.len() == 2 && is_hex(name) && is_folder => {
+                    waiting.push(PathBuf::from(OsStr::from_bytes(name)));
+                    true
+                }
+                // What a git that was killed leaves.
+                name if name.starts_with(b"tmp_obj") => is_file,
+                name => !top && is_file && matches!(name.len(), 38 | 62) && is_hex(name),
+            };
+            if !known {
+                return Err(odd(crate::path::escape(name)));
+            }
+        }
+    }
+    for name in ["pack", "info"] {
+        if let Some(link) = link_in(folder, name)? {
+            return Err(odd(link.display().to_string()));
         }
     }
     Ok(())

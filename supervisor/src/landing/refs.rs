@@ -78,13 +78,16 @@ fn find_packed(packed: &str, name: &RefName) -> Result<Option<Oid>, Error> {
     line.map(Oid::parse).transpose()
 }
 
-/// That git finds a file where it looks for a reference, or nothing: it would wait for a pipe for ever.
+/// That git finds a file where it looks for a reference, or nothing: it would wait for a pipe for ever, and write through
+/// a link.
 fn check(repository: &Repository, name: &RefName) -> Result<(), Error> {
-    match untrusted::check(&repository.real.common, &[(name.as_str(), 64 << 10)]) {
-        // A folder is in the way, which git says itself.
-        Err(UntrustedError::Kind { kind, .. }) if kind.is_folder() => Ok(()),
-        checked => checked.map_err(|error| odd(repository, &error)),
+    let name = name.as_str();
+    // The reference, its lock and its log: what git writes, by name and through any link.
+    for path in [name.to_owned(), format!("{name}.lock"), format!("logs/{name}")] {
+        let checked = untrusted::check_real(&repository.real.common, Path::new(&path));
+        checked.map_err(|error| odd(repository, &error))?;
     }
+    Ok(())
 }
 
 /// The same for all of our own.

@@ -118,17 +118,25 @@ fn leads_to(root: &Path, git: &Path) -> bool {
 pub fn all(repository: &Repository) -> Result<Vec<Worktree>, Error> {
     let common = &repository.real.common;
     let mut found = Vec::new();
-    if !repository.is_bare() {
+    // A repository that was found from its work tree has one, whatever its configuration says.
+    let has_root = repository.root.is_some() && repository.real.git == *common;
+    if has_root || !repository.is_bare() {
         found.push(Worktree { root: main_root(repository), git: common.clone(), locked: false });
     }
     let folder = common.join("worktrees");
+    let is_real = |path: &Path| path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
     let entries = match fs::read_dir(&folder) {
+        // Behind a link lie the work trees of another repository.
+        Ok(_) if !is_real(&folder) => return Ok(found),
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(found),
         Err(error) => return Err(files("list", &folder)(error)),
     };
     for entry in entries {
         let git = entry.map_err(files("list", &folder))?.path();
+        if !is_real(&git) || !is_of(&git, common) {
+            continue;
+        }
         // `<root>/.git`, on one line; a relative one is seen from here.
         let Some(text) = read_bytes(&git.join("gitdir")) else { continue };
         let root = git.join(OsStr::from_bytes(text.strip_suffix(b"\n").unwrap_or(&text)));
@@ -136,6 +144,13 @@ pub fn all(repository: &Repository) -> Result<Vec<Worktree>, Error> {
         found.push(Worktree { root: root.parent().map(Path::to_owned), git, locked });
     }
     Ok(found)
+}
+
+/// Whether a work tree's git directory says that it is this repository's.
+fn is_of(git: &Path, common: &Path) -> bool {
+    let text = read_bytes(&git.join("commondir")).unwrap_or_default();
+    let named = git.join(OsStr::from_bytes(text.trim_ascii_end()));
+    matches!((named.canonicalize(), common.canonicalize()), (Ok(named), Ok(common)) if named == common)
 }
 
 fn main_root(repository: &Repository) -> Option<PathBuf> {
