@@ -1,5 +1,6 @@
 //! What shells and `man` know of this program, made from what can be typed.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory};
@@ -86,7 +87,11 @@ fn page(command: &clap::Command) -> Result<String, Failure> {
 fn write_all(command: &clap::Command, folder: &Path) -> Result<(), Failure> {
     let name = command.get_display_name().unwrap_or(command.get_name());
     let path = folder.join(format!("{name}.1"));
-    std::fs::write(&path, page(command)?)
+    // In somebody's folder, a link of theirs may be in its place.
+    let _ = std::fs::remove_file(&path);
+    let text = page(command)?;
+    let made = std::fs::File::options().write(true).create_new(true).open(&path);
+    made.and_then(|mut file| file.write_all(text.as_bytes()))
         .map_err(|error| Failure::usage(format!("can't write {}: {error}", path.display())))?;
     let mut commands = command.get_subcommands().filter(|one| one.get_name() != "help");
     commands.try_for_each(|one| write_all(one, folder))

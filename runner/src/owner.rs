@@ -4,6 +4,7 @@
 //! the owner's bidding with root's rights. So root takes the owner's rights, for good, in a program started anew. The
 //! owner is read from the work tree itself, by looking at names alone: what `.git` says has no part in it.
 
+use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -18,9 +19,28 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use crate::message::{Failure, INTERNAL, USAGE};
 use crate::state::unusable;
 
-/// Variables that are root's own, and not the owner's to be found by.
-const ROOTS: &[&str] =
-    &["XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "SUDO_COMMAND"];
+/// Variables of root's that the owner gets: how to talk, where programs and the network are, and what is said to us. The
+/// owner can read the environment of what runs with the owner's rights, so anything else is only passed by its name in
+/// [`PASSED_BY_NAME`].
+const PASSED: &[&str] = &[
+    "PATH",
+    "TERM",
+    "COLORTERM",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "NO_COLOR",
+    "DOCKER_HOST",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "SSL_CERT_FILE",
+];
+const PASSED_FAMILIES: &[&str] = &["LC_", "AGENCY_", "OTEL_"];
+/// Names of more variables, with commas between them.
+const PASSED_BY_NAME: &str = "AGENCY_PASS_ENV";
 
 /// Returns only in a process that has the rights of the work tree's owner and no others.
 pub(crate) fn become_owner() -> Result<(), Failure> {
@@ -60,10 +80,10 @@ fn start_anew(folder: &Path, uid: u32, folder_gid: u32) -> Result<(), Failure> {
     let program = std::env::current_exe().map_err(|error| Failure::new(INTERNAL, &error))?;
     let name = account::name_of(uid);
     let mut command = Command::new(&program);
-    command.args(std::env::args_os().skip(1));
-    ROOTS.iter().for_each(|variable| {
-        command.env_remove(variable);
-    });
+    command
+        .args(std::env::args_os().skip(1))
+        .env_clear()
+        .envs(std::env::vars_os().filter(|(name, _)| passes(name)));
     command.env("HOME", home.as_deref().unwrap_or(Path::new("/nonexistent")));
     command.env("USER", &name).env("LOGNAME", &name);
     let groups = account.map(|account| account.groups()).unwrap_or_default();
@@ -72,6 +92,14 @@ fn start_anew(folder: &Path, uid: u32, folder_gid: u32) -> Result<(), Failure> {
         format!("{} belongs to {name}, who can't start {}: {error}", folder.display(), program.display());
     Err(Failure::new_message(USAGE, message)
         .with_hint(format!("run it as {name}, with an agency they can start")))
+}
+
+fn passes(name: &OsStr) -> bool {
+    let Some(name) = name.to_str() else { return false };
+    let named = std::env::var(PASSED_BY_NAME).unwrap_or_default();
+    PASSED.contains(&name)
+        || PASSED_FAMILIES.iter().any(|family| name.starts_with(family))
+        || named.split(',').any(|passed| passed.trim() == name)
 }
 
 /// Takes a user's rights for good. There is one thread here yet.

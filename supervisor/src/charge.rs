@@ -65,7 +65,7 @@ impl ChargeError {
         matches!(self, Self::NoRepository { .. } | Self::Detached | Self::Unborn { .. } | Self::Busy { .. })
             || matches!(self, Self::Landing(landing::Error::Unsupported { .. }))
             || matches!(self, Self::Identity(IdentityError::OtherStore { .. } | IdentityError::InUse { .. }))
-            || matches!(self, Self::Identity(IdentityError::Landing(landing::Error::Unsupported { .. })))
+            || matches!(self, Self::Identity(IdentityError::Landing(error)) if error.is_about_references())
     }
 }
 

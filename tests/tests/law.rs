@@ -187,3 +187,85 @@ fn hold_conformance(protocol: &str, least: usize) {
         assert!(listed.contains(test.as_str()), "{test} is a test of no requirement in {name}");
     }
 }
+
+/// Modules that open files by name, and whose those files are. Everything that a repository brings is opened by
+/// `sandbox::untrusted`, by descriptor (`harvest::tree`, `profiles::sight`, `protocols::store::tree`), or by git.
+const OPENS_BY_NAME: &[(&str, &str)] = &[
+    ("account.rs", "the machine's accounts"),
+    ("ahead.rs", "/proc"),
+    ("attest/", "/proc, and what we mounted"),
+    ("bare/", "our own copy, and /proc"),
+    ("cgroup.rs", "the kernel's"),
+    ("changed/", "our own, inside"),
+    ("channel.rs", "/proc"),
+    ("configured.rs", "looked at first, by descriptor"),
+    ("container/", "our own state, and the engine's socket"),
+    ("doctor.rs", "the kernel's"),
+    ("egress/", "/proc and the machine's files of names"),
+    ("erase.rs", "tests"),
+    ("flow.rs", "/proc"),
+    ("harvest/", "by descriptor"),
+    ("host.rs", "the machine's"),
+    ("identity.rs", "our own state"),
+    ("init.rs", "inside the new root"),
+    ("launch/", "our own state, and /proc"),
+    ("mounts/", "what we mounted"),
+    ("toolchains.rs", "the user's own"),
+    ("toolchains/", "the user's own"),
+    ("user_limits.rs", "/proc"),
+    ("untrusted.rs", "the opener itself"),
+    ("view.rs", "the machine's"),
+    ("watch.rs", "/proc"),
+    ("workspace/run.rs", "our own state"),
+    ("workspace/snapshot/", "our own layers; references by the opener"),
+    ("workspace/state.rs", "our own state"),
+    ("durable.rs", "our own state"),
+    ("errand/", "our own state, the user's own credentials, and the outbox by descriptor"),
+    ("landing/", "our own helper repositories; the repository's files by `read_file`"),
+    ("life/", "our own records"),
+    ("owner.rs", "our own state, and /proc"),
+    ("records.rs", "our own records"),
+    ("store/", "our own store"),
+    ("said.rs", "our own logs"),
+    ("agents/", "the user's own programs and credentials"),
+    ("board/mod.rs", "what a person names on the command line"),
+    ("board/spoken.rs", "our own state"),
+    ("board/watch.rs", "our own state"),
+    ("configuration/mod.rs", "the user's own configuration"),
+    ("configuration/trust.rs", "our own state"),
+    ("demo/", "our own sample repository"),
+    ("http/", "the user's own certificates"),
+    ("import/", "tests"),
+    ("manual.rs", "what we write"),
+    ("place.rs", "our own sample repository"),
+    ("run/", "our own records"),
+    ("sandbox/", "what we write"),
+    ("prove/", "our own logs"),
+    ("moment.rs", "the machine's zone"),
+    ("log.rs", "our own state"),
+    ("journal.rs", "our own state"),
+    ("memory.rs", "our own state"),
+    ("store/mod.rs", "our own state"),
+    ("lock.rs", "our own state"),
+];
+
+/// What a repository brings is opened in one way. A module that opens files by name says whose they are, above.
+#[test]
+fn what_a_repository_brings_is_opened_in_one_way() {
+    let opens = ["fs::read(", "fs::read_to_string(", "File::open(", "fs::copy("];
+    for folder in ["runner/src", "supervisor/src", "profiles/src", "protocols/src", "sandbox/src"] {
+        for (path, text) in sources(folder) {
+            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+            let shown = path.display().to_string();
+            let known = OPENS_BY_NAME.iter().any(|(name, _)| shown.contains(&format!("/{name}")));
+            for open in opens {
+                assert!(known || !code.contains(open), "{shown} opens files by name: whose are they?");
+                // Whatever lies in a `.git` goes through the opener.
+                for line in code.lines().filter(|line| line.contains(open)) {
+                    let of_git = ["common.join", "real.git", "repository.git", ".git\""].iter().any(|word| line.contains(word));
+                    assert!(!of_git, "{shown}: {line}");
+                }
+            }
+        }
+    }
+}

@@ -94,6 +94,11 @@ impl Here {
         {
             folder = Folder::around(above).map_err(|error| state::refused(&error))?;
         }
+        if folder.repository.is_none() {
+            for part in markers(&folder.root) {
+                folder.check_owner(&part).map_err(|error| state::refused(&error))?;
+            }
+        }
         let tree = Tree::open(&folder.root).map_err(|error| Failure::new(INTERNAL, &error))?;
         Ok(Self { folder, tree, now: Timestamp::now().to_zoned(TimeZone::UTC), builder: None })
     }
@@ -222,7 +227,13 @@ impl Boards {
 
 /// Whether a board is in a folder: outside repositories that says where it begins.
 fn marked(folder: &Path) -> bool {
-    Protocol::ALL.iter().flat_map(|protocol| protocol.markers()).any(|marker| folder.join(marker).exists())
+    markers(folder).next().is_some()
+}
+
+/// What marks a board in a folder.
+fn markers(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let all = Protocol::ALL.iter().flat_map(|protocol| protocol.markers()).map(|marker| folder.join(marker));
+    all.filter(|path| path.symlink_metadata().is_ok())
 }
 
 /// Which exit code a board's refusal is.

@@ -13,6 +13,7 @@ use agency_protocols::store::lock::Lock;
 use agency_protocols::store::tree::{Tree, TreeError};
 use agency_protocols::{codifica, kodingx};
 use agency_sandbox::host::Host;
+use agency_sandbox::workspace::state::key_of;
 use agency_supervisor::charge;
 use agency_supervisor::landing::remote::{self, Upstream};
 use clap::Args;
@@ -102,10 +103,11 @@ impl Trust {
     }
 }
 
-/// Where it is written down: outside any repository.
+/// Where it is written down: outside any repository, and of this very folder. Another one at the same path is another.
 fn record(root: &Path) -> Result<PathBuf, Failure> {
-    let name = ETag::of(root.as_os_str().as_encoded_bytes()).to_string();
-    Ok(state::home()?.path().join("trust").join(format!("{}.json", &name[..32])))
+    let name = key_of(root).map_err(|error| Failure::new(USAGE, &error))?;
+    let folder = state::home()?.own("trust").map_err(|error| state::unusable(&error))?;
+    Ok(folder.join(format!("{name}.json")))
 }
 
 /// The files of a repository that only have a say when they are trusted, with their texts.
@@ -176,7 +178,9 @@ pub(crate) fn run(command: &TrustCommand) -> Result<u8, Failure> {
     let root = &here.folder.root;
     let before = Trust::of(root)?;
     let files = governed(&here)?;
-    let (upstreams, shared) = upstreams(command, &here)?;
+    let (named, shared) = upstreams(command, &here)?;
+    // What was trusted by its name stays so until another address is.
+    let upstreams = if named.is_empty() { before.upstreams.clone() } else { named };
     let is_new = !upstreams.is_subset(&before.upstreams);
     if let Some(shared) = shared.filter(|_| is_new || upstreams.is_empty()) {
         message::notice(&shared);

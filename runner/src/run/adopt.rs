@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use agency_sandbox::host::Host;
 use agency_supervisor::charge;
-use agency_supervisor::identity::{self, Adopted};
+use agency_supervisor::identity::{self, Adopted, IdentityError};
 use clap::Args;
 use serde::Serialize;
 
@@ -53,7 +53,11 @@ pub(crate) fn run(command: &Adopt) -> Result<u8, Failure> {
         }
     }
     let adopted = identity::adopt(&repository, &state::home()?, &state, &real.common).map_err(|error| {
-        let code = if matches!(error, identity::IdentityError::InUse { .. }) { USAGE } else { INTERNAL };
+        let code = match &error {
+            IdentityError::InUse { .. } => USAGE,
+            IdentityError::Landing(error) if error.is_about_references() => USAGE,
+            _ => INTERNAL,
+        };
         Failure::new(code, &error)
     })?;
     if command.json {

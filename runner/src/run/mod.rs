@@ -307,6 +307,9 @@ fn refused(error: ChargeError) -> Failure {
         ChargeError::Detached => failure.with_hint("switch to a branch first: `git switch NAME`"),
         ChargeError::Unborn { .. } => failure.with_hint("make a first commit"),
         ChargeError::Busy { .. } => failure.with_hint("end it or abort it first"),
+        ChargeError::Identity(IdentityError::Landing(_)) => failure.with_hint(
+            "`git for-each-ref refs/agency` shows what is there; `git update-ref -d NAME` removes what is odd",
+        ),
         ChargeError::Identity(IdentityError::OtherStore { .. }) => {
             failure.with_hint("if you know where it comes from, `agency adopt` takes its queue over")
         }

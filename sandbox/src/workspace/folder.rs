@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use crate::path::RelPath;
 use crate::untrusted::UntrustedError;
 use crate::workspace::ignored::Ignored;
-use crate::workspace::ownership::Custody;
+use crate::workspace::ownership::{self, Custody};
 use crate::workspace::repository::RepositoryError;
 use crate::workspace::state::{LEGACY, Run, State, StateError, StateHome};
 use crate::workspace::{Added, Layer, Overlay, Shown, Workspace, private_git};
@@ -89,17 +89,20 @@ impl Folder {
 
     /// Where its runs keep their files.
     pub fn state(&self, home: &StateHome) -> Result<State, FolderError> {
-        let state = match &self.repository {
-            Some(repository) => home.repository(&repository.common)?,
-            None => home.folder(&self.root)?,
-        };
         // An overlay would contain itself, and `git clean` would delete it.
-        match state.path().starts_with(&self.root) {
-            true => {
-                Err(StateError::Inside { state: state.path().to_owned(), root: self.root.clone() }.into())
-            }
-            false => Ok(state),
+        if home.is_in(&self.root) {
+            return Err(StateError::Inside { state: home.path().to_owned(), root: self.root.clone() }.into());
         }
+        match &self.repository {
+            Some(repository) => Ok(home.repository(&repository.common)?),
+            None => Ok(home.folder(&self.root)?),
+        }
+    }
+
+    /// Judges the owner of a folder that is in no repository, and of something in it that decides what is done there.
+    pub fn check_owner(&self, part: &Path) -> Result<(), FolderError> {
+        let checked = ownership::check(&self.root, &[part]);
+        checked.map(drop).map_err(|error| RepositoryError::from(error).into())
     }
 
     /// What an older version of this program, or somebody else, left where state once lay. It is never read.

@@ -21,7 +21,7 @@ use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
@@ -77,7 +77,9 @@ impl StateError {
             }
             Self::Open { path } => Some(format!("`chmod go-w {}`", path.display())),
             Self::NoFolder { path } => Some(format!("remove {}, or set {VARIABLE}", path.display())),
-            Self::Relative { .. } | Self::Io { .. } => None,
+            Self::Relative { .. } | Self::Io { .. } => {
+                Some(format!("set {VARIABLE} to a folder of yours, by its absolute path"))
+            }
         }
     }
 }
@@ -101,7 +103,9 @@ impl StateHome {
                 false => Err(StateError::Relative { path }),
             };
         }
-        let is_home = |path: &PathBuf| path.is_absolute() && path.is_dir();
+        // `sudo` may leave another user's HOME in the environment.
+        let is_ours = |path: &PathBuf| path.metadata().is_ok_and(|meta| meta.is_dir() && meta.uid() == uid);
+        let is_home = |path: &PathBuf| path.is_absolute() && is_ours(path);
         let state = named("XDG_STATE_HOME").filter(|path| path.is_absolute());
         let home = named("HOME").filter(is_home);
         let home = home.or_else(|| Account::of(uid).map(|account| account.home).filter(is_home));
@@ -136,6 +140,19 @@ impl StateHome {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether it lies in a folder, by the way the file system goes, also where it is not made yet.
+    pub fn is_in(&self, folder: &Path) -> bool {
+        let there = self.path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+        let Some((above, real)) = there else { return false };
+        real.join(self.path.strip_prefix(above).unwrap_or(Path::new(""))).starts_with(folder)
+    }
+
+    /// A folder for something else that is the user's own, made if it is missing.
+    pub fn own(&self, name: &str) -> Result<PathBuf, StateError> {
+        let path = self.path.join(name);
+        own_folder(self.open_home()?.as_fd(), &path).map(|_| path)
     }
 
     /// Of the repository with this common directory.
@@ -186,6 +203,10 @@ impl StateHome {
         let above = above.map_err(|error| failed(error.into()))?;
         let stat = rustix::fs::fstat(&above).map_err(|error| failed(error.into()))?;
         let sticky = stat.st_mode & 0o1000 != 0;
+        let ours = [0, rustix::process::geteuid().as_raw()].contains(&stat.st_uid);
+        if !ours {
+            return Err(StateError::Foreign { path: parent.to_owned(), owner: stat.st_uid });
+        }
         if stat.st_mode & 0o002 != 0 && !sticky {
             return Err(StateError::Open { path: parent.to_owned() });
         }
@@ -224,6 +245,11 @@ fn own_folder(parent: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, StateError
         return Err(StateError::Open { path: path.to_owned() });
     }
     Ok(held)
+}
+
+/// A key of a folder that another one at the same path does not have.
+pub fn key_of(folder: &Path) -> io::Result<String> {
+    folder_name(folder)
 }
 
 /// What tells the state of one folder from that of every other: a name for people, and a key of path, inode and birth.

@@ -18,6 +18,7 @@ use std::process::Command;
 
 use agency_sandbox::git::OwnGit;
 use agency_sandbox::path::RelPath;
+use agency_sandbox::untrusted;
 
 use super::difference::{Entry, Kind};
 use super::error::{Error, files};
@@ -80,6 +81,11 @@ impl Bench {
         for entry in fs::read_dir(&worktree.git).map_err(files("list", &worktree.git))?.flatten() {
             if entry.file_name().as_bytes().starts_with(b"sharedindex.") {
                 let path = own.join(entry.file_name());
+                let checked = untrusted::check_real(&worktree.git, Path::new(&entry.file_name()));
+                checked.map_err(|error| Error::Unsupported {
+                    path: worktree.git.clone(),
+                    reason: error.to_string(),
+                })?;
                 std::os::unix::fs::symlink(entry.path(), &path).map_err(files("link", &path))?;
             }
         }

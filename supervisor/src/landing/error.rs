@@ -52,6 +52,21 @@ pub enum Error {
     Stopped,
 }
 
+impl Error {
+    /// Whether it is what lies in the repository that is odd, and so for a person to change.
+    pub fn is_about_references(&self) -> bool {
+        matches!(
+            self,
+            Self::Unsupported { .. }
+                | Self::Name { .. }
+                | Self::Refs { .. }
+                | Self::Record { .. }
+                | Self::Missing { .. }
+                | Self::Git { .. }
+        )
+    }
+}
+
 impl From<GitError> for Error {
     fn from(source: GitError) -> Self {
         Self::Git { doing: "run git", source }

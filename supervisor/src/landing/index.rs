@@ -41,6 +41,9 @@ pub(super) struct Listing {
     skipped: HashSet<RelPath>,
 }
 
+/// The largest index that is copied. A million files take about 100 MiB.
+const LARGEST: u64 = 1 << 30;
+
 /// Its name on our bench.
 const COPY: &str = "index";
 
@@ -54,7 +57,7 @@ pub(super) fn copy(bench: &Bench, git: &Path) -> Result<Option<Stamp>, Error> {
     if before.is_some() {
         let unreadable =
             |error: UntrustedError| Error::Unsupported { path: git.to_owned(), reason: error.to_string() };
-        let mut from = untrusted::open(git, Path::new("index"), u64::MAX).map_err(unreadable)?;
+        let mut from = untrusted::open(git, Path::new("index"), LARGEST).map_err(unreadable)?;
         let mut to = File::create(&copy).map_err(files("write", &copy))?;
         if let Some(from) = &mut from {
             std::io::copy(from, &mut to).map_err(files("copy", &real))?;

@@ -170,8 +170,14 @@ impl Repository {
         let _turn = making.take()?;
         self.objects.check_version().map_err(git("make a repository of our own"))?;
         if self.keeps_logs() {
-            self.folder(&self.real.common.join("logs"))?;
-            self.folder(&self.real.common.join("logs/refs"))?;
+            for name in ["logs", "logs/refs"] {
+                let checked = untrusted::check_real(&self.real.common, Path::new(name));
+                checked.map_err(|error| Error::Unsupported {
+                    path: self.real.common.clone(),
+                    reason: error.to_string(),
+                })?;
+                self.folder(&self.real.common.join(name))?;
+            }
         }
         for folder in own {
             self.folder(folder)?;

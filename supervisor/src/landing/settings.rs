@@ -218,7 +218,9 @@ pub(super) fn own(format: Format, bare: bool) -> String {
     // Loose objects too are on the disk before a reference names them.
     config.push_str("\tfsync = committed\n\tfilesRefLockTimeout = 1000\n");
     // A graph of commits that somebody computed is not the commits.
-    config.push_str("\tcommitGraph = false\n\thooksPath = /dev/null\n\tfsmonitor = false\n");
+    config.push_str(
+        "\tcommitGraph = false\n\tmultiPackIndex = false\n\thooksPath = /dev/null\n\tfsmonitor = false\n",
+    );
     config.push_str("\tsplitIndex = false\n\tprotectHFS = true\n\tprotectNTFS = true\n");
     config
 }

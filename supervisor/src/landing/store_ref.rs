@@ -36,12 +36,15 @@ pub fn look(repository: &Repository, id: &str) -> Result<Naming, Error> {
     let Some(at) = refs::at(repository, &name()?)? else {
         return Ok(Naming::Missing { others: others(repository)?.len() });
     };
-    let text = repository.ask(|objects| record::read(objects, &at))?;
-    let unknown = || Error::Record { what: "the name of a store", object: at.to_string() };
+    let text = match repository.ask(|objects| record::read(objects, &at)) {
+        // A name that can't be read is nobody's we know.
+        Err(Error::Record { .. } | Error::Missing { .. }) => String::new(),
+        text => text?,
+    };
     let named = Fields::parse(KIND, &text).and_then(|fields| fields.text("id").map(str::to_owned));
-    match named.ok_or_else(unknown)? {
-        named if named == id => Ok(Naming::Ours),
-        named => Ok(Naming::Other { id: named, at }),
+    match named {
+        Some(named) if named == id => Ok(Naming::Ours),
+        named => Ok(Naming::Other { id: named.unwrap_or_else(|| "unreadable".to_owned()), at }),
     }
 }
 
@@ -56,16 +59,15 @@ pub fn set(repository: &Repository, id: &str, from: Option<Oid>) -> Result<(), E
 pub fn set_aside(repository: &Repository, id: &str) -> Result<(usize, String), Error> {
     let found = others(repository)?;
     let to = format!("{ASIDE}{id}/");
-    for some in found.chunks(64) {
-        let mut lines = Vec::new();
-        for (name, at) in some {
-            let rest = name.as_str().strip_prefix(OURS).unwrap_or_default();
-            let aside = RefName::parse(&format!("{to}{rest}"))?;
-            lines.push(Line::Update { name: aside, from: None, to: at.clone() });
-            lines.push(Line::Delete { name: name.clone(), at: at.clone() });
-        }
-        refs::transact(repository, &lines)?;
+    let mut lines = Vec::new();
+    for (name, at) in &found {
+        let rest = name.as_str().strip_prefix(OURS).unwrap_or_default();
+        let aside = RefName::parse(&format!("{to}{rest}"))?;
+        lines.push(Line::Update { name: aside, from: None, to: at.clone() });
+        lines.push(Line::Delete { name: name.clone(), at: at.clone() });
     }
+    // All at once: each transaction that deletes writes the file of packed references anew.
+    refs::transact(repository, &lines)?;
     Ok((found.len(), to))
 }
 

@@ -2,7 +2,7 @@
 //! and whose it is. Whoever packed a tarball, filled a CI cache or shares the machine wrote all of it.
 //!
 //! What an agent leaves behind is tried in `escapes` (`git`, `handover`, `harvest`) and in `run::control_plane`; what it
-//! shares with the host beside files in `escapes::shared`.
+//! shares with the host beside files in `escapes` (`bare`, `others`, `processes`), `container::leftovers` and `egress`.
 
 mod moved;
 mod owners;

@@ -230,3 +230,54 @@ fn a_home_on_an_overlay_is_told() {
     assert!(said.out.contains("memory 0"), "{said:?}");
     assert!(said.out.contains("state-folder"), "doctor says what the state folder can hold: {said:?}");
 }
+
+/// Where state lies is where the file system says, not where a name does.
+#[test]
+fn state_behind_a_link_into_the_work_tree_is_refused_before_it_is_made() {
+    let world = World::new(actors()[0]);
+    let door = world.outside("door");
+    std::os::unix::fs::symlink(world.ground.path(), &door).expect("linked");
+    let before = world.ground.fingerprint();
+    let mut command = world.ground.command(&["sandbox", "--", "true"]);
+    let said =
+        Said::from(command.env("AGENCY_STATE_DIR", door.join("state")).output().expect("agency starts"));
+    assert_eq!(said.code, 2, "{said:?}");
+    said.assert_names(&["lies in the work tree"]);
+    world.ground.assert_unchanged(&before);
+}
+
+#[test]
+fn another_users_home_is_not_where_roots_state_lies() {
+    if !nix::unistd::Uid::current().is_root() {
+        return skip("another_users_home_is_not_where_roots_state_lies", "only root is given another's HOME");
+    }
+    let (world, other) = (World::new(Actor::Root), World::new(Actor::User));
+    let before = other.everything_outside();
+    let mut command = world.ground.command(&["sandbox", "--base", "HEAD", "--", "true"]);
+    command.env_remove("AGENCY_STATE_DIR").env("HOME", other.outside("home"));
+    let said = Said::from(command.output().expect("agency starts"));
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(before.diff(&other.everything_outside()), Vec::<String>::new());
+    for path in fs::read_dir("/root/.local/state/agency/repositories").into_iter().flatten().flatten() {
+        let name = world.ground.path().file_name().expect("a name").to_string_lossy().into_owned();
+        if path.file_name().to_string_lossy().starts_with(&name) {
+            fs::remove_dir_all(path.path()).expect("removed");
+        }
+    }
+}
+
+/// A person trusted what was there.
+#[test]
+fn another_repository_at_the_same_path_is_not_trusted() {
+    let queue = Queue::with_agent(HONEST);
+    let clone = Clone::of(&queue);
+    let (first, aside) = (clone.at("first"), clone.at("aside"));
+    in_folder(&queue, &first, &["trust", "--yes"]);
+    let again = in_folder(&queue, &first, &["trust", "--yes", "--json"]);
+    assert_eq!(again.json()["new"].as_array().map(Vec::len), Some(0), "{again:?}");
+    fs::rename(&first, &aside).expect("moved");
+    let copied = std::process::Command::new("cp").arg("-a").arg(&aside).arg(&first).status();
+    assert!(copied.expect("cp").success());
+    let there = in_folder(&queue, &first, &["trust", "--yes", "--json"]);
+    assert_ne!(there.json()["new"].as_array().map(Vec::len), Some(0), "{there:?}");
+}

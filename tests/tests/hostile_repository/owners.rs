@@ -151,3 +151,31 @@ fn what_everybody_may_write_is_refused_and_what_a_group_may_is_told() {
         assert_eq!(said.json()["repository"]["group_writable"], false, "{said:?}");
     }
 }
+
+/// A board needs no repository, and is somebody's nevertheless.
+#[test]
+fn a_board_in_a_folder_that_everybody_may_write_is_refused() {
+    let base = if nix::unistd::Uid::current().is_root() { "/srv" } else { "/var/tmp" };
+    let open = tempfile::Builder::new().prefix("agency-open-").tempdir_in(base).expect("a folder");
+    let ground = Ground::of_nothing();
+    fs::create_dir_all(open.path().join("mine")).expect("made");
+    let there = |arguments: &[&str]| {
+        Said::from(
+            ground.command(arguments).current_dir(open.path().join("mine")).output().expect("agency starts"),
+        )
+    };
+    let planted = Said::from(
+        ground
+            .command(&["init", "--orchestrator", "other", "--builders", "shell"])
+            .current_dir(open.path())
+            .output()
+            .expect("agency starts"),
+    );
+    assert_eq!(planted.code, 0, "{planted:?}");
+    fs::set_permissions(open.path(), fs::Permissions::from_mode(0o1777)).expect("chmod");
+    for arguments in [&["status"][..], &["task", "new", "--title", "x"], &["lint"]] {
+        let said = there(arguments);
+        assert_eq!(said.code, 2, "{arguments:?}: {said:?}");
+        said.assert_names(&["everybody may write in", "chmod o-w"]);
+    }
+}

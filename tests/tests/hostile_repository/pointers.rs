@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use agency_tests::queue::{HONEST, Queue};
 use agency_tests::repository::actors;
 
 use crate::world::{COMMANDS, SECRET, World, link};
@@ -155,5 +156,118 @@ fn a_token_in_an_address_is_shown_nowhere() {
                 assert_eq!((said.code, said.out.as_str()), (0, ""), "{level} {base:?}: {said:?}");
             }
         }
+    }
+}
+
+/// Git writes references, their logs and objects by name, and follows whatever link is on the way.
+#[test]
+fn nothing_is_written_through_a_link_below_references_logs_or_objects() {
+    let places = [
+        ("logs/refs/heads/main", "file"),
+        ("logs/refs/heads", "home"),
+        ("logs/refs", "home"),
+        ("logs", "home"),
+        ("refs/heads", "home"),
+        ("refs/agency", "home"),
+        ("refs/agency/store", "file"),
+        ("refs/agency/lease", "home"),
+        ("objects/00", "home"),
+        ("objects/pack", "home"),
+        ("objects/info", "home"),
+    ];
+    for (place, target) in places {
+        let (queue, world) = (Queue::with_agent(HONEST), World::new(actors()[0]));
+        queue.tasks(1);
+        let path = queue.path().join(".git").join(place);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+        let _ = fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path));
+        link(&world.outside(target), &path);
+        let before = world.everything_outside();
+        for arguments in
+            [&["run"][..], &["task", "new", "--title", "x"], &["sandbox", "--base", "HEAD", "--", "true"]]
+        {
+            let said = queue.ground.agency(arguments);
+            assert!(!said.err.contains("panicked"), "{place}: {said:?}");
+            let changes = before.diff(&world.everything_outside());
+            assert!(changes.is_empty(), "{place}: {arguments:?} changed: {}", changes.join("\n"));
+        }
+    }
+}
+
+/// Behind a link lie the work trees of another repository, which would be brought along instead of this one.
+#[test]
+fn a_work_tree_of_another_repository_is_not_brought_along() {
+    let (queue, other) = (Queue::with_agent(HONEST), World::new(actors()[0]));
+    let linked = other.outside("linked");
+    other.ground.git(&["worktree", "add", "--quiet", "-b", "topic", linked.to_str().expect("text")]);
+    other.ground.git(&["-C", linked.to_str().expect("text"), "symbolic-ref", "HEAD", "refs/heads/main"]);
+    let theirs = other.ground.path().join(".git/worktrees/linked");
+    for whole in [false, true] {
+        let place = queue.path().join(".git/worktrees");
+        let _ = fs::remove_file(&place).or_else(|_| fs::remove_dir_all(&place));
+        match whole {
+            true => link(theirs.parent().expect("a parent"), &place),
+            false => {
+                fs::create_dir(&place).expect("made");
+                link(&theirs, &place.join("w"));
+            }
+        }
+        queue.ground.git(&["config", "core.bare", "true"]);
+        let before = other.everything_outside();
+        let index = fs::read(theirs.join("index")).expect("an index");
+        let tasks = queue.tasks(1);
+        let said = queue.run(&[]);
+        queue.ground.git(&["config", "core.bare", "false"]);
+        let changes = before.diff(&other.everything_outside());
+        assert!(changes.is_empty(), "{said:?}: {}", changes.join("\n"));
+        assert_eq!(fs::read(theirs.join("index")).expect("an index"), index, "{said:?}");
+        assert_eq!(said.code, 0, "{said:?}");
+        assert!(queue.ground.exists(&format!("src/{}", tasks[0])), "it landed in its own work tree");
+    }
+}
+
+/// What looks like objects from afar, as caches of packages do.
+#[test]
+fn folders_that_only_begin_like_objects_are_not_borrowed() {
+    let world = World::new(actors()[0]);
+    let cache = world.outside("cache");
+    fs::create_dir_all(cache.join("aa/bb")).expect("made");
+    fs::write(cache.join("aa/bb/secret"), SECRET).expect("written");
+    for named in [cache.display().to_string(), format!("\"{}\"", cache.display())] {
+        fs::write(world.git("objects/info/alternates"), format!("{named}\n")).expect("written");
+        world.assert_refused(&[&["status"], &["sandbox", "--", "true"]], &["objects/info/alternates"]);
+    }
+}
+
+/// Git completes a path with `.git`, and runs the hooks it finds there as the person who pushes.
+#[test]
+fn an_upstream_that_git_completes_runs_nothing_whoever_named_it() {
+    for actor in actors() {
+        let world = World::new(actor);
+        let ground = &world.ground;
+        ground.remove(".kodingx");
+        ground.write("codifica.json", r#"{"protocol": "codifica", "version": "0.2", "spec": "s.md", "state": "work.md"}"#);
+        ground.write("s.md", "# The specification\n");
+        ground.write("work.md", "# Work\n\n## Active\n\n```yaml\n- id: A-1\n  type: build\n  state: todo\n  owner: agent:shell\n  title: One\n  acceptance:\n    - it works\n```\n");
+        ground.commit_all();
+        ground.git(&["clone", "--quiet", "--bare", ".", "tools/mirror.git"]);
+        let ran = ground.user().join("ran");
+        for hook in ["pre-receive", "update", "post-receive"] {
+            ground.write_program(&format!("tools/mirror.git/hooks/{hook}"), &format!("#!/bin/sh\ntouch {}\n", ran.display()));
+        }
+        ground.git(&["remote", "add", "origin", "tools/mirror"]);
+        ground.git(&["fetch", "--quiet", "origin"]);
+        ground.git(&["branch", "--quiet", "--set-upstream-to=origin/main", "main"]);
+        let named = ground.path().join("tools/mirror").display().to_string();
+        for trusted in [&["trust", "--yes"][..], &["trust", "--yes", "--upstream", &named]] {
+            assert_eq!(world.agency(trusted).code, 0);
+            for arguments in [&["task", "move", "A-1", "in_progress", "--as", "agent:shell"][..], &["task", "new", "--title", "x"]] {
+                world.agency(arguments);
+                assert!(!ran.exists(), "{trusted:?}: {arguments:?} ran a hook");
+            }
+        }
+        // That it would have run is shown by git itself.
+        ground.git(&["push", "--quiet", "origin", "HEAD~0:refs/heads/other"]);
+        assert!(ran.exists());
     }
 }

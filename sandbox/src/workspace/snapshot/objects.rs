@@ -45,8 +45,18 @@ pub(super) const TREE: u32 = 0o040000;
 pub(super) const SUBMODULE: u32 = 0o160000;
 pub(super) const LINK: u32 = 0o120000;
 
-/// Git refuses names that mean `.git` on any of these, wherever it runs.
-const PROTECT: [&str; 4] = ["-c", "core.protectHFS=true", "-c", "core.protectNTFS=true"];
+/// Git refuses names that mean `.git` on any file system, wherever it runs; and what somebody computed of commits and
+/// packs is not read.
+const PROTECT: [&str; 8] = [
+    "-c",
+    "core.protectHFS=true",
+    "-c",
+    "core.protectNTFS=true",
+    "-c",
+    "core.commitGraph=false",
+    "-c",
+    "core.multiPackIndex=false",
+];
 
 /// Commits and their trees, each on a line.
 const KNOWN: &str = "known-commits";
