@@ -2,11 +2,10 @@
 //!
 //! Git is not asked: it would read the repository's configuration first, and obey it.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use agency_sandbox::path::RelPath;
+use agency_sandbox::untrusted;
 use agency_sandbox::workspace::folder::Repository;
 
 /// How many references lead to references before it is a circle.
@@ -77,9 +76,8 @@ fn reference(repository: &Repository, name: &str) -> Option<String> {
 }
 
 fn read(path: &Path, most: u64) -> Option<String> {
-    let mut bytes = Vec::new();
-    File::open(path).ok()?.take(most).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    let (folder, name) = (path.parent()?, path.file_name()?);
+    untrusted::read_text(folder, name, most).ok().flatten()
 }
 
 #[cfg(test)]

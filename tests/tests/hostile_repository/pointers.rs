@@ -246,14 +246,20 @@ fn an_upstream_that_git_completes_runs_nothing_whoever_named_it() {
         let world = World::new(actor);
         let ground = &world.ground;
         ground.remove(".kodingx");
-        ground.write("codifica.json", r#"{"protocol": "codifica", "version": "0.2", "spec": "s.md", "state": "work.md"}"#);
+        ground.write(
+            "codifica.json",
+            r#"{"protocol": "codifica", "version": "0.2", "spec": "s.md", "state": "work.md"}"#,
+        );
         ground.write("s.md", "# The specification\n");
         ground.write("work.md", "# Work\n\n## Active\n\n```yaml\n- id: A-1\n  type: build\n  state: todo\n  owner: agent:shell\n  title: One\n  acceptance:\n    - it works\n```\n");
         ground.commit_all();
         ground.git(&["clone", "--quiet", "--bare", ".", "tools/mirror.git"]);
         let ran = ground.user().join("ran");
         for hook in ["pre-receive", "update", "post-receive"] {
-            ground.write_program(&format!("tools/mirror.git/hooks/{hook}"), &format!("#!/bin/sh\ntouch {}\n", ran.display()));
+            ground.write_program(
+                &format!("tools/mirror.git/hooks/{hook}"),
+                &format!("#!/bin/sh\ntouch {}\n", ran.display()),
+            );
         }
         ground.git(&["remote", "add", "origin", "tools/mirror"]);
         ground.git(&["fetch", "--quiet", "origin"]);
@@ -261,7 +267,10 @@ fn an_upstream_that_git_completes_runs_nothing_whoever_named_it() {
         let named = ground.path().join("tools/mirror").display().to_string();
         for trusted in [&["trust", "--yes"][..], &["trust", "--yes", "--upstream", &named]] {
             assert_eq!(world.agency(trusted).code, 0);
-            for arguments in [&["task", "move", "A-1", "in_progress", "--as", "agent:shell"][..], &["task", "new", "--title", "x"]] {
+            for arguments in [
+                &["task", "move", "A-1", "in_progress", "--as", "agent:shell"][..],
+                &["task", "new", "--title", "x"],
+            ] {
                 world.agency(arguments);
                 assert!(!ran.exists(), "{trusted:?}: {arguments:?} ran a hook");
             }
