@@ -98,7 +98,7 @@ pub fn state_folder() -> Finding {
         Err(error) => return finding(false, error.to_string(), error.remedy()),
     };
     let there = home.path().ancestors().find(|path| path.is_dir()).unwrap_or(home.path());
-    let kind = rustix::fs::statfs(there).map(|stat| i64::from(stat.f_type)).unwrap_or_default();
+    let kind = rustix::fs::statfs(there).map(|stat| stat.f_type).unwrap_or_default();
     let shown = home.path().display();
     match NO_UPPER_LAYERS.iter().find(|(known, _)| *known == kind) {
         None => finding(true, shown.to_string(), None),

@@ -118,10 +118,8 @@ fn plant(world: &World, place: &Path, what: &Planted) {
         }
         Planted::Mode(_) | Planted::Owner => return,
     }
-    if place.symlink_metadata().is_ok() {
-        if let Some((uid, gid)) = world.ground.owner() {
-            let _ = std::os::unix::fs::lchown(place, Some(uid), Some(gid));
-        }
+    if let Some((uid, gid)) = world.ground.owner().filter(|_| place.symlink_metadata().is_ok()) {
+        let _ = std::os::unix::fs::lchown(place, Some(uid), Some(gid));
     }
 }
 
