@@ -10,7 +10,7 @@
 //! Nothing of the agent's goes through the engine: not its streams, not its environment, not its end. So nothing of it
 //! is in the engine's logs, and an engine that answers slowly holds nobody up. The first process ends when we do, and
 //! the container with it; what an engine keeps all the same is found by what was written down
-//! of it ([`leftovers`]).
+//! of it (`leftovers`).
 
 pub mod caches;
 pub(crate) mod door;

@@ -3,7 +3,7 @@
 //! A tool obeys some files by itself: an editor opens the folder, a shell enters it, a service receives the push,
 //! another agent reads its instructions. Most of their names begin with a dot, and new ones appear every month. So
 //! every name that begins with a dot is protected, and so are the listed names without one; a short list of inert
-//! dot-files is not ([`super::listed`]). An agent that may write `**` was asked to work on the code, not on those.
+//! dot-files is not (`listed`). An agent that may write `**` was asked to work on the code, not on those.
 //!
 //! A glob *spells* a name when its part before the first wildcard reaches to the end of it: `.claude/**` opens
 //! `.claude`, and `.github/workflows/ci.yml` one workflow; `**`, `.*/**` and `**/.envrc` open nothing. A scope that
