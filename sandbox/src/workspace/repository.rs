@@ -186,6 +186,12 @@ impl Repository {
         self.object_folders().map(drop)
     }
 
+    /// That git finds files where it looks for objects: it would wait for a pipe for ever. Every folder of loose objects is
+    /// listed, which is for those who read many of them.
+    pub fn check_objects(&self) -> Result<(), UntrustedError> {
+        untrusted::check_folder(&self.common, Path::new("objects"), 1)
+    }
+
     /// A file of the repository, up to a size; `None` where there is none.
     pub fn read(&self, name: &str, most: u64) -> Result<Option<Vec<u8>>, UntrustedError> {
         untrusted::read(&self.common, name, most)

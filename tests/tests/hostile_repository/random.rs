@@ -126,7 +126,7 @@ fn plant(world: &World, place: &Path, what: &Planted) {
 #[test]
 fn nothing_that_lies_in_a_repository_reaches_out_of_it() {
     // A few every time, always the same; more with a larger number in the environment.
-    let cases = std::env::var("AGENCY_TEST_CASES").ok().and_then(|number| number.parse().ok()).unwrap_or(4);
+    let cases = std::env::var("AGENCY_TEST_CASES").ok().and_then(|number| number.parse().ok()).unwrap_or(8);
     let config =
         Config { cases, rng_seed: RngSeed::Fixed(19), failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new(config);

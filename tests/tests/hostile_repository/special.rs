@@ -93,6 +93,23 @@ fn each_refusal_names_the_file_and_what_to_do() {
     }
 }
 
+/// Git opens an object by its name, and waits for a pipe for ever.
+#[test]
+fn a_pipe_in_place_of_an_object_holds_nobody_up() {
+    for actor in actors() {
+        let world = World::new(actor);
+        let tree = world.ground.git(&["rev-parse", "HEAD^{tree}"]);
+        let (folder, file) = tree.trim().split_at(2);
+        special(&world.git(&format!("objects/{folder}/{file}")), FileType::Fifo);
+        world.give(&world.git(&format!("objects/{folder}/{file}")));
+        world.assert_refused(
+            &[&["run"], &["sandbox", "--base", "HEAD", "--", "true"]],
+            &["is a pipe, not a regular file; remove it"],
+        );
+        world.try_everything("a pipe as the tree of HEAD");
+    }
+}
+
 /// The trap works: a program that trusts names reads what is behind them.
 #[test]
 fn the_secret_behind_a_link_can_be_read_by_who_follows_it() {

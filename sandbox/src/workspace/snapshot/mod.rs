@@ -118,6 +118,7 @@ pub enum Made {
 impl Snapshots {
     /// `git` is a program's path or its name.
     pub fn open(state: &State, repository: &Repository, git: &Path) -> Result<Self> {
+        repository.check_objects()?;
         let store = Store::open(state.path().join("snapshots"))?;
         let objects = Objects::open(git, &store.git(), repository)?;
         if !objects.is_created() {
