@@ -80,7 +80,7 @@ fn the_door_is_closed_and_the_program_cannot_be_changed() {
 fn nobody_else_can_call_in_its_place() {
     for_each("nobody_else_can_call_in_its_place", |ground| {
         // The door is in the run's folder as soon as that is there; this one calls before any container can.
-        let runs = ground.repository.state().join("sandboxes");
+        let runs = ground.repository.state_home().join("repositories/*/sandboxes");
         let call = "import glob, os, socket, sys, time\n\
              end = time.time() + 60\n\
              print('ready', flush=True)\n\
