@@ -111,9 +111,6 @@ pub(crate) fn run(command: &Run, who: &Who) -> Result<u8, Failure> {
     let state = state::of(&here.folder)?;
     let repository = charge::open_repository(&here.folder, state.path(), &host.home).map_err(refused)?;
     let branch = charge::branch(&repository, &here.folder).map_err(refused)?;
-    if !command.dry_run {
-        confirm_store(&here, &repository, state.path())?;
-    }
     let repository = Arc::new(repository);
     let sharing = match spoken.as_board().is_shared() {
         true => {
@@ -173,6 +170,7 @@ pub(crate) fn run(command: &Run, who: &Who) -> Result<u8, Failure> {
         let (agenda, settings, wishes) = (&agenda, &settings, &wishes);
         return dry_run::run(dry_run::Given { agenda, protocol, settings, wishes, unusable, json });
     }
+    confirm_store(&here, &repository, state.path())?;
     let telemetry = telemetry::start(asked, &settings)?;
     let voice = Arc::new(Voice::new(command.json, &settings.state));
     let ended = work(&voice, wishes, who, &here, settings, Shared { repository, sharing });

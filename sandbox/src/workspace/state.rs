@@ -204,7 +204,7 @@ impl StateHome {
         let stat = rustix::fs::fstat(&above).map_err(|error| failed(error.into()))?;
         let sticky = stat.st_mode & 0o1000 != 0;
         let ours = [0, rustix::process::geteuid().as_raw()].contains(&stat.st_uid);
-        if !ours {
+        if !ours && !is_unmapped(stat.st_uid) {
             return Err(StateError::Foreign { path: parent.to_owned(), owner: stat.st_uid });
         }
         if stat.st_mode & 0o002 != 0 && !sticky {
@@ -212,6 +212,14 @@ impl StateHome {
         }
         own_folder(above.as_fd(), &self.path)
     }
+}
+
+/// Whether a number stands for users outside of this user namespace, root among them.
+fn is_unmapped(uid: u32) -> bool {
+    let number = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let overflow = number("/proc/sys/kernel/overflowuid").trim().parse().unwrap_or(65_534);
+    let whole = number("/proc/self/uid_map").split_whitespace().eq(["0", "0", "4294967295"]);
+    uid == overflow && !whole
 }
 
 /// A folder that belongs to us and that nobody else can write, made if it is missing. `parent` is held open.

@@ -74,10 +74,10 @@ pub struct Repository {
 impl Repository {
     pub fn open(opening: &Opening<'_>) -> Result<Self, Error> {
         let common = &opening.repository.common;
-        opening.repository.check_objects().map_err(|error| Error::Unsupported {
-            path: common.clone(),
-            reason: error.to_string(),
-        })?;
+        opening
+            .repository
+            .check_objects()
+            .map_err(|error| Error::Unsupported { path: common.clone(), reason: error.to_string() })?;
         let program = found_in_path(opening.program);
         let settings = Reader { program: &program, home: opening.home }.read(common, common)?;
         let unsupported = |reason| Error::Unsupported { path: common.clone(), reason };

@@ -30,6 +30,7 @@ use agency_supervisor::desk::Desk;
 use agency_supervisor::dispatch::Wishes;
 use agency_supervisor::errand::order::{Program, Reach, Trust};
 use agency_supervisor::errand::{self, send::Shim};
+use agency_supervisor::identity;
 use agency_supervisor::landing::remote::{self, Trusted};
 use agency_supervisor::life::{Side, Step, Witness};
 use agency_supervisor::notice::Silent;
@@ -75,6 +76,8 @@ fn supervise(arguments: &Arguments) -> Result<()> {
     let state = folder.state(&StateHome::find()?)?.path().to_owned();
     let repository = charge::open_repository(&folder, &state, &host.home)?;
     let branch = charge::branch(&repository, &folder)?;
+    let real = folder.repository.as_ref().ok_or("no repository")?;
+    identity::confirm(&repository, &state, &real.common)?;
     let agent = Agent {
         program: Program {
             command: ["sh", "-c", arguments.value("script").unwrap_or("true")].map(str::to_owned).to_vec(),

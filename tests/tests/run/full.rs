@@ -59,6 +59,8 @@ fn small() -> Result<Small, String> {
     let (state, kept) = (queue.ground.state_home(), queue.path().join(".git/kept"));
     done(Command::new("cp").arg("-a").args([state, &kept]))?;
     done(Command::new("mount").arg("--bind").args([&kept, state]))?;
+    // It is another folder, which nobody has trusted yet.
+    queue.ground.ok(&["trust", "--yes"]);
     let balloon = queue.path().join(".git/balloon");
     Ok(Small { queue, balloon, _image: image })
 }
