@@ -339,6 +339,7 @@ fn in_another_pid_namespace(repository: &Repository) -> Option<Command> {
     }
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork"]).current_dir(repository.path()).stdin(Stdio::null());
+    command.env("AGENCY_STATE_DIR", repository.state_home());
     if let Some((uid, gid)) = repository.owner() {
         let (user, group) = (format!("--reuid={uid}"), format!("--regid={gid}"));
         command.args(["setpriv", &user, &group, "--clear-groups", "env", "HOME=/nonexistent"]);

@@ -57,7 +57,7 @@ fn small() -> Result<Small, String> {
     done(Command::new("mount").args(["-o", "loop"]).args([image.path(), queue.path()]))?;
     // What `agency` keeps lies on it, too.
     let (state, kept) = (queue.ground.state_home(), queue.path().join(".git/kept"));
-    done(Command::new("cp").arg("-a").args([state, &kept]))?;
+    fs::create_dir(&kept).map_err(|error| error.to_string())?;
     done(Command::new("mount").arg("--bind").args([&kept, state]))?;
     // It is another folder, which nobody has trusted yet.
     queue.ground.ok(&["trust", "--yes"]);
