@@ -15,6 +15,8 @@
 //!
 //! Nothing here prints, asks a person or keeps a clock: who calls does.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 pub mod builtin;
 pub mod detect;
 pub mod head;

@@ -5,6 +5,8 @@
 //! Below them lie the [`store`], which is the only way a file is written, and [`text`], which edits files
 //! that people write too. Nothing here starts a program, opens a connection or prints.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 pub mod board;
 mod circles;
 pub mod codifica;

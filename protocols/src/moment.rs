@@ -1,5 +1,7 @@
 //! A point in time as files write it: with the offset of the place it was written at.
 
+#![allow(clippy::disallowed_methods, reason = "opens the machine's time zone")]
+
 use std::fmt;
 use std::path::Path;
 

@@ -3,6 +3,8 @@
 //! This crate parses what people type, calls the libraries, and prints; nothing else does. `agency sandbox`
 //! must stay single-threaded until its command has started, so nothing here starts a runtime on the way in.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod agents;
 mod arguments;
 mod board;

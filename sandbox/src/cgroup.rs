@@ -4,6 +4,8 @@
 //! the host has and we may write to them. Where neither is so, there is no [`Cgroup`], and the limit is
 //! watched instead.
 
+#![allow(clippy::disallowed_methods, reason = "opens the kernel's")]
+
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;

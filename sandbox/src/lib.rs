@@ -13,6 +13,8 @@
 //! Read in this order: [`policy`], [`scope`], `opening`, `view`, `mounts`, `init`, `agent`, [`attest`],
 //! [`launch`]. Hosts that forbid namespaces have a level of their own, `bare`; so have images, [`container`].
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod access;
 pub mod account;
 mod agent;

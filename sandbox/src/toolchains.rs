@@ -1,5 +1,7 @@
 //! Toolchains in a home: where they are, and which of their files hold credentials.
 
+#![allow(clippy::disallowed_methods, reason = "opens the user's own")]
+
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};

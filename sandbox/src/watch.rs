@@ -1,5 +1,7 @@
 //! A limit that no kernel control holds here, looked at instead.
 
+#![allow(clippy::disallowed_methods, reason = "opens /proc")]
+
 use std::fs;
 
 use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};

@@ -1,6 +1,8 @@
 //! Files of the state folder, written so that they are there whole or not at all, and stay after a crash of the
 //! machine.
 
+#![allow(clippy::disallowed_methods, reason = "opens our own state")]
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};

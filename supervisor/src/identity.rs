@@ -4,6 +4,8 @@
 //! repository was moved or copied, or somebody else works on it. The path tells which: the store of a repository that is
 //! not where it was is looked for by its name.
 
+#![allow(clippy::disallowed_methods, reason = "opens our own state")]
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};

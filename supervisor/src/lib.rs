@@ -17,6 +17,8 @@
 //! The protocols say what work is, the sandbox where it runs, the profiles when it is done; nothing of theirs is
 //! decided here. See `docs/architecture.md` for how the crates fit together.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 pub mod attempt;
 pub mod budget;
 pub mod causes;

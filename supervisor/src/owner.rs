@@ -4,6 +4,8 @@
 //! process, however that ends, so a lock that can be taken says that its owner is dead. One that can't says only
 //! that the process exists: it may have been stopped, and then its leases run out.
 
+#![allow(clippy::disallowed_methods, reason = "opens our own state")]
+
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;

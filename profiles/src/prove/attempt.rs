@@ -1,5 +1,7 @@
 //! One command in a sandbox of its own.
 
+#![allow(clippy::disallowed_methods, reason = "opens a log of ours")]
+
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -1,5 +1,7 @@
 //! One writer at a time.
 
+#![allow(clippy::disallowed_methods, reason = "opens our own state")]
+
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::MetadataExt;

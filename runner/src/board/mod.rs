@@ -3,6 +3,8 @@
 //! A verb finds the board around the current folder ([`Here`]), lets the protocol say what is to be written,
 //! and tells what came of it, for people or as JSON.
 
+#![allow(clippy::disallowed_methods, reason = "opens what a person names on the command line")]
+
 pub(crate) mod archive;
 mod codifica;
 pub(crate) mod import;

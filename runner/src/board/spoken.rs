@@ -1,6 +1,8 @@
 //! A board, in the protocol it is written in. Each verb does what it means there; one that means nothing there is
 //! refused by name.
 
+#![allow(clippy::disallowed_methods, reason = "opens our own state")]
+
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;

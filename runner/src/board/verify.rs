@@ -4,6 +4,8 @@
 //! becomes the artifact. The runs need no lock, and take as long as they take; only the record is made under
 //! it.
 
+#![allow(clippy::disallowed_methods, reason = "opens a log of ours")]
+
 use std::path::{Path, PathBuf};
 
 use agency_profiles::junit;

@@ -1,6 +1,8 @@
 //! Where settings come from: a flag, the environment, `agency.toml`, the user's own configuration, a default,
 //! in this order.
 
+#![allow(clippy::disallowed_methods, reason = "opens the user's own configuration")]
+
 pub(crate) mod explain;
 mod schema;
 pub(crate) mod trust;

@@ -4,6 +4,8 @@
 //! repository can say of itself that it is trusted, and a file that changes has to be looked at again. The
 //! trusted text is kept, so that the next look shows what changed.
 
+#![allow(clippy::disallowed_methods, reason = "opens our own state")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,7 @@
 //! What became of each task, told from what is seen when all is over: the board, the attempts, the branch.
 
+#![allow(clippy::disallowed_methods, reason = "opens our own sample repository")]
+
 use std::path::Path;
 
 use agency_supervisor::attempt::{Attempt, Ending, FailureKind, Phase};

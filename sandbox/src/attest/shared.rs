@@ -1,5 +1,7 @@
 //! What an agent shares with its user and its host beside files: counts of the kernel, and what a crash sets off.
 
+#![allow(clippy::disallowed_methods, reason = "opens /proc")]
+
 use std::fs;
 use std::os::fd::AsFd;
 

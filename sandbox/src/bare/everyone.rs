@@ -5,6 +5,8 @@
 //! process above that asked for them (`PR_SET_CHILD_SUBREAPER`), which is ours, so nothing an agent starts
 //! can leave its tree.
 
+#![allow(clippy::disallowed_methods, reason = "opens /proc")]
+
 use std::collections::{HashMap, HashSet};
 use std::fs;
 

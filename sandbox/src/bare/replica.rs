@@ -4,6 +4,8 @@
 //! is out of sight is left out, and so are git's objects, which are borrowed from where they are. What the
 //! copy looked like is kept ([`super::distil`] compares with it when the agent is done).
 
+#![allow(clippy::disallowed_methods, reason = "opens our own copy")]
+
 use std::collections::HashSet;
 use std::fs;
 use std::io::{self, Read, Write};

@@ -7,6 +7,8 @@
 //! dead, if name, label and, where it came to that, the engine's own id all agree. A label alone says nothing: an image
 //! brings any it likes.
 
+#![allow(clippy::disallowed_methods, reason = "opens our own state")]
+
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};

@@ -3,6 +3,8 @@
 //! They are made by the sandbox's first process and handed to the supervisor, which accepts from them. The
 //! agent never holds them.
 
+#![allow(clippy::disallowed_methods, reason = "opens /proc")]
+
 use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;

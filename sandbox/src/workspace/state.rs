@@ -17,6 +17,8 @@
 //! Each run has a folder of its own and holds a lock on it for as long as it lives. A folder without a holder is what a
 //! killed run left, and the next one removes it.
 
+#![allow(clippy::disallowed_methods, reason = "opens our own state")]
+
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,5 +1,7 @@
 //! What an agent is given: its environment, its credentials, the hosts it may reach, and how much of everything.
 
+#![allow(clippy::disallowed_methods, reason = "opens the user's own credentials")]
+
 use std::error::Error;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;

@@ -22,6 +22,8 @@
 //! The lease that the errand was started under ends by itself. A shim whose supervisor does not put that off
 //! stops what it runs.
 
+#![allow(clippy::disallowed_methods, reason = "opens our own records")]
+
 mod agent;
 mod control;
 mod given;

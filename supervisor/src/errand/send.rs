@@ -1,5 +1,7 @@
 //! Sending a shim, finding one that is out, and talking to it.
 
+#![allow(clippy::disallowed_methods, reason = "opens our own records")]
+
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io;

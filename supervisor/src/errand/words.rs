@@ -1,5 +1,7 @@
 //! What stands for the placeholders of a command, and where an agent finds its prompt.
 
+#![allow(clippy::disallowed_methods, reason = "opens our own records")]
+
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};

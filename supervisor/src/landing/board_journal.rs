@@ -1,5 +1,7 @@
 //! What a board's commit is about to do to a person's checkout, so that whoever comes after a crash can take it back.
 
+#![allow(clippy::disallowed_methods, reason = "opens our own state")]
+
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;

@@ -4,6 +4,8 @@
 //! the place of `index` by a rename. It is complete before it becomes the lock, and our journal knows the file by
 //! then, so that after a crash our own lock is told from a person's.
 
+#![allow(clippy::disallowed_methods, reason = "opens our own helper repository, and a folder to sync")]
+
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};

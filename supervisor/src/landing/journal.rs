@@ -3,6 +3,8 @@
 //! One file in the state folder, durable before the first change. It does not say how far the landing got:
 //! that is seen in the references, the index and the files.
 
+#![allow(clippy::disallowed_methods, reason = "opens our own state")]
+
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write;

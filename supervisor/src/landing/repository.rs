@@ -13,6 +13,8 @@
 //!
 //! One [`Repository`] serves any number of threads. Opening it starts one git, to read the configuration.
 
+#![allow(clippy::disallowed_methods, reason = "opens our own helper repositories")]
+
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;

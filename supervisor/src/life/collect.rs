@@ -1,5 +1,7 @@
 //! What an agent did, from its end to the board.
 
+#![allow(clippy::disallowed_methods, reason = "opens our own records")]
+
 use agency_protocols::board::{Outcome as BoardOutcome, Seen, Told, Used};
 use agency_sandbox::scope::{Judgement, Scope};
 use jiff::{Timestamp, Zoned};

@@ -10,6 +10,8 @@
 //! Only a submodule, an empty folder, that replaces a folder has to cover each name in it. An opaque mark,
 //! which would do the same, is kept in an attribute whose name depends on who mounts the overlay.
 
+#![allow(clippy::disallowed_methods, reason = "opens our own layers")]
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::checkout::{self, recent_second};

@@ -9,6 +9,8 @@
 //! Both formats are those of `gitformat-index(5)`. Git takes no harm from either where it is not told to use them:
 //! without such a program it looks at files as ever, and no folder has the time that is written here for it.
 
+#![allow(clippy::disallowed_methods, reason = "opens our own layers")]
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

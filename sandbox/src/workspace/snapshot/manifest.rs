@@ -4,6 +4,8 @@
 //! that the first has. Making a file costs far more than naming it once more, above all where many were just removed,
 //! so it is not made again.
 
+#![allow(clippy::disallowed_methods, reason = "opens our own layers")]
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;

@@ -5,6 +5,8 @@
 //! configuration, no hooks, no attributes. Git hands out raw blobs and never writes a file of the tree, so
 //! there is no filter, line ending or encoding that could change a byte on its way.
 
+#![allow(clippy::disallowed_methods, reason = "opens our own helper repository")]
+
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};

@@ -28,6 +28,8 @@
 //!
 //! Every file of a layer belongs to the user who runs this: mounts map exactly one user and group to the agent.
 
+#![allow(clippy::disallowed_methods, reason = "opens our own layers")]
+
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};

@@ -3,6 +3,8 @@
 //! A new store is made under a name of its own and renamed when it is complete. So whoever finds the file finds
 //! all of it, many may begin at once, and an empty file is damage and never a beginning.
 
+#![allow(clippy::disallowed_methods, reason = "opens our own state")]
+
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
