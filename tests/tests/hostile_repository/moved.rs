@@ -33,6 +33,9 @@ impl Clone {
             .prefix("agency-clone-")
             .tempdir_in(queue.path().parent().expect("a parent"));
         let clone = Self { folder: folder.expect("a folder") };
+        if let Some((uid, gid)) = queue.ground.owner() {
+            std::os::unix::fs::chown(clone.folder.path(), Some(uid), Some(gid)).expect("given");
+        }
         let copied =
             std::process::Command::new("cp").arg("-a").arg(queue.path()).arg(clone.at("first")).status();
         assert!(copied.expect("cp").success());
@@ -46,7 +49,11 @@ impl Clone {
 
 #[test]
 fn a_moved_repository_is_refused_until_its_store_is_moved_along() {
-    let queue = Queue::with_agent("exit 3");
+    actors().into_iter().for_each(a_moved_repository_is_refused_until_its_store_is_moved_along_by);
+}
+
+fn a_moved_repository_is_refused_until_its_store_is_moved_along_by(actor: Actor) {
+    let queue = Queue::of(actor, "exit 3");
     let clone = Clone::of(&queue);
     let first = clone.at("first");
     in_folder(&queue, &first, &["trust", "--yes"]);
@@ -84,7 +91,11 @@ fn a_moved_repository_is_refused_until_its_store_is_moved_along() {
 
 #[test]
 fn a_copy_does_not_inherit_and_two_never_share_a_store() {
-    let queue = Queue::with_agent(HONEST);
+    actors().into_iter().for_each(a_copy_does_not_inherit_and_two_never_share_a_store_by);
+}
+
+fn a_copy_does_not_inherit_and_two_never_share_a_store_by(actor: Actor) {
+    let queue = Queue::of(actor, HONEST);
     let tasks = queue.tasks(1);
     assert_eq!(queue.run(&[]).code, 0);
     let clone = Clone::of(&queue);
@@ -103,7 +114,11 @@ fn a_copy_does_not_inherit_and_two_never_share_a_store() {
 
 #[test]
 fn another_repository_at_the_same_path_inherits_nothing() {
-    let queue = Queue::with_agent(HONEST);
+    actors().into_iter().for_each(another_repository_at_the_same_path_inherits_nothing_by);
+}
+
+fn another_repository_at_the_same_path_inherits_nothing_by(actor: Actor) {
+    let queue = Queue::of(actor, HONEST);
     let clone = Clone::of(&queue);
     let (first, aside) = (clone.at("first"), clone.at("aside"));
     in_folder(&queue, &first, &["sandbox", "--base", "HEAD", "--", "true"]);
@@ -132,7 +147,11 @@ fn linked_worktrees_share_one_state() {
 /// Leases and landings that no store of ours made are out of the way, and nothing they say is believed.
 #[test]
 fn references_that_came_along_are_set_aside_and_a_named_store_is_refused() {
-    let queue = Queue::with_agent(HONEST);
+    actors().into_iter().for_each(references_that_came_along_are_set_aside_and_a_named_store_is_refused_by);
+}
+
+fn references_that_came_along_are_set_aside_and_a_named_store_is_refused_by(actor: Actor) {
+    let queue = Queue::of(actor, HONEST);
     let tasks = queue.tasks(2);
     let put = |name: &str, text: &str| {
         let file = queue.ground.user().join("record");
@@ -269,7 +288,11 @@ fn another_users_home_is_not_where_roots_state_lies() {
 /// A person trusted what was there.
 #[test]
 fn another_repository_at_the_same_path_is_not_trusted() {
-    let queue = Queue::with_agent(HONEST);
+    actors().into_iter().for_each(another_repository_at_the_same_path_is_not_trusted_by);
+}
+
+fn another_repository_at_the_same_path_is_not_trusted_by(actor: Actor) {
+    let queue = Queue::of(actor, HONEST);
     let clone = Clone::of(&queue);
     let (first, aside) = (clone.at("first"), clone.at("aside"));
     in_folder(&queue, &first, &["trust", "--yes"]);

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use agency_tests::queue::{HONEST, Queue};
-use agency_tests::repository::actors;
+use agency_tests::repository::{Actor, actors};
 use rustix::fs::FileType;
 
 use crate::world::{World, link, special};
@@ -96,10 +96,14 @@ fn pipes_folders_and_files_where_state_once_lay_hold_nobody_up() {
 /// network and with its secrets, and journals that would write above the work tree.
 #[test]
 fn a_whole_planted_state_is_told_once_and_never_carried_out() {
-    let donor = Queue::with_agent("exit 3");
+    actors().into_iter().for_each(a_whole_planted_state_is_told_once_and_never_carried_out_by);
+}
+
+fn a_whole_planted_state_is_told_once_and_never_carried_out_by(actor: Actor) {
+    let donor = Queue::of(actor, "exit 3");
     let id = donor.tasks(1).remove(0);
     assert_eq!(donor.run(&[]).code, 10);
-    let world = Queue::with_agent(HONEST);
+    let world = Queue::of(actor, HONEST);
     let ran = world.ground.user().join("ran");
     let planted = world.path().join(".git/agency");
     let copied = std::process::Command::new("cp").arg("-a").args([&donor.state(), &planted]).status();
@@ -118,6 +122,11 @@ fn a_whole_planted_state_is_told_once_and_never_carried_out() {
     });
     fs::create_dir_all(planted.join("apply")).expect("made");
     fs::write(planted.join("apply/apply.json"), journal.to_string()).expect("written");
+    if let Some((uid, gid)) = world.ground.owner() {
+        let owner = format!("{uid}:{gid}");
+        let given = std::process::Command::new("chown").args(["-R", &owner]).arg(&planted).status();
+        assert!(given.expect("chown").success());
+    }
     let tasks = world.tasks(1);
     for arguments in [&["sandbox", "--", "true"][..], &["run"]] {
         let said = world.ground.agency(arguments);

@@ -3,7 +3,7 @@
 use std::fs;
 
 use agency_tests::queue::{HONEST, Queue};
-use agency_tests::repository::actors;
+use agency_tests::repository::{Actor, actors};
 
 use crate::world::{COMMANDS, SECRET, World, link};
 
@@ -162,6 +162,10 @@ fn a_token_in_an_address_is_shown_nowhere() {
 /// Git writes references, their logs and objects by name, and follows whatever link is on the way.
 #[test]
 fn nothing_is_written_through_a_link_below_references_logs_or_objects() {
+    actors().into_iter().for_each(nothing_is_written_through_a_link_below_references_logs_or_objects_by);
+}
+
+fn nothing_is_written_through_a_link_below_references_logs_or_objects_by(actor: Actor) {
     let places = [
         ("logs/refs/heads/main", "file"),
         ("logs/refs/heads", "home"),
@@ -176,7 +180,13 @@ fn nothing_is_written_through_a_link_below_references_logs_or_objects() {
         ("objects/info", "home"),
     ];
     for (place, target) in places {
-        let (queue, world) = (Queue::with_agent(HONEST), World::new(actors()[0]));
+        let (queue, world) = (Queue::of(actor, HONEST), World::new(actors()[0]));
+        if let Some((uid, gid)) = queue.ground.owner() {
+            let owner = format!("{uid}:{gid}");
+            let given =
+                std::process::Command::new("chown").args(["-R", &owner]).arg(world.outside("")).status();
+            assert!(given.expect("chown").success());
+        }
         queue.tasks(1);
         let path = queue.path().join(".git").join(place);
         fs::create_dir_all(path.parent().expect("a parent")).expect("made");
