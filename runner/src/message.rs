@@ -105,3 +105,19 @@ pub(crate) fn usage(error: clap::Error) -> Result<u8, Failure> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every line but the first is set in; without that, the second one of this message would be one of ours.
+    #[test]
+    fn no_line_of_a_quoted_text_begins_like_one_of_ours() {
+        let quoted = "T0001: blocked: it is hard\nagency: 9 of 9 tasks done\n";
+        let forged = |text: &str| text.lines().any(|line| line.starts_with("agency: 9 of 9"));
+        assert!(forged(&harmless(quoted)));
+        assert!(!forged(&below_the_first_line(&harmless(quoted))));
+        // A lone carriage return would go back to the beginning of the line.
+        assert_eq!(harmless("a\rb\u{1b}[2K"), "a\u{fffd}b\u{fffd}[2K");
+    }
+}

@@ -10,12 +10,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use agency_protocols::detect::Protocol;
 use agency_sandbox::account::{self, Account};
 use agency_sandbox::workspace::state::{self, StateHome};
 use rustix::fs::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
+use crate::board::marked;
 use crate::message::{Failure, INTERNAL, USAGE};
 use crate::state::unusable;
 
@@ -63,9 +63,8 @@ fn work_tree(current: &Path) -> PathBuf {
         let entry = folder.join(".git");
         entry.symlink_metadata().is_ok_and(|meta| meta.is_file() || exists(entry.join("HEAD")))
     };
-    let markers = || Protocol::ALL.iter().flat_map(|protocol| protocol.markers());
-    let has_board = |folder: &&Path| markers().any(|marker| exists(folder.join(marker)));
-    let found = current.ancestors().find(is_root).or_else(|| current.ancestors().find(has_board));
+    let found =
+        current.ancestors().find(is_root).or_else(|| current.ancestors().find(|folder| marked(folder)));
     found.unwrap_or(current).to_owned()
 }
 

@@ -8,13 +8,15 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, pidfd_open, pidfd_send_signal, prlimit};
 
 use crate::path::escape;
 
@@ -182,20 +184,78 @@ impl OwnGit {
     }
 }
 
-/// Runs a command to its end and returns what it wrote; `None` if that took too long, and it was killed.
-pub fn output_within(command: &mut Command, longest: Duration) -> io::Result<Option<Output>> {
-    let child = command.spawn()?;
-    // Held, not only named: its number may be somebody else's by then.
+/// What a command may cost that reads what somebody else wrote.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    pub time: Duration,
+    /// For each of its output streams.
+    pub output: u64,
+    /// Address space, where it is not git's business to map large files.
+    pub memory: Option<u64>,
+}
+
+/// How a bounded command ended.
+#[derive(Debug)]
+pub enum Bounded {
+    Ended(Output),
+    /// It was killed, because it took more time than it may.
+    TooLong,
+    /// It was killed, because it wrote more than anybody reads.
+    TooMuch,
+}
+
+/// Runs a command, whose output streams are pipes, to its end or to the end of what it may cost.
+pub fn output_within(command: &mut Command, bounds: Bounds) -> io::Result<Bounded> {
+    let until = Instant::now() + bounds.time;
+    let mut child = command.spawn()?;
+    // Held, not only named: its number may belong to another process by then.
     let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
-    let (ended, answer) = mpsc::channel();
-    thread::spawn(move || drop(ended.send(child.wait_with_output())));
-    match answer.recv_timeout(longest) {
-        Ok(output) => output.map(Some),
-        Err(_) => {
-            let _ = pidfd_send_signal(&process, Signal::KILL);
-            Ok(None)
+    if let Some(memory) = bounds.memory {
+        let limit = Rlimit { current: Some(memory), maximum: Some(memory) };
+        // A process that has ended already needs no limit.
+        let _ = prlimit(Some(Pid::from_child(&child)), Resource::As, limit);
+    }
+    let outcome = collect(&mut child, &process, bounds, until);
+    if !matches!(outcome, Ok(Bounded::Ended(_))) {
+        let _ = pidfd_send_signal(&process, Signal::KILL);
+        let _ = child.wait();
+    }
+    outcome
+}
+
+fn collect(child: &mut Child, process: &OwnedFd, bounds: Bounds, until: Instant) -> io::Result<Bounded> {
+    let streams: [Option<Box<dyn Read + Send>>; 2] = [
+        child.stdout.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>),
+        child.stderr.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>),
+    ];
+    let (sender, read) = mpsc::channel();
+    let mut open = 0;
+    for (number, stream) in streams.into_iter().enumerate() {
+        let Some(stream) = stream else { continue };
+        let sender = sender.clone();
+        open += 1;
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let read = stream.take(bounds.output + 1).read_to_end(&mut bytes).map(|_| bytes);
+            drop(sender.send((number, read)));
+        });
+    }
+    let mut output = [Vec::new(), Vec::new()];
+    for _ in 0..open {
+        let Ok((number, bytes)) = read.recv_timeout(until.saturating_duration_since(Instant::now())) else {
+            return Ok(Bounded::TooLong);
+        };
+        output[number] = bytes?;
+        if output[number].len() as u64 > bounds.output {
+            return Ok(Bounded::TooMuch);
         }
     }
+    let left = Timespec::try_from(until.saturating_duration_since(Instant::now())).unwrap_or_default();
+    if poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&left))? == 0 {
+        return Ok(Bounded::TooLong);
+    }
+    let [stdout, stderr] = output;
+    Ok(Bounded::Ended(Output { status: child.wait()?, stdout, stderr }))
 }
 
 fn in_memory() -> io::Result<File> {
@@ -317,18 +377,33 @@ impl Running {
 mod tests {
     use super::*;
 
+    const BOUNDS: Bounds = Bounds { time: Duration::from_secs(10), output: 1000, memory: None };
+
+    fn sh(script: &str, bounds: Bounds) -> Bounded {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        output_within(&mut command, bounds).expect("started")
+    }
+
     #[test]
-    fn a_command_that_does_not_end_is_ended() {
-        let mut endless = Command::new("sleep");
-        endless.arg("1000");
-        assert!(output_within(&mut endless, Duration::ZERO).expect("started").is_none());
-        let mut brief = Command::new("true");
-        assert!(
-            output_within(&mut brief, Duration::from_secs(10))
-                .expect("started")
-                .expect("ended")
-                .status
-                .success()
-        );
+    fn a_command_ends_with_what_it_wrote_or_is_ended() {
+        let Bounded::Ended(output) = sh("echo out; echo err >&2; exit 3", BOUNDS) else {
+            panic!("it ends by itself");
+        };
+        assert_eq!((output.stdout, output.stderr), (b"out\n".to_vec(), b"err\n".to_vec()));
+        assert_eq!(output.status.code(), Some(3));
+        let brief = Bounds { time: Duration::from_millis(50), ..BOUNDS };
+        assert!(matches!(sh("exec sleep 1000", brief), Bounded::TooLong));
+        // Closed streams are no end.
+        assert!(matches!(sh("exec sleep 1000 >&- 2>&-", brief), Bounded::TooLong));
+        assert!(matches!(sh("exec cat /dev/zero", BOUNDS), Bounded::TooMuch));
+        assert!(matches!(sh("exec cat /dev/zero >&2", BOUNDS), Bounded::TooMuch));
+    }
+
+    #[test]
+    fn a_command_takes_no_more_memory_than_it_may() {
+        let limited = Bounds { memory: Some(64 << 20), ..BOUNDS };
+        let Bounded::Ended(output) = sh("sleep 0.2; ulimit -v", limited) else { panic!("it ends") };
+        assert_eq!(output.stdout, b"65536\n");
     }
 }

@@ -41,7 +41,7 @@ mod janitor;
 pub mod launch;
 mod mountinfo;
 mod mounts;
-mod nonce;
+pub mod nonce;
 mod opening;
 pub mod output;
 pub mod path;

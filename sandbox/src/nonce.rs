@@ -3,7 +3,7 @@
 use rustix::rand::{GetRandomFlags, getrandom};
 
 /// 128 random bits, as 32 digits.
-pub(crate) fn nonce() -> String {
+pub fn nonce() -> String {
     let mut bytes = [0; 16];
     let filled = getrandom(&mut bytes, GetRandomFlags::empty());
     // So few are never refused, and never given in part.

@@ -36,6 +36,18 @@ pub enum UntrustedError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileKind(FileType);
 
+impl FileKind {
+    /// `None` for a regular file.
+    pub fn of(stat: &rustix::fs::Stat) -> Option<Self> {
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        (kind != FileType::RegularFile).then_some(Self(kind))
+    }
+
+    pub fn is_folder(self) -> bool {
+        self.0 == FileType::Directory
+    }
+}
+
 impl fmt::Display for FileKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
@@ -88,9 +100,8 @@ fn look(root: &Path, path: &Path, most: u64) -> Result<Option<OwnedFd>, Untruste
         Err(error) => return Err(failed(error)),
     };
     let stat = rustix::fs::fstat(&held).map_err(failed)?;
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => {}
-        kind => return Err(UntrustedError::Kind { path: shown(), kind: FileKind(kind) }),
+    if let Some(kind) = FileKind::of(&stat) {
+        return Err(UntrustedError::Kind { path: shown(), kind });
     }
     let size = u64::try_from(stat.st_size).unwrap_or(0);
     match size > most {

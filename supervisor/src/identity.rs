@@ -10,6 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use agency_sandbox::nonce::nonce;
 use agency_sandbox::workspace::state::{State, StateHome};
 use serde::{Deserialize, Serialize};
 
@@ -70,7 +71,7 @@ impl Identity {
         if let Some(known) = Self::read(state).map_err(failed)? {
             return Ok(known);
         }
-        let made = Self { version: VERSION, id: random().map_err(failed)?, repository: common.to_owned() };
+        let made = Self { version: VERSION, id: nonce(), repository: common.to_owned() };
         made.create(&path).map_err(failed)?;
         // Another process may have been faster.
         Self::read(state).map_err(failed)?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
@@ -95,12 +96,6 @@ impl Identity {
             _ => durable::sync_folder(path),
         }
     }
-}
-
-fn random() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Makes sure that a repository's references belong to the store in `state`. Says what it moved out of the way.

@@ -90,7 +90,7 @@ async fn blocking<T: Send + 'static>(
 /// Whether something of a task could go, as far as that is cheap to tell.
 fn is_worth_a_look(named: &Named, last: Option<&Attempt>, before: i64) -> bool {
     let quiet = last.is_none_or(|last| last.phase.is_over() && last.recorded_at < before);
-    let left = named.lease.is_some() || !named.candidates.is_empty();
+    let left = named.lease.is_some() || named.pin.is_some() || !named.candidates.is_empty();
     named.candidates.len() > 1 || (named.landed.is_some() && left && quiet)
 }
 
@@ -106,6 +106,8 @@ fn settled_lines(known: &Known, attempts: &[Attempt], before: i64) -> Vec<Line> 
     if going.is_empty() && !lease_goes {
         return Vec::new();
     }
+    // No attempt is open, so nothing stands on it.
+    let pin = known.pin.as_ref().map(|at| Line::Delete { name: known.task.pin(), at: at.clone() });
     let candidates = going
         .iter()
         .map(|made| Line::Delete { name: known.task.candidate(made.epoch), at: made.commit.clone() });
@@ -116,7 +118,7 @@ fn settled_lines(known: &Known, attempts: &[Attempt], before: i64) -> Vec<Line> 
     };
     let at = known.landed.as_ref().map(|landed| landed.object.clone());
     let landed = Line::Verify { name: known.task.landed(), at };
-    candidates.chain([lease, landed]).collect()
+    candidates.chain(pin).chain([lease, landed]).collect()
 }
 
 fn is_superfluous(made: &Made, known: &Known, attempts: &[Attempt], before: i64) -> bool {
@@ -180,6 +182,7 @@ mod tests {
             }),
             landed_at: landed.as_ref().map(|_| OLD),
             landed,
+            pin: None,
         }
     }
 

@@ -18,6 +18,7 @@ use agency_sandbox::scope::{Judgement, Scope};
 use crate::causes;
 use crate::landing::board::{self, Draft, Outcome};
 use crate::landing::land;
+use crate::landing::lock_watch::LockWatch;
 use crate::landing::merge::{self, Merged};
 use crate::landing::names::{Oid, RefName};
 use crate::landing::remote::{self, Pushed, Trusted, Upstream};
@@ -27,6 +28,8 @@ use crate::settings::Committer;
 
 /// How often somebody may be faster than us.
 const TRIES: u32 = 40;
+/// How long one and the same lock on the branch is waited for.
+const LOCKED: Duration = Duration::from_secs(5);
 /// How long is waited after that, the first time; longer each time, up to so often.
 const PAUSE: Duration = Duration::from_millis(8);
 const LONGEST_PAUSE: u32 = 16;
@@ -116,6 +119,7 @@ impl Sharing {
         let held = store.hold()?;
         board::recover(&self.repository).map_err(|error| unshared(&error))?;
         let mut last = String::new();
+        let lock = LockWatch::begin(&self.repository, &self.branch);
         for attempt in 1..=TRIES {
             let standing = self.catch_up();
             let (answer, effects) = verb(held.tree())?;
@@ -126,6 +130,11 @@ impl Sharing {
             match self.commit(&held, &effects, commit, &standing)? {
                 Made::Done => return Ok(answer),
                 Made::Again(what) => last = what,
+            }
+            if lock.elapsed() > LOCKED
+                && let Some(reason) = lock.stuck()
+            {
+                return Err(BoardError::Unshared { reason });
             }
             thread::sleep(PAUSE * attempt.min(LONGEST_PAUSE));
         }

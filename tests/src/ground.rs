@@ -90,6 +90,12 @@ impl Ground {
         Self { repository, user }
     }
 
+    /// The person who works here is in this group besides.
+    pub fn in_group(mut self, group: u32) -> Self {
+        self.repository = self.repository.in_group(group);
+        self
+    }
+
     /// With a whole board: two builders, and a tool without a place of its own.
     pub fn new() -> Self {
         Self::with_tool("other")

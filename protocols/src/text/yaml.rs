@@ -228,6 +228,36 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Whatever shape a text of the size of an agent's report has, reading it holds nothing up.
+    #[test]
+    fn no_report_costs_a_second() {
+        const REPORT: usize = 256 << 10;
+        let filled = |piece: &str| piece.repeat(REPORT / piece.len());
+        let laughs: String = (1..=9)
+            .map(|n| format!("a{n}: &a{n} [{}]\n", vec![format!("*a{}", n - 1); 9].join(", ")))
+            .collect();
+        let keys: String = (0..).map(|n| format!("k{n}: 1\n")).take(REPORT / 9).collect();
+        let shapes = [
+            filled("- "),
+            filled("? "),
+            filled("a: &a "),
+            filled("a: *a\n"),
+            filled("- - - - - - - - - - x\n"),
+            filled("\"\\u0041\" "),
+            filled("!!str "),
+            filled("a:\n "),
+            format!("a0: &a0 x\n{laughs}"),
+            format!("a: |\n{}", filled("  x\n")),
+            (0..720).map(|n| format!("{}a:\n", " ".repeat(n))).collect(),
+            keys,
+        ];
+        for shape in shapes {
+            let began = std::time::Instant::now();
+            let _ = read::<Value>(&shape);
+            assert!(began.elapsed().as_millis() < 1000, "{:?}: {:.30}", began.elapsed(), shape);
+        }
+    }
+
     #[test]
     fn nesting_costs_nothing() {
         let began = std::time::Instant::now();

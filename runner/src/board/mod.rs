@@ -228,7 +228,7 @@ impl Boards {
 }
 
 /// Whether a board is in a folder: outside repositories that says where it begins.
-fn marked(folder: &Path) -> bool {
+pub(crate) fn marked(folder: &Path) -> bool {
     markers(folder).next().is_some()
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::account;
-use crate::git::output_within;
+use crate::git::{Bounded, Bounds, output_within};
 
 /// What is known of one folder or file of a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,8 +106,8 @@ pub(super) fn check_borrowed(folder: &Path) -> Result<(), OwnershipError> {
     }
 }
 
-/// No git reads the user's own configuration for so long.
-const LONGEST: Duration = Duration::from_secs(10);
+/// What git may cost that reads the user's own configuration.
+const BOUNDS: Bounds = Bounds { time: Duration::from_secs(5), output: 1 << 20, memory: None };
 
 /// What the user's and the machine's configuration of git call safe. No repository has a say in it: git is asked at the
 /// top of the file system, and is told that there is none.
@@ -117,8 +117,10 @@ fn safe_directories() -> Vec<String> {
     command.current_dir("/").env("GIT_DIR", "/dev/null").stdin(Stdio::null());
     command.env_remove("GIT_WORK_TREE").env_remove("GIT_COMMON_DIR").env_remove("GIT_CONFIG");
     command.stdout(Stdio::piped()).stderr(Stdio::null());
-    let answer = output_within(&mut command, LONGEST).ok().flatten().map(|output| output.stdout);
-    let answer = answer.unwrap_or_default();
+    let answer = match output_within(&mut command, BOUNDS) {
+        Ok(Bounded::Ended(output)) => output.stdout,
+        _ => Vec::new(),
+    };
     let mut safe = Vec::new();
     for entry in answer.strip_suffix(&[0]).map(|list| list.split(|byte| *byte == 0)).into_iter().flatten() {
         match std::str::from_utf8(entry) {

@@ -1,7 +1,7 @@
 //! A repository, found from its work tree, and what its `.git` says of itself, judged.
 //!
 //! A `.git` names other places: the repository of a linked worktree (`gitdir:`, `commondir`), folders of objects it
-//! borrows from (`alternates`). Whatever packed the folder wrote those names, and each of them could as well be
+//! borrows from (`alternates`). The person who packed the folder wrote those names, and each of them could as well be
 //! `~/.ssh`, or another repository whose trust a forged worktree wants to inherit. So a name is followed only where the
 //! other side names this work tree too, or is by its shape nothing but git objects; and only where the owner is one git
 //! would accept ([`super::ownership`]).

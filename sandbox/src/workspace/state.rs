@@ -164,7 +164,7 @@ impl StateHome {
 
     /// The same, if there is one yet.
     pub fn existing(&self, common: &Path) -> Option<State> {
-        let path = self.path.join(REPOSITORIES).join(folder_name(common).ok()?);
+        let path = self.path.join(REPOSITORIES).join(key_of(common).ok()?);
         path.is_dir().then(|| self.repository(common).ok())?
     }
 
@@ -180,7 +180,7 @@ impl StateHome {
     }
 
     fn open(&self, kind: &str, of: &Path) -> Result<State, StateError> {
-        let name = folder_name(of).map_err(|source| StateError::Io { path: of.to_owned(), source })?;
+        let name = key_of(of).map_err(|source| StateError::Io { path: of.to_owned(), source })?;
         let all = self.path.join(kind);
         let path = all.join(name);
         own_folder(own_folder(self.open_home()?.as_fd(), &all)?.as_fd(), &path)?;
@@ -257,14 +257,9 @@ fn own_folder(parent: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, StateError
     Ok(held)
 }
 
-/// A key of a folder that another one at the same path does not have.
-pub fn key_of(folder: &Path) -> io::Result<String> {
-    folder_name(folder)
-}
-
 /// What tells the state of one folder from that of every other: a name for people, and a key of path, inode and birth.
 /// The device is left out: its number may be another after each boot.
-fn folder_name(of: &Path) -> io::Result<String> {
+pub fn key_of(of: &Path) -> io::Result<String> {
     let stat = rustix::fs::statx(
         rustix::fs::CWD,
         of,

@@ -7,6 +7,7 @@
 mod backoff;
 pub mod barred;
 pub mod forecast;
+mod lack;
 mod leases;
 mod parking;
 pub mod plan;
@@ -26,12 +27,13 @@ use tracing::Instrument;
 
 use crate::attempt::{Attempt, Epoch, Held, Phase, Spent, TaskKey};
 use crate::clock::{self, BootClock, Clock, Instant};
+use crate::host_fault;
 use crate::life::{Left, LifeError, Rest, Side, Step, Taken, Wanted, Workshop};
 use crate::notice::Notice;
-use crate::room;
 use crate::roster::{Duty, Seat};
 use crate::settings::{Agent, Settings};
 use crate::store::{Claim, Claimed, Mode, Store, StoreError};
+use lack::Lack;
 pub use parking::ParkedAgent;
 use parking::Parking;
 use plan::{Choice, Limits, World};
@@ -148,6 +150,8 @@ struct Dispatcher<S> {
     begun: HashSet<(TaskKey, Epoch)>,
     /// People know that the disk is full.
     full: bool,
+    /// What the machine lacked last, until work has gone on.
+    lack: Option<Lack>,
     /// `None` where it can't be asked.
     system: Option<System>,
     /// What was last said of how the queue stands.
@@ -192,6 +196,7 @@ pub async fn run<S: Store>(
         used: Spent::default(),
         begun: HashSet::new(),
         full: false,
+        lack: None,
         system: System::new().ok(),
         told: Standing::default(),
         summary: Summary::default(),
@@ -308,6 +313,7 @@ impl<S: Store> Dispatcher<S> {
                 closed: self.draining || self.mode == Mode::Paused,
             });
             match choice {
+                Choice::Start(_) if self.lacks(now) => return Ok(false),
                 Choice::Start(start) => {
                     let start = start.clone();
                     match self.what_the_run_used_up(now) {
@@ -446,12 +452,12 @@ impl<S: Store> Dispatcher<S> {
         self.lives.spawn(async move { (key, shop.take_on(attempt, start, wanted, seat).await) });
     }
 
-    /// What runs waits for room by itself, and people should know what for.
+    /// What waits for room goes on by itself, and people should know what for.
     fn look_at_disk(&mut self) {
         let state = &self.shop.settings.state;
-        let full = !self.running.is_empty() && room::is_full(state);
+        let full = host_fault::is_nearly_full(state);
         if full && !self.full {
-            let what = format!("the disk is full at {}: what runs waits for room there", state.display());
+            let what = format!("the disk is full at {}; make room there, and it goes on", state.display());
             self.shop.teller.tell(&Notice::Trouble { task: None, what });
         }
         self.full = full;

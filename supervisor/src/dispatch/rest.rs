@@ -8,7 +8,7 @@ use crate::attempt::{Attempt, Ending, FailureKind, TaskKey};
 use crate::causes;
 use crate::clock::{self, BootClock, Clock, Instant};
 use crate::life::parking::LONGEST;
-use crate::life::{LifeError, Rest};
+use crate::life::{Blame, LifeError, Rest};
 use crate::notice::Notice;
 use crate::store::Store;
 
@@ -46,7 +46,12 @@ impl<S: Store> Dispatcher<S> {
         let Some(Running { attempt, .. }) = self.running.remove(&key) else { return Ok(()) };
         self.read_at = None;
         match rest {
-            Ok(Rest::Over(ending)) => self.over(key, attempt, ending).await?,
+            Ok(Rest::Over(ending)) => {
+                if !matches!(ending, Ending::Lost { .. }) {
+                    self.lacks_nothing();
+                }
+                self.over(key, attempt, ending).await?;
+            }
             Ok(Rest::Waits(why)) => {
                 let told = self.summary.tasks.insert(key.clone(), Fate::Waits(why.clone()));
                 let again = told.as_ref() == Some(&Fate::Waits(why.clone()));
@@ -152,18 +157,27 @@ impl<S: Store> Dispatcher<S> {
         Ok(())
     }
 
-    /// Something went wrong that is nobody's work. The attempt stays open, and is taken up again a few times.
+    /// Something went wrong that is nobody's work. The attempt stays open, and is taken up again a few times; then it
+    /// ends alone, unless the run itself is in trouble.
     async fn trouble(&mut self, key: TaskKey, error: &LifeError) -> Result<(), RunError> {
         let what = causes::on_one_line(error);
+        let blame = error.blame(&self.shop.settings.state);
+        if blame == Blame::Host {
+            return self.met_host_fault(key, what).await;
+        }
         self.shop.teller.tell(&Notice::Trouble { task: Some(key.clone()), what: what.clone() });
         let count = self.troubles.entry(key.clone()).or_default();
         *count += 1;
         let pause = Duration::from_millis(500) * *count;
         if *count >= TROUBLES {
-            self.summary.tasks.insert(key.clone(), Fate::Open);
-            self.summary.troubles.push(format!("{key}: {what}"));
-            self.given_up.insert(key);
-            self.draining = true;
+            return match blame {
+                Blame::Task | Blame::Attempt => self.set_aside(key, blame, what).await,
+                Blame::Run | Blame::Host | Blame::Successor => {
+                    self.draining = true;
+                    self.leave_open(key, what);
+                    Ok(())
+                }
+            };
         } else if let Some(attempt) = self.reread(&key).await? {
             let again_at = BootClock.now() + pause;
             self.resting
@@ -172,8 +186,34 @@ impl<S: Store> Dispatcher<S> {
         Ok(())
     }
 
+    /// The attempt can't be taken further: it ends, with its reason. Where not even that can be done, it stays open, and
+    /// the next run tries.
+    async fn set_aside(&mut self, key: TaskKey, blame: Blame, why: String) -> Result<(), RunError> {
+        let Some(attempt) = self.reread(&key).await? else { return Ok(()) };
+        match self.shop.set_aside(attempt.clone(), blame, why.clone()).await {
+            Ok(ending) => self.over(key, attempt, ending).await,
+            Err(error) if error.is_fenced() => {
+                self.taken.insert(key);
+                Ok(())
+            }
+            Err(error) => {
+                self.leave_open(
+                    key,
+                    format!("{why}; it can't be set aside: {}", causes::on_one_line(&error)),
+                );
+                Ok(())
+            }
+        }
+    }
+
+    fn leave_open(&mut self, key: TaskKey, what: String) {
+        self.summary.tasks.insert(key.clone(), Fate::Open);
+        self.summary.troubles.push(format!("{key}: {what}"));
+        self.given_up.insert(key);
+    }
+
     /// An attempt as the store has it, if it is still ours.
-    async fn reread(&self, key: &TaskKey) -> Result<Option<Attempt>, RunError> {
+    pub(super) async fn reread(&self, key: &TaskKey) -> Result<Option<Attempt>, RunError> {
         let attempts = self.shop.store.attempts(key).await?;
         let ours = |attempt: &Attempt| attempt.held.is_some_and(|held| held.term == self.shop.term);
         Ok(attempts.into_iter().next_back().filter(ours))
@@ -188,8 +228,10 @@ impl<S: Store> Dispatcher<S> {
 
     /// Takes up what rests, when it is time.
     pub(super) fn try_again(&mut self, now: Instant) {
-        let something_runs = !self.running.is_empty() || self.wishes.watch;
-        // A person is waited for only while there is something else to do.
+        // A person is waited for only while there is something else to do: what waits for a person itself is nothing
+        // else, or several such attempts would keep each other waiting.
+        let something_runs =
+            self.wishes.watch || self.running.keys().any(|key| !self.patience.contains_key(key));
         let due = self
             .resting
             .iter()

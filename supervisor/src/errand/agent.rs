@@ -5,13 +5,14 @@
 
 #![allow(clippy::disallowed_methods, reason = "opens our own records, and the outbox by descriptor")]
 
+use std::cell::Cell;
 use std::error::Error;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use agency_sandbox::harvest::{Harvest, Reason};
@@ -40,11 +41,11 @@ use super::shim::waited_for_room;
 use super::words::{PROMPT, REPORT, USAGE, Words};
 use crate::causes;
 use crate::hearing::Ear;
+use crate::host_fault::{self, HostFault};
 use crate::landing::candidate::{self, Work};
 use crate::landing::commit::{Signature, Statement};
 use crate::landing::names::{Format, Oid, Task};
 use crate::landing::repository::{Opening, Repository};
-use crate::room;
 
 /// The most of a report that is read.
 const LONGEST_REPORT: u64 = 256 << 10;
@@ -65,7 +66,9 @@ pub(super) fn run(place: &Place, order: &Order, agent: &AgentOrder, reception: &
         Err(error) if setup::is_stopped(error.as_ref()) => return Done::Stopped,
         Err(error) => return not_run(place, error.as_ref()),
     };
-    let outcome = match site.run(reception) {
+    let disk = DiskWatch::new(&order.state);
+    let outcome = match site.run(reception, &disk) {
+        Ok(_) if disk.was_nearly_full() => return Done::Lost { reason: disk.reason() },
         Ok(outcome) => outcome,
         Err(error @ LaunchError::Uncollected { .. }) => {
             return Done::Unread { reason: causes::on_one_line(&error) };
@@ -74,15 +77,23 @@ pub(super) fn run(place: &Place, order: &Order, agent: &AgentOrder, reception: &
     };
     match site.collect(place, order, agent, outcome, reception) {
         Ok(done) => Done::Agent(Box::new(done)),
-        Err(error) => Done::Unread { reason: causes::on_one_line(error.as_ref()) },
+        Err(error) => {
+            let reason = causes::on_one_line(error.as_ref());
+            match HostFault::of(error.as_ref(), place.path()) {
+                Some(fault) => {
+                    Done::Lost { reason: format!("what it did could not be kept: {reason}; {fault}") }
+                }
+                None => Done::Unread { reason },
+            }
+        }
     }
 }
 
 /// Why nothing was run, and what may help.
 pub(super) fn not_run(place: &Place, error: &(dyn Error + 'static)) -> Done {
     let reason = causes::on_one_line(error);
-    if room::is_missing(error, place.path()) {
-        return Done::NoRoom { reason: format!("{reason}; the disk is full") };
+    if let Some(fault) = HostFault::of(error, place.path()) {
+        return Done::NoRoom { reason: format!("{reason}; {fault}") };
     }
     let launch = causes::all(error).find_map(|cause| cause.downcast_ref::<LaunchError>());
     match launch {
@@ -101,7 +112,7 @@ struct Site {
     /// What a setup left, held for as long as it is mounted.
     _prepared: Option<Prepared>,
     policy: Policy,
-    staging: std::path::PathBuf,
+    staging: PathBuf,
     command: Vec<OsString>,
     input: File,
     log: File,
@@ -153,7 +164,11 @@ fn prepare(place: &Place, order: &Order, agent: &AgentOrder, reception: &Recepti
 }
 
 impl Site {
-    fn run(&self, reception: &Reception) -> std::result::Result<launch::Outcome, LaunchError> {
+    fn run(
+        &self,
+        reception: &Reception,
+        disk: &DiskWatch,
+    ) -> std::result::Result<launch::Outcome, LaunchError> {
         let request = Request {
             policy: &self.policy,
             host: &self.host,
@@ -164,7 +179,7 @@ impl Site {
             start: &RelPath::root(),
             terminal: false,
             streams: [self.input.as_fd(), self.log.as_fd(), self.log.as_fd()],
-            attendant: &Post { reception, ear: &self.ear, log: &self.log },
+            attendant: &Post { reception, ear: &self.ear, log: &self.log, disk },
         };
         launch::run(&request, None)
     }
@@ -263,6 +278,45 @@ struct Post<'a> {
     reception: &'a Reception,
     ear: &'a Ear,
     log: &'a File,
+    disk: &'a DiskWatch,
+}
+
+/// Looks at the disk that catches what an agent writes. An agent that was refused a write may go on as if it had been
+/// done: what it leaves is not to be believed. So it is stopped while there is a little room, and its attempt is lost.
+struct DiskWatch {
+    folder: PathBuf,
+    next: Cell<Instant>,
+    nearly_full: Cell<bool>,
+}
+
+impl DiskWatch {
+    const EVERY: Duration = Duration::from_millis(100);
+
+    fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), next: Cell::new(Instant::now()), nearly_full: Cell::new(false) }
+    }
+
+    fn attend(&self, now: Instant) -> Wish {
+        if now >= self.next.get() {
+            self.next.set(now + Self::EVERY);
+            self.look();
+        }
+        if self.nearly_full.get() { Wish::Stop } else { Wish::GoOn }
+    }
+
+    fn look(&self) {
+        self.nearly_full.set(self.nearly_full.get() || host_fault::is_nearly_full(&self.folder));
+    }
+
+    /// Whether it was, at any time since the agent began.
+    fn was_nearly_full(&self) -> bool {
+        self.look();
+        self.nearly_full.get()
+    }
+
+    fn reason(&self) -> String {
+        format!("the disk of {} was full while it worked", self.folder.display())
+    }
 }
 
 impl Attendant for Post<'_> {
@@ -271,14 +325,13 @@ impl Attendant for Post<'_> {
     }
 
     fn due(&self) -> Option<Instant> {
-        [self.reception.due(), self.ear.due()].into_iter().flatten().min()
+        [self.reception.due(), self.ear.due(), Some(self.disk.next.get())].into_iter().flatten().min()
     }
 
     fn attend(&self, now: Instant) -> Wish {
-        match (self.reception.attend(now), self.ear.attend(now)) {
-            (Wish::GoOn, Wish::GoOn) => Wish::GoOn,
-            _ => Wish::Stop,
-        }
+        // Each of them is asked, whatever the others want.
+        let wishes = [self.reception.attend(now), self.ear.attend(now), self.disk.attend(now)];
+        if wishes.contains(&Wish::Stop) { Wish::Stop } else { Wish::GoOn }
     }
 
     fn told(&self, what: &str) {

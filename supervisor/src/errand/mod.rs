@@ -151,6 +151,11 @@ impl Place {
         }
     }
 
+    /// Whether a shim is at work here, whatever its files say.
+    pub(crate) fn is_alive(&self) -> Result<bool, ErrandError> {
+        Ok(self.path.is_dir() && self.lock(FlockOperation::NonBlockingLockShared)?.is_none())
+    }
+
     /// Takes the lock that says somebody is at work here; `None` if somebody is. To look, it is shared.
     fn lock(&self, how: FlockOperation) -> Result<Option<File>, ErrandError> {
         let open =

@@ -24,7 +24,7 @@ use super::{ErrandError, Place, agent, proof};
 use crate::attempt::Term;
 use crate::clock::{BootClock, Clock, wall, wall_exactly};
 use crate::durable;
-use crate::room;
+use crate::host_fault::HostFault;
 
 /// How long the shim waits for its word, which comes as soon as the store has written a row.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -84,10 +84,10 @@ pub fn run(folder: &Path, term: Term, supervisor: &mut dyn Write) -> Result<(), 
     }
 }
 
-/// Waits a little where something could not be written for want of room; `false` if it was for something else, or
-/// nobody wants it any more.
+/// Waits a little where something could not be kept for want of room, memory or the like; `false` if it was for something
+/// else, or the lease has ended.
 pub(super) fn waited_for_room(place: &Place, reception: &Reception, error: &(dyn Error + 'static)) -> bool {
-    let waits = room::is_missing(error, place.path()) && reception.is_held();
+    let waits = HostFault::of(error, place.path()).is_some() && reception.is_held();
     if waits {
         std::thread::sleep(PAUSE);
     }

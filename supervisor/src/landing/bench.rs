@@ -21,7 +21,7 @@ use agency_sandbox::path::RelPath;
 use agency_sandbox::untrusted;
 
 use super::difference::{Entry, Kind};
-use super::error::{Error, files};
+use super::error::{Error, files, odd};
 use super::names::{Format, Oid};
 use super::objects::Objects;
 use super::repository::{Repository, erase, read_file};
@@ -82,10 +82,7 @@ impl Bench {
             if entry.file_name().as_bytes().starts_with(b"sharedindex.") {
                 let path = own.join(entry.file_name());
                 let checked = untrusted::check_real(&worktree.git, Path::new(&entry.file_name()));
-                checked.map_err(|error| Error::Unsupported {
-                    path: worktree.git.clone(),
-                    reason: error.to_string(),
-                })?;
+                checked.map_err(odd(&worktree.git))?;
                 std::os::unix::fs::symlink(entry.path(), &path).map_err(files("link", &path))?;
             }
         }

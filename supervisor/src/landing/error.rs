@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use agency_sandbox::git::GitError;
 use agency_sandbox::harvest::apply::ApplyError;
 use agency_sandbox::path::RelPath;
+use agency_sandbox::untrusted::UntrustedError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -71,6 +72,12 @@ impl From<GitError> for Error {
     fn from(source: GitError) -> Self {
         Self::Git { doing: "run git", source }
     }
+}
+
+/// Something that lies in a repository can't be used.
+pub(super) fn odd(path: &Path) -> impl Fn(UntrustedError) -> Error {
+    let path = path.to_owned();
+    move |error| Error::Unsupported { path: path.clone(), reason: error.to_string() }
 }
 
 pub(super) fn git(doing: &'static str) -> impl Fn(GitError) -> Error {

@@ -13,13 +13,13 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use agency_sandbox::path::RelPath;
-use agency_sandbox::untrusted::{self, UntrustedError};
+use agency_sandbox::untrusted;
 use rustix::fs::{AtFlags, CWD, RenameFlags};
 use rustix::io::Errno;
 
 use super::bench::{self, Bench};
 use super::difference::{Changed, Entry, Kind};
-use super::error::{Error, files};
+use super::error::{Error, files, odd};
 use super::names::Oid;
 use super::stamp::{Identity, Stamp};
 
@@ -57,9 +57,7 @@ pub(super) fn copy(bench: &Bench, git: &Path) -> Result<Option<Stamp>, Error> {
     }
     let before = Stamp::of(&real)?;
     if before.is_some() {
-        let unreadable =
-            |error: UntrustedError| Error::Unsupported { path: git.to_owned(), reason: error.to_string() };
-        let mut from = untrusted::open(git, Path::new("index"), LARGEST).map_err(unreadable)?;
+        let mut from = untrusted::open(git, Path::new("index"), LARGEST).map_err(odd(git))?;
         let mut to = File::create(&copy).map_err(files("write", &copy))?;
         if let Some(from) = &mut from {
             std::io::copy(from, &mut to).map_err(files("copy", &real))?;

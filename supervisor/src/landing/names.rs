@@ -155,7 +155,7 @@ pub struct Task {
 }
 
 /// Components that mean something else below `refs/agency`.
-const TAKEN: [&str; 3] = ["lease", "landed", "upstream"];
+const TAKEN: [&str; 4] = ["lease", "landed", "upstream", "pin"];
 /// A component of a path has 255 bytes at most, and git appends `.lock`.
 const LONGEST: usize = 200;
 
@@ -223,6 +223,11 @@ impl Task {
         RefName(format!("refs/agency/landed/{}/{}", self.protocol, self.component))
     }
 
+    /// The commit that its attempt stands on now: `refs/agency/pin/<protocol>/<id>`.
+    pub fn pin(&self) -> RefName {
+        RefName(format!("refs/agency/pin/{}/{}", self.protocol, self.component))
+    }
+
     /// What an attempt made: `refs/agency/<protocol>/<id>/<epoch>`.
     pub fn candidate(&self, epoch: u64) -> RefName {
         RefName(format!("refs/agency/{}/{}/{epoch}", self.protocol, self.component))
@@ -240,6 +245,7 @@ impl Task {
 pub enum Says {
     Lease,
     Landed,
+    Pin,
     Candidate(u64),
 }
 
@@ -251,11 +257,13 @@ impl Says {
         let (task, says) = match first {
             "lease" => (Task::of_component(second, third)?, Self::Lease),
             "landed" => (Task::of_component(second, third)?, Self::Landed),
+            "pin" => (Task::of_component(second, third)?, Self::Pin),
             protocol => (Task::of_component(protocol, second)?, Self::Candidate(third.parse().ok()?)),
         };
         let own = match says {
             Self::Lease => task.lease(),
             Self::Landed => task.landed(),
+            Self::Pin => task.pin(),
             Self::Candidate(epoch) => task.candidate(epoch),
         };
         (own == *name).then_some((task, says))
@@ -325,7 +333,8 @@ mod tests {
 
     #[test]
     fn a_protocol_can_not_have_the_name_of_a_folder_of_ours_or_be_a_path() {
-        for protocol in ["", "lease", "landed", "Kodingx", "a/b", "..", "a b", "a:b", &"x".repeat(300)] {
+        for protocol in ["", "lease", "landed", "pin", "Kodingx", "a/b", "..", "a b", "a:b", &"x".repeat(300)]
+        {
             let refused = Task::new(protocol, "T1").expect_err("refused").to_string();
             assert!(refused.ends_with("is not the name of a protocol"), "{refused}");
         }

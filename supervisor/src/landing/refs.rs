@@ -18,10 +18,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use agency_sandbox::path::escape;
-use agency_sandbox::untrusted::{self, UntrustedError};
+use agency_sandbox::untrusted;
 
 use super::commit::Signature;
-use super::error::{Error, files};
+use super::error::{Error, files, odd};
 use super::kept::{Talk, Talks};
 use super::names::{Oid, RefName};
 use super::repository::{Repository, read_file};
@@ -85,7 +85,7 @@ fn check(repository: &Repository, name: &RefName) -> Result<(), Error> {
     // The reference, its lock and its log: what git writes, by name and through any link.
     for path in [name.to_owned(), format!("{name}.lock"), format!("logs/{name}")] {
         let checked = untrusted::check_real(&repository.real.common, Path::new(&path));
-        checked.map_err(|error| odd(repository, &error))?;
+        checked.map_err(odd(&repository.real.common))?;
     }
     Ok(())
 }
@@ -94,11 +94,7 @@ fn check(repository: &Repository, name: &RefName) -> Result<(), Error> {
 pub(super) fn check_ours(repository: &Repository) -> Result<(), Error> {
     const DEEPEST: usize = 32;
     let checked = untrusted::check_folder(&repository.real.common, Path::new("refs/agency"), DEEPEST);
-    checked.map_err(|error| odd(repository, &error))
-}
-
-fn odd(repository: &Repository, error: &UntrustedError) -> Error {
-    Error::Unsupported { path: repository.real.common.clone(), reason: error.to_string() }
+    checked.map_err(odd(&repository.real.common))
 }
 
 /// How many names lead to names before it is a circle.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use agency_sandbox::git::output_within;
+use agency_sandbox::git::{Bounded, Bounds, output_within};
 use agency_sandbox::path::escape;
 use sha2::{Digest, Sha256};
 
@@ -21,8 +21,8 @@ use super::names::{Oid, RefName};
 use super::refs::{self, Line};
 use super::repository::Repository;
 
-/// Nobody who shares a branch takes longer to answer. Others wait for our locks meanwhile.
-const LONGEST: Duration = Duration::from_secs(60);
+/// No upstream takes longer to answer, or says more. Others wait for our locks meanwhile.
+const BOUNDS: Bounds = Bounds { time: Duration::from_secs(60), output: 8 << 20, memory: None };
 
 /// Ways to a remote that can't be used to run something here.
 const PROTOCOLS: &str = "file:git:http:https:ssh";
@@ -300,8 +300,13 @@ fn run(
         return Err(failed(doing, upstream, why));
     }
     let odd = |error: std::io::Error| failed(doing, upstream, &error.to_string());
-    let output = output_within(&mut command, LONGEST).map_err(odd)?;
-    output.ok_or_else(|| failed(doing, upstream, &format!("there was no answer for {} s", LONGEST.as_secs())))
+    match output_within(&mut command, BOUNDS).map_err(odd)? {
+        Bounded::Ended(output) => Ok(output),
+        Bounded::TooLong => {
+            Err(failed(doing, upstream, &format!("there was no answer for {} s", BOUNDS.time.as_secs())))
+        }
+        Bounded::TooMuch => Err(failed(doing, upstream, "its answer does not end")),
+    }
 }
 
 fn failed(doing: &'static str, upstream: &Upstream, said: &str) -> Error {

@@ -26,7 +26,7 @@ use agency_sandbox::git::OwnGit;
 use agency_sandbox::untrusted::{self, UntrustedError};
 use agency_sandbox::workspace::folder;
 
-use super::error::{Error, files, git};
+use super::error::{Error, files, git, odd};
 use super::kept::Kept;
 use super::names::{Format, Oid};
 use super::objects::{ObjectKind, Objects, Writer};
@@ -178,10 +178,7 @@ impl Repository {
         if self.keeps_logs() {
             for name in ["logs", "logs/refs"] {
                 let checked = untrusted::check_real(&self.real.common, Path::new(name));
-                checked.map_err(|error| Error::Unsupported {
-                    path: self.real.common.clone(),
-                    reason: error.to_string(),
-                })?;
+                checked.map_err(odd(&self.real.common))?;
                 self.folder(&self.real.common.join(name))?;
             }
         }

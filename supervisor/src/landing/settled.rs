@@ -30,6 +30,7 @@ pub struct Named {
     pub candidates: BTreeMap<u64, Oid>,
     pub lease: Option<Oid>,
     pub landed: Option<Oid>,
+    pub pin: Option<Oid>,
 }
 
 /// Every task that has a reference below `refs/agency`.
@@ -44,11 +45,13 @@ pub fn named(repository: &Repository) -> Result<Vec<Named>, Error> {
             continue;
         };
         let object = Oid::parse(object)?;
-        let (candidates, lease, landed) = Default::default();
-        let named = tasks.entry(task.clone()).or_insert_with(|| Named { task, candidates, lease, landed });
+        let (candidates, lease, landed, pin) = Default::default();
+        let named =
+            tasks.entry(task.clone()).or_insert_with(|| Named { task, candidates, lease, landed, pin });
         match says {
             Says::Lease => named.lease = Some(object),
             Says::Landed => named.landed = Some(object),
+            Says::Pin => named.pin = Some(object),
             Says::Candidate(epoch) => drop(named.candidates.insert(epoch, object)),
         }
     }
@@ -62,6 +65,7 @@ pub struct Known {
     pub candidates: Vec<Made>,
     pub lease: Option<Last>,
     pub landed: Option<Landed>,
+    pub pin: Option<Oid>,
     /// When the commit that landed was made; `None` if it is not there any more.
     pub landed_at: Option<i64>,
 }
@@ -85,7 +89,7 @@ pub fn look(repository: &Repository, named: &Named) -> Result<Option<Known>, Err
             named.lease.clone().map(|object| lease::parse(objects, &named.task, object)).transpose()?;
         let landed = named.landed.clone().map(|object| landed::parse(objects, object)).transpose()?;
         let landed_at = landed.as_ref().map(|landed| date(objects, &landed.commit)).transpose()?.flatten();
-        Ok(Known { task: named.task.clone(), candidates, lease, landed, landed_at })
+        Ok(Known { task: named.task.clone(), candidates, lease, landed, pin: named.pin.clone(), landed_at })
     });
     match known {
         Err(Error::Record { .. } | Error::Missing { .. }) => Ok(None),

@@ -17,7 +17,8 @@ use crate::errand::order::{AgentOrder, Limits, Purse, ScopeOrder, What};
 use crate::errand::send::Waiting;
 use crate::errand::{ErrandError, Place, Standing};
 use crate::landing::lease::{self, Lease, Taken};
-use crate::landing::refs;
+use crate::landing::names::Oid;
+use crate::landing::{pin, refs};
 use crate::prompt::Prompt;
 use crate::roster::Duty;
 use crate::settings::Agent;
@@ -188,6 +189,7 @@ impl<S: Store> Life<'_, S> {
         let (task, _) = self.names()?;
         let brief = self.shop.desk.look(move |board, tree| board.brief(tree, &task)).await?;
         let base = self.base().await?;
+        self.pin(&base).await?;
         let scope = ScopeOrder {
             must: start.scope.must.clone(),
             write: start.scope.touch.clone(),
@@ -235,6 +237,16 @@ impl<S: Store> Life<'_, S> {
             })),
         );
         Ok(place.order(&order)?)
+    }
+
+    /// Keeps a commit that this attempt stands on, whatever becomes of the branch.
+    pub(super) async fn pin(&self, commit: &str) -> Result<(), LifeError> {
+        let Some(lease) = self.held.clone() else { return Err(odd("an attempt that git does not know of")) };
+        let commit = Oid::parse(commit)?;
+        match self.blocking(move |repository| pin::pin(repository, &lease, &commit)).await? {
+            true => Ok(()),
+            false => Err(crate::store::StoreError::Fenced(self.lease.clone()).into()),
+        }
     }
 
     /// What an agent may use, and whose budget has less time left than it may take.

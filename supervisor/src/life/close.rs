@@ -56,7 +56,7 @@ impl<S: Store> Life<'_, S> {
     }
 
     /// The commit that has it, if an owner before us landed it and died before it was recorded.
-    async fn landed_unnoticed(&self) -> Result<Option<String>, LifeError> {
+    pub(super) async fn landed_unnoticed(&self) -> Result<Option<String>, LifeError> {
         let task = self.task.clone();
         let landed = self.blocking(move |repository| landed::read(repository, &task)).await?;
         let ours = landed.filter(|landed| landed.epoch == self.attempt.epoch.0);
@@ -177,7 +177,7 @@ impl<S: Store> Life<'_, S> {
         })
     }
 
-    async fn tell_board(&self, outcome: Option<BoardOutcome>) -> Result<(), LifeError> {
+    pub(super) async fn tell_board(&self, outcome: Option<BoardOutcome>) -> Result<(), LifeError> {
         let Some(outcome) = outcome else { return Ok(()) };
         let (task, _) = self.names()?;
         let told = self.write_board(move |board, tree| {
@@ -188,8 +188,8 @@ impl<S: Store> Life<'_, S> {
             Ok(((), board.settle(tree, &task, &outcome, &Zoned::now())?))
         });
         match told.await {
-            Err(LifeError::Board(BoardError::Refused { reason, .. })) => {
-                let what = format!("the board does not take how this attempt ended: {reason}");
+            Err(LifeError::Board(error @ (BoardError::Refused { .. } | BoardError::NoSuchTask { .. }))) => {
+                let what = format!("the board does not take how this attempt ended: {error}");
                 self.tell(Notice::Trouble { task: Some(self.attempt.task.clone()), what });
                 Ok(())
             }

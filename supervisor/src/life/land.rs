@@ -17,6 +17,7 @@ use crate::errand::outcome::Done;
 use crate::evidence::UNAUDITED;
 use crate::landing::commit::{self, Signature, Statement};
 use crate::landing::land::{self, Outcome};
+use crate::landing::lock_watch::LockWatch;
 use crate::landing::merge::{self, Merged};
 use crate::landing::names::{Oid, RefName};
 use crate::landing::plan::{Refusal, Request, Work};
@@ -25,8 +26,8 @@ use crate::settings::Land;
 use crate::store::Store;
 use crate::train::{Turn, UnderWay};
 
-/// How often a repository that is busy is asked again, and how long between.
-const TRIES: u32 = 25;
+/// How long a repository that is busy is asked again, and how long between.
+const BUSY: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// How often a proof that was killed is begun again.
@@ -108,6 +109,9 @@ impl<S: Store> Life<'_, S> {
             Some((before, true)) => self.only_the_board_moved(&before, &merge).await?,
             _ => false,
         };
+        if let Some(commit) = &merge.commit {
+            self.pin(commit).await?;
+        }
         self.shop.join(&self.attempt.task, &merge);
         drop(coupling);
         self.advance(if proved { Phase::Proved { merge, passed: true } } else { Phase::Merged(merge) }).await
@@ -195,8 +199,12 @@ impl<S: Store> Life<'_, S> {
         let (old, new) = (Oid::parse(old)?, Oid::parse(new)?);
         let own = Scope::parse(&self.shop.desk.own, &[]).map_err(|error| odd(&error.to_string()))?;
         self.blocking(move |repository| {
-            let changed = difference::between(repository, &old, &new)?;
-            Ok(changed.iter().all(|one| own.judge(&one.path) == Judgement::InScope))
+            match difference::between(repository, &old, &new) {
+                Ok(changed) => Ok(changed.iter().all(|one| own.judge(&one.path) == Judgement::InScope)),
+                // What was proved is gone, so nothing can be said of it.
+                Err(landing::Error::Missing { .. }) => Ok(false),
+                Err(error) => Err(error),
+            }
         })
         .await
     }
@@ -308,10 +316,10 @@ impl<S: Store> Life<'_, S> {
             self.merge().await?;
             return Ok(None);
         }
-        let mut busy = String::new();
-        for _ in 0..TRIES {
+        let lock = LockWatch::begin(&self.shop.repository, &target);
+        loop {
             let outcome = match self.try_to_land(&merge, &target).await {
-                // Nothing names a merge, and git may have cleared it away. Its parts are still there.
+                // A person may have removed its name, and git the merge. Its parts are still there.
                 Err(LifeError::Landing(landing::Error::Missing { .. })) => Outcome::Moved { found: None },
                 other => other?,
             };
@@ -328,7 +336,12 @@ impl<S: Store> Life<'_, S> {
                 Outcome::Moved { .. } => {
                     self.refresh().await?;
                     match self.over_the_board(&merge).await? {
-                        Some(merge) => self.advance(Phase::Proved { merge, passed: true }).await?,
+                        Some(merge) => {
+                            if let Some(commit) = &merge.commit {
+                                self.pin(commit).await?;
+                            }
+                            self.advance(Phase::Proved { merge, passed: true }).await?;
+                        }
                         None => self.merge().await?,
                     }
                 }
@@ -346,14 +359,18 @@ impl<S: Store> Life<'_, S> {
                 }
                 Outcome::Busy { what } => {
                     tracing::debug!(what, "the repository is busy");
-                    busy = what;
-                    tokio::time::sleep(PAUSE).await;
-                    continue;
+                    if lock.elapsed() < BUSY {
+                        tokio::time::sleep(PAUSE).await;
+                        continue;
+                    }
+                    return Ok(Some(Rest::Waits(match lock.stuck() {
+                        Some(stuck) => stuck,
+                        None => format!("another program is at work in the repository all the time: {what}"),
+                    })));
                 }
             }
             return Ok(None);
         }
-        Ok(Some(Rest::Waits(format!("another program is at work in the repository all the time: {busy}"))))
     }
 
     /// What was proved, on the branch as it is now, if nothing but commits of the board came between. Those that stand
@@ -398,7 +415,12 @@ impl<S: Store> Life<'_, S> {
             let commit = commit::write(repository, &tree, &tip, &statement)?;
             Ok(Some((tip, Some(commit))))
         });
-        Ok(moved.await?.map(|(tip, commit)| Merge {
+        let moved = match moved.await {
+            // The merge is gone: it is made again.
+            Err(LifeError::Landing(landing::Error::Missing { .. })) => None,
+            other => other?,
+        };
+        Ok(moved.map(|(tip, commit)| Merge {
             onto: Some(tip.to_string()),
             commit: commit.map(|commit| commit.to_string()),
             ..merge.clone()

@@ -27,6 +27,7 @@
 
 mod audit;
 mod begin;
+mod blame;
 mod close;
 mod collect;
 mod footing;
@@ -34,6 +35,7 @@ mod land;
 pub mod next;
 pub(crate) mod parking;
 mod seat;
+mod set_aside;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -65,6 +67,7 @@ use crate::sharing::Sharing;
 use crate::store::{Store, StoreError};
 use crate::trace;
 use crate::train::Train;
+pub(crate) use blame::Blame;
 use next::{Next, Seen};
 pub(crate) use seat::Left;
 
@@ -184,15 +187,14 @@ pub enum LifeError {
     Landing(#[from] landing::Error),
     #[error(transparent)]
     Board(#[from] BoardError),
+    /// The machine lacked something, and nothing was begun.
+    #[error("{reason}")]
+    Host { reason: String },
+    /// A program that it needs, such as a container engine, did not answer, and nothing was begun.
+    #[error("{reason}")]
+    Away { reason: String },
     #[error("{what}")]
     Odd { what: String },
-}
-
-impl LifeError {
-    /// Whether somebody else has the attempt now.
-    pub fn is_fenced(&self) -> bool {
-        matches!(self, Self::Store(StoreError::Fenced(_)))
-    }
 }
 
 /// Where an attempt has come to when nothing more can be done about it now.
@@ -262,7 +264,12 @@ impl<S: Store> Workshop<S> {
             Err(error) => return (Err(error), None),
         };
         async {
-            let rest = life.run().await;
+            let rest = match life.run().await {
+                Err(LifeError::Board(
+                    error @ (BoardError::NoSuchTask { .. } | BoardError::Refused { .. }),
+                )) => life.leave_the_board(error.to_string()).await,
+                rest => rest,
+            };
             self.train.leave(&key, matches!(rest, Ok(Rest::Over(Ending::Done { .. }))));
             let outcome = match &rest {
                 Ok(Rest::Over(ending)) => ending.name(),
@@ -406,9 +413,13 @@ impl<S: Store> Life<'_, S> {
                 }
                 Next::Send => self.send_again().await?,
                 Next::Await => self.wait().await?,
-                Next::TakeBack { reason } => {
+                Next::TakeBack { reason, host_fault } => {
                     self.current_place().take_back()?;
-                    return Err(odd(&reason));
+                    return Err(if host_fault {
+                        LifeError::Host { reason }
+                    } else {
+                        LifeError::Away { reason }
+                    });
                 }
                 Next::Collect => {
                     self.collect().await?;

@@ -27,9 +27,10 @@ pub enum Next {
     Send,
     /// A shim is at work.
     Await,
-    /// There was no room for it, or what it needs did not answer, and it was not begun.
+    /// It was not begun: the machine lacked something, or what it needs did not answer.
     TakeBack {
         reason: String,
+        host_fault: bool,
     },
     /// The agent is done.
     Collect,
@@ -65,7 +66,7 @@ pub fn next(phase: &Phase, seen: &Seen) -> Next {
             Some(Standing::Over(outcome)) => match outcome.stopped {
                 None => match (not_begun(outcome), &outcome.done) {
                     (Some(_), _) if seen.canceled => Next::Settle,
-                    (Some(reason), _) => Next::TakeBack { reason },
+                    (Some(next), _) => next,
                     (None, Done::Lost { reason }) => Next::GiveUp { reason: reason.clone() },
                     (None, _) => Next::Collect,
                 },
@@ -97,10 +98,9 @@ pub fn next(phase: &Phase, seen: &Seen) -> Next {
             Next::Settle
         }
         Phase::Auditing(_) => match &seen.errand {
-            Some(Standing::Over(outcome)) if came_to_its_end(outcome) => match not_begun(outcome) {
-                Some(reason) => Next::TakeBack { reason },
-                None => Next::Heed,
-            },
+            Some(Standing::Over(outcome)) if came_to_its_end(outcome) => {
+                not_begun(outcome).unwrap_or(Next::Heed)
+            }
             Some(Standing::Alive) => Next::Await,
             // One that was killed or stopped is asked again, under a name of its own.
             Some(Standing::Lost | Standing::Over(_)) => Next::Audit,
@@ -109,10 +109,9 @@ pub fn next(phase: &Phase, seen: &Seen) -> Next {
         Phase::Undecided { .. } if seen.answered => Next::Decide,
         Phase::Undecided { why, .. } => Next::Leave { why: why.clone() },
         Phase::Merged(_) => match &seen.errand {
-            Some(Standing::Over(outcome)) if came_to_its_end(outcome) => match not_begun(outcome) {
-                Some(reason) => Next::TakeBack { reason },
-                None => Next::Attest,
-            },
+            Some(Standing::Over(outcome)) if came_to_its_end(outcome) => {
+                not_begun(outcome).unwrap_or(Next::Attest)
+            }
             Some(Standing::Alive) => Next::Await,
             // A proof that was killed or stopped is made again, under a name of its own.
             Some(Standing::Lost | Standing::Over(_)) => Next::Merge,
@@ -124,10 +123,11 @@ pub fn next(phase: &Phase, seen: &Seen) -> Next {
     }
 }
 
-/// Why an errand was not begun that may be begun again.
-fn not_begun(outcome: &Outcome) -> Option<String> {
+/// What is done about an errand that was not begun, and may be begun again.
+fn not_begun(outcome: &Outcome) -> Option<Next> {
     match &outcome.done {
-        Done::NoRoom { reason } | Done::Away { reason } => Some(reason.clone()),
+        Done::NoRoom { reason } => Some(Next::TakeBack { reason: reason.clone(), host_fault: true }),
+        Done::Away { reason } => Some(Next::TakeBack { reason: reason.clone(), host_fault: false }),
         _ => None,
     }
 }

@@ -4,6 +4,7 @@
 //! What an agent leaves behind is tried in `escapes` (`git`, `handover`, `harvest`) and in `run::control_plane`; what it
 //! shares with the host beside files in `escapes` (`bare`, `others`, `processes`), `container::leftovers` and `egress`.
 
+mod contained;
 mod moved;
 mod owners;
 mod planted;

@@ -7,11 +7,6 @@ use agency_tests::repository::{Actor, actors};
 
 use crate::world::{COMMANDS, SECRET, World, link};
 
-/// Commands that never come to the repository's contents.
-fn all() -> &'static [&'static [&'static str]] {
-    COMMANDS
-}
-
 #[test]
 fn a_common_directory_elsewhere_is_refused_whatever_is_there() {
     for actor in actors() {
@@ -27,7 +22,7 @@ fn a_common_directory_elsewhere_is_refused_whatever_is_there() {
         for target in ["ssh", "other.git", "none"] {
             fs::write(world.git("commondir"), world.outside(target).display().to_string()).expect("written");
             world.give(&world.git("commondir"));
-            world.assert_refused(all(), &[".git/commondir names", "remove "]);
+            world.assert_refused(COMMANDS, &[".git/commondir names", "remove "]);
         }
     }
 }
@@ -41,7 +36,7 @@ fn alternates_that_hold_anything_but_objects_are_refused() {
         for named in [world.outside("ssh").display().to_string(), relative] {
             fs::write(&list, format!("{named}\n")).expect("written");
             world.give(&list);
-            world.assert_refused(all(), &["which is not a folder of git objects: it holds `id_rsa`"]);
+            world.assert_refused(COMMANDS, &["which is not a folder of git objects: it holds `id_rsa`"]);
         }
         // One behind another.
         let objects = world.outside("objects");
@@ -50,7 +45,7 @@ fn alternates_that_hold_anything_but_objects_are_refused() {
             .expect("written");
         world.give(&objects);
         fs::write(&list, format!("{}\n", objects.display())).expect("written");
-        world.assert_refused(all(), &["it holds `id_rsa`"]);
+        world.assert_refused(COMMANDS, &["it holds `id_rsa`"]);
     }
 }
 

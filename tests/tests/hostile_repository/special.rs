@@ -1,8 +1,11 @@
 //! Files that are none: pipes that never answer, devices that never end, links that lead out, more than anybody reads.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::PathBuf;
 
+use agency_tests::processes::emulated;
+use agency_tests::queue::{HONEST, Queue};
 use agency_tests::repository::actors;
 use rustix::fs::FileType;
 
@@ -74,9 +77,7 @@ fn a_huge_file_is_not_read() {
                 file.set_len(8 << 30).expect("long, and nothing in it");
             });
         }
-        let children = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_CHILDREN);
-        let largest = children.expect("asked").max_rss() / 1024;
-        assert!(largest < 300, "{largest} MiB");
+        world.assert_small();
     }
 }
 
@@ -90,6 +91,62 @@ fn each_refusal_names_the_file_and_what_to_do() {
         special(&world.git("config"), FileType::Fifo);
         world.give(&world.git("config"));
         world.assert_refused(COMMANDS, &[".git/config is a pipe, not a regular file; remove it"]);
+    }
+}
+
+/// Git reads what its configuration includes, however much that is, and its locks are waited for.
+#[test]
+fn a_large_include_and_a_lock_that_came_along_hold_nobody_up() {
+    for actor in actors() {
+        let world = World::new(actor);
+        let config = fs::read_to_string(world.git("config")).expect("a configuration");
+        let line = "[section]\n\tkey = value of some length, so that there are many bytes in few lines\n";
+        // In pieces: what this process holds would count as its children's.
+        let (piece, mut large) = (line.repeat(4096), File::create(world.outside("large")).expect("made"));
+        for _ in 0..(400 << 20) / piece.len() {
+            large.write_all(piece.as_bytes()).expect("written");
+        }
+        let include = format!("{config}[include]\n\tpath = {}\n", world.outside("large").display());
+        for text in [include.clone(), include.replace("path = ", "path = \\\n")] {
+            fs::write(world.git("config"), text).expect("written");
+            world.give(&world.git("config"));
+            // What is not asked of the configuration goes on.
+            for arguments in COMMANDS {
+                world.agency(arguments);
+            }
+            world.assert_small();
+        }
+        let refused = world.agency(&["run"]);
+        assert_eq!(refused.code, 2, "{refused:?}");
+        fs::write(world.git("config"), include).expect("written");
+        world.agency(&["run"]).assert_names(&["its configuration can't be read", "large; make it smaller"]);
+        fs::write(world.git("config"), config).expect("written");
+        fs::remove_file(world.outside("large")).expect("removed");
+
+        for name in ["refs/heads/main.lock", "index.lock", "packed-refs.lock", "HEAD.lock"] {
+            in_place_of(&world, &format!(".git/{name}"), |place| fs::write(place, "").expect("written"));
+        }
+    }
+}
+
+/// A lock that nobody gives back is named with its remedy, and the work waits for a person.
+#[test]
+fn a_lock_that_came_along_is_named_and_the_remedy_helps() {
+    for actor in actors() {
+        let queue = Queue::of(actor, HONEST);
+        let tasks = queue.tasks(2);
+        let lock = queue.path().join(".git/refs/heads/main.lock");
+        fs::write(&lock, "").expect("written");
+        let began = std::time::Instant::now();
+        let said = queue.run(&["--parallel", "2"]);
+        assert_eq!(said.code, 10, "{said:?}");
+        let took = began.elapsed();
+        assert!(took < emulated(std::time::Duration::from_secs(15)), "{took:?}");
+        said.assert_names(&["refs/heads/main.lock is held by another program", "remove it"]);
+        assert!(lock.exists() && queue.landed().is_empty());
+        fs::remove_file(&lock).expect("removed");
+        assert_eq!(queue.run(&[]).code, 0);
+        queue.assert_landed(&tasks);
     }
 }
 

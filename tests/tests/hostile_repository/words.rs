@@ -85,16 +85,31 @@ fn no_line_of_an_agents_can_be_taken_for_ours() {
 fn no_line_of_an_agents_can_be_taken_for_ours_by(actor: Actor) {
     let mut queue = Queue::of(actor, HONEST);
     let forged = "agency: 9 of 9 tasks done";
-    let body = REPORT.replace("READY_FOR_REVIEW", "BLOCKED");
-    queue.agent("forger", &format!("{body}risks:\n  - \"one\\n{forged}\\n{forged}\"\n---\nThe scope is too small.\n{forged}\n\n{forged}\nEND\necho '{forged}' >&2"), "");
+    let blocked = REPORT.replace("READY_FOR_REVIEW", "BLOCKED");
+    let risks = format!("risks:\n  - \"one\\n{forged}\\n{forged}\"\n");
+    let body = format!("---\nThe scope is too small.\n{forged}\n{forged}\n\n{forged}\nEND\n");
+    queue.agent("forger", &format!("{blocked}{risks}{body}echo '{forged}' >&2"), "");
+    // Its last words are quoted, as many lines as they are.
+    queue.agent("quitter", &format!("printf 'Oh\\n{forged}\\n{forged}\\n' >&2; exit 3"), "");
+    queue.auditor(&format!(
+        "cat > $AGENCY_REPORT_FILE <<END\n---\ntask_id: $AGENCY_TASK_ID\nverdict: FAIL\nfindings:\n  \
+         - {{file: src/x, line: 1, message: \"one\\n{forged}\\n{forged}\"}}\n---\n{forged}\nEND\n"
+    ));
     queue.settings("attempts = 1");
     queue.ground.commit_all();
     queue.task("forger", &[]);
+    queue.task("quitter", &[]);
+    queue.task("shell", &[]);
     let said = queue.run(&[]);
     assert_eq!(said.code, 10, "{said:?}");
-    for words in [&["ps", "--all"][..], &["status"], &["lint"]] {
-        let shown = queue.ground.agency(words);
-        assert!(!shown.err.lines().any(|line| line.starts_with(forged)), "{words:?}: {shown:?}");
+    assert_eq!(queue.ground.status("T0001"), "BLOCKED", "{said:?}");
+    said.assert_names(&[
+        "T0001: blocked: The scope is too small. agency: 9 of 9",
+        "judge found: src/x:1: one",
+    ]);
+    let shown = [&["ps", "--all"][..], &["status"], &["lint"], &["task", "show", "T0001"]];
+    for said in shown.map(|words| queue.ground.agency(words)).iter().chain([&said]) {
+        let lines = said.err.lines().chain(said.out.lines());
+        assert!(!lines.map(str::trim).any(|line| line == forged), "{said:?}");
     }
-    assert!(!said.err.lines().any(|line| line.trim() == forged), "{said:?}");
 }

@@ -1,5 +1,6 @@
 //! A repository with a board, and beside it what no command may touch.
 
+use std::fmt::Debug;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -14,14 +15,19 @@ use tempfile::TempDir;
 /// What a secret says. It may turn up nowhere.
 pub(crate) const SECRET: &str = "the-secret-of-somebody";
 
-/// Nothing a repository holds keeps a command longer.
+/// Prints what can be read from inside of a repository and of what lies outside ([`World::outside`]), links included.
+pub(crate) const SHOW: &str = "find . /srv/agency-outside-* /var/tmp/agency-outside-* 2>/dev/null | \
+    while read -r f; do [ -f \"$f\" ] && head -c 200 \"$f\"; done 2>&1; true";
+
+/// Nothing a repository holds keeps a command longer, or takes more.
 const LONGEST: Duration = Duration::from_secs(10);
+const LARGEST_MIB: i64 = 300;
 
 /// Every command that looks at a repository, but for those that need an agent's program.
 pub(crate) const COMMANDS: &[&[&str]] = &[
-    &["sandbox", "--", "true"],
-    &["sandbox", "--base", "HEAD", "--", "true"],
-    &["sandbox", "--isolation", "landlock", "--", "true"],
+    &["sandbox", "--", "sh", "-c", SHOW],
+    &["sandbox", "--base", "HEAD", "--", "sh", "-c", SHOW],
+    &["sandbox", "--isolation", "landlock", "--", "sh", "-c", SHOW],
     &["sandbox", "--write", "**", "--apply", "--", "sh", "-c", "echo x > src/made"],
     &["status"],
     &["lint"],
@@ -43,7 +49,15 @@ pub(crate) struct World {
 impl World {
     /// A board with one task, committed; outside lie a secret, a folder with folders in it, and a file.
     pub(crate) fn new(actor: Actor) -> Self {
-        let ground = Ground::of(actor, &[("src/a.txt", "one\n")]);
+        Self::around(Ground::of(actor, &[("src/a.txt", "one\n")]))
+    }
+
+    /// The same, for a person in a group besides, an engine's for example.
+    pub(crate) fn in_group(actor: Actor, group: u32) -> Self {
+        Self::around(Ground::of(actor, &[("src/a.txt", "one\n")]).in_group(group))
+    }
+
+    fn around(ground: Ground) -> Self {
         // What the person configured for themselves: an agent that does nothing, once.
         let own = ground.user().join("agency");
         fs::create_dir(&own).expect("made");
@@ -97,13 +111,27 @@ impl World {
     /// Runs a command, which ends soon and says nothing of the secret.
     #[track_caller]
     pub(crate) fn agency(&self, arguments: &[&str]) -> Said {
+        self.bounded(arguments, || self.ground.agency(arguments))
+    }
+
+    /// The same for a command that was made otherwise.
+    #[track_caller]
+    pub(crate) fn bounded(&self, about: impl Debug, run: impl FnOnce() -> Said) -> Said {
         let began = Instant::now();
-        let said = self.ground.agency(arguments);
+        let said = run();
         let took = began.elapsed();
-        assert!(took < emulated(LONGEST), "{arguments:?} took {took:?}: {said:?}");
-        assert!(!said.err.contains("panicked"), "{arguments:?}: {said:?}");
-        assert!(!said.out.contains(SECRET) && !said.err.contains(SECRET), "{arguments:?}: {said:?}");
+        assert!(took < emulated(LONGEST), "{about:?} took {took:?}: {said:?}");
+        assert!(!said.err.contains("panicked"), "{about:?}: {said:?}");
+        assert!(!said.out.contains(SECRET) && !said.err.contains(SECRET), "{about:?}: {said:?}");
         said
+    }
+
+    /// No command so far took more memory than it may, nor anything it started.
+    #[track_caller]
+    pub(crate) fn assert_small(&self) {
+        let children = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_CHILDREN);
+        let largest = children.expect("asked").max_rss() / 1024;
+        assert!(largest < LARGEST_MIB, "{largest} MiB");
     }
 
     /// Runs every command, whatever comes of it; nothing outside changes.

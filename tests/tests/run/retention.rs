@@ -32,6 +32,7 @@ fn settled(queue: &Queue, id: &str, attempts: u64, landed: bool) {
         let text = format!("agency {kind} 1\ntask kodingx:{id}\nepoch {attempts}\nterm 1\n{text}");
         put(queue, &["hash-object", "-w", "--stdin"], &text)
     };
+    queue.ground.git(&["update-ref", &format!("refs/agency/pin/kodingx/{id}"), &last]);
     let lease = named("released", "");
     queue.ground.git(&["update-ref", &format!("refs/agency/lease/kodingx/{id}"), &lease]);
     if landed {
@@ -68,6 +69,8 @@ fn of_tasks_that_landed_long_ago_only_that_is_left_and_of_others_everything() {
             format!("landed/kodingx/{id}"),
             "lease/kodingx/NEVER".to_owned(),
             format!("lease/kodingx/{id}"),
+            "pin/kodingx/NEVER".to_owned(),
+            format!("pin/kodingx/{id}"),
             "store".to_owned(),
         ];
         names.sort();

@@ -1,0 +1,55 @@
+//! A machine that lacks something: nothing new is started for a while, and it is tried again.
+
+use std::time::Duration;
+
+use super::rest::Resting;
+use super::{Dispatcher, RunError};
+use crate::attempt::TaskKey;
+use crate::clock::{BootClock, Clock, Instant};
+use crate::notice::Notice;
+use crate::store::Store;
+
+/// How long nothing is started at first, and at most.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// What the machine lacked when it was last asked.
+#[derive(Debug)]
+pub(super) struct Lack {
+    until: Instant,
+    pause: Duration,
+}
+
+impl<S: Store> Dispatcher<S> {
+    /// Whether nothing is started now. A disk is looked at before anything fails for want of room.
+    pub(super) fn lacks(&self, now: Instant) -> bool {
+        self.full || self.lack.as_ref().is_some_and(|lack| now < lack.until)
+    }
+
+    /// An attempt met a host fault. It counts for nothing, and is taken up again.
+    pub(super) async fn met_host_fault(&mut self, key: TaskKey, what: String) -> Result<(), RunError> {
+        let pause = match &self.lack {
+            Some(lack) => (lack.pause * 2).min(LONGEST_PAUSE),
+            None => {
+                let what = format!("{what}; nothing new is started until there is");
+                self.shop.teller.tell(&Notice::Trouble { task: Some(key.clone()), what });
+                FIRST_PAUSE
+            }
+        };
+        let until = BootClock.now() + pause;
+        self.lack = Some(Lack { until, pause });
+        if let Some(attempt) = self.reread(&key).await? {
+            let resting =
+                Resting { attempt, why: what, for_a_person: false, put_off: false, again_at: until };
+            self.resting.insert(key, resting);
+        }
+        Ok(())
+    }
+
+    /// Work went on, so it is there again.
+    pub(super) fn lacks_nothing(&mut self) {
+        if self.lack.take().is_some() {
+            self.shop.teller.tell(&Notice::Resumed);
+        }
+    }
+}

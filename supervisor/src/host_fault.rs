@@ -1,0 +1,181 @@
+//! What the machine lacks: room on a disk, file descriptors, processes, memory.
+//!
+//! A host fault is no task's fault. An attempt that met one is lost and not failed, nothing new is started while the
+//! machine lacks something, and the run goes on by itself when it is there again. The kernel says it with an error number;
+//! git and SQLite say it in words, or only fail.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use agency_sandbox::git::GitError;
+use agency_sandbox::launch::LaunchError;
+use rustix::io::Errno;
+
+use crate::causes;
+
+/// Something that the machine has no more of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum HostFault {
+    Disk,
+    Descriptors,
+    Processes,
+    Memory,
+}
+
+impl fmt::Display for HostFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Disk => "the disk is full",
+            Self::Descriptors => "there are no file descriptors left",
+            Self::Processes => "no more processes can be started",
+            Self::Memory => "there is no memory left",
+        })
+    }
+}
+
+impl HostFault {
+    const ALL: [Self; 4] = [Self::Disk, Self::Descriptors, Self::Processes, Self::Memory];
+
+    /// The fault that an error comes from, if it comes from one. `at` lies on the disk that is written to.
+    pub(crate) fn of(error: &(dyn Error + 'static), at: &Path) -> Option<Self> {
+        causes::all(error).find_map(|cause| {
+            let by_kernel = || cause.downcast_ref::<io::Error>().and_then(Self::of_kernel);
+            let by_git = || cause.downcast_ref::<GitError>().and_then(|error| Self::of_git(error, at));
+            let inside = || cause.downcast_ref::<LaunchError>().and_then(Self::of_launch);
+            by_kernel().or_else(by_git).or_else(inside).or_else(|| Self::of_store(&cause.to_string()))
+        })
+    }
+
+    fn numbers(self) -> &'static [Errno] {
+        match self {
+            Self::Disk => &[Errno::NOSPC, Errno::DQUOT],
+            Self::Descriptors => &[Errno::MFILE, Errno::NFILE],
+            // Of all calls whose errors come as far as here, only those that start a process answer with it.
+            Self::Processes => &[Errno::AGAIN],
+            Self::Memory => &[Errno::NOMEM],
+        }
+    }
+
+    fn of_kernel(error: &io::Error) -> Option<Self> {
+        let number = Errno::from_io_error(error)?;
+        Self::ALL.into_iter().find(|fault| fault.numbers().contains(&number))
+    }
+
+    /// The C library's words for the numbers, as git repeats them.
+    fn of_git(error: &GitError, at: &Path) -> Option<Self> {
+        let GitError::Failed { message, .. } = error else { return None };
+        let says = |words: &str| message.contains(words);
+        match message {
+            _ if says("No space left on device") || says("Disk quota exceeded") => Some(Self::Disk),
+            _ if says("Too many open files") => Some(Self::Descriptors),
+            _ if says("Resource temporarily unavailable") => Some(Self::Processes),
+            _ if says("Cannot allocate memory") || says("Out of memory") => Some(Self::Memory),
+            // A git that can't write often does not say why.
+            _ => is_full(at).then_some(Self::Disk),
+        }
+    }
+
+    /// The first process of a sandbox tells what it could not do in words, with the number at their end.
+    fn of_launch(error: &LaunchError) -> Option<Self> {
+        let LaunchError::Unavailable { what, .. } = error else { return None };
+        let ends_with = |number: &Errno| what.ends_with(&format!("(os error {})", number.raw_os_error()));
+        Self::ALL.into_iter().find(|fault| fault.numbers().iter().any(ends_with))
+    }
+
+    /// SQLite's words.
+    fn of_store(said: &str) -> Option<Self> {
+        match said {
+            _ if said.contains("database or disk is full") => Some(Self::Disk),
+            _ if said.contains("out of memory") => Some(Self::Memory),
+            _ => None,
+        }
+    }
+}
+
+/// The least that is left free: with less, nothing can be counted on.
+const LEAST: u64 = 64 << 10;
+/// The most that is left free of a large disk.
+const MOST: u64 = 64 << 20;
+/// Of a disk, one part in so many is left free.
+const SHARE: u64 = 100;
+/// So many files can still be made.
+const FILES: u64 = 32;
+
+/// Whether next to nothing can be written where a folder lies.
+pub(crate) fn is_full(folder: &Path) -> bool {
+    Disk::of(folder).is_some_and(|disk| disk.free < LEAST)
+}
+
+/// Whether the disk of a folder is so full that an agent may have been refused a write, or will be soon.
+pub(crate) fn is_nearly_full(folder: &Path) -> bool {
+    Disk::of(folder).is_some_and(|disk| {
+        disk.free < (disk.size / SHARE).clamp(LEAST, MOST) || disk.files.is_some_and(|files| files < FILES)
+    })
+}
+
+/// A file system, as it counts itself.
+struct Disk {
+    size: u64,
+    free: u64,
+    /// How many files can be made; `None` where they are not counted.
+    files: Option<u64>,
+}
+
+impl Disk {
+    fn of(folder: &Path) -> Option<Self> {
+        let found = rustix::fs::statvfs(folder).ok()?;
+        Some(Self {
+            size: found.f_blocks.checked_mul(found.f_frsize)?,
+            free: found.f_bavail.checked_mul(found.f_frsize)?,
+            files: (found.f_files > 0).then_some(found.f_favail),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_is_known_by_the_kernels_number_wherever_it_is_said() {
+        let here = std::env::temp_dir();
+        let inside = |what: &str| LaunchError::Unavailable { what: what.to_owned(), hint: String::new() };
+        let numbers = [(28, HostFault::Disk), (24, HostFault::Descriptors), (23, HostFault::Descriptors)];
+        for (number, fault) in
+            numbers.into_iter().chain([(11, HostFault::Processes), (12, HostFault::Memory)])
+        {
+            assert_eq!(HostFault::of(&io::Error::from_raw_os_error(number), &here), Some(fault), "{number}");
+            let told = inside(&format!("can't do it: {} (os error {number})", "Some words"));
+            assert_eq!(HostFault::of(&told, &here), Some(fault), "{number}");
+        }
+        for number in [1, 2, 13] {
+            assert_eq!(HostFault::of(&io::Error::from_raw_os_error(number), &here), None);
+        }
+        assert_eq!(
+            HostFault::of(&inside("can't mount it: Operation not permitted (os error 1)"), &here),
+            None
+        );
+    }
+
+    #[test]
+    fn git_and_the_store_say_it_in_words() {
+        let here = std::env::temp_dir();
+        let git = |message: &str| GitError::Failed {
+            command: "gc".into(),
+            status: std::process::ExitStatus::default(),
+            message: message.to_owned(),
+        };
+        let said = git("fatal: unable to create thread: Resource temporarily unavailable");
+        assert_eq!(HostFault::of(&said, &here), Some(HostFault::Processes));
+        assert_eq!(HostFault::of(&git("fatal: not a repository"), &here), None);
+        let store = io::Error::other("(code: 13) database or disk is full");
+        assert_eq!(HostFault::of(&store, &here), Some(HostFault::Disk));
+    }
+
+    #[test]
+    fn there_is_room_somewhere_and_nowhere_is_not_known() {
+        assert!(Disk::of(&std::env::temp_dir()).is_some() && !is_nearly_full(Path::new("/no/such/folder")));
+    }
+}

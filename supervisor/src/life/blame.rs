@@ -1,0 +1,82 @@
+//! Whose trouble it is when an attempt can't be taken further. A run ends only for trouble of its own.
+
+use std::path::Path;
+
+use agency_protocols::board::BoardError;
+
+use super::LifeError;
+use crate::errand::ErrandError;
+use crate::host_fault::HostFault;
+use crate::landing;
+use crate::store::StoreError;
+
+/// Who has to do something about an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Blame {
+    /// Another owner has the attempt now.
+    Successor,
+    /// Nobody: the machine lacks something, and will have it again.
+    Host,
+    /// The person who changed the task's file: it is gone, moved, or can't be read.
+    Task,
+    /// This attempt alone: its records or its work can't be read.
+    Attempt,
+    /// The run: its store, its repository, its disk.
+    Run,
+}
+
+impl LifeError {
+    /// Whether another owner has the attempt now.
+    pub fn is_fenced(&self) -> bool {
+        matches!(self, Self::Store(StoreError::Fenced(_)))
+    }
+
+    /// `state` lies on the disk that is written to.
+    pub(crate) fn blame(&self, state: &Path) -> Blame {
+        if self.is_fenced() {
+            return Blame::Successor;
+        }
+        if matches!(self, Self::Host { .. }) || HostFault::of(self, state).is_some() {
+            return Blame::Host;
+        }
+        match self {
+            Self::Board(
+                BoardError::NoSuchTask { .. }
+                | BoardError::Refused { .. }
+                | BoardError::Ambiguous { .. }
+                | BoardError::Unreadable(_),
+            ) => Blame::Task,
+            Self::Errand(ErrandError::Odd { .. } | ErrandError::File { doing: "read", .. })
+            | Self::Landing(landing::Error::Missing { .. } | landing::Error::Record { .. })
+            | Self::Odd { .. } => Blame::Attempt,
+            Self::Store(_) | Self::Errand(_) | Self::Landing(_) | Self::Board(_) => Blame::Run,
+            Self::Away { .. } => Blame::Run,
+            Self::Host { .. } => Blame::Host,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    #[test]
+    fn a_run_answers_for_its_store_and_its_repository_and_for_nothing_else() {
+        let state = std::env::temp_dir();
+        let blame = |error: LifeError| error.blame(&state);
+        let file = |number| ErrandError::File {
+            doing: "read",
+            path: "order.json".into(),
+            source: io::Error::from_raw_os_error(number),
+        };
+        assert_eq!(blame(file(2).into()), Blame::Attempt);
+        assert_eq!(blame(file(28).into()), Blame::Host, "whatever it happened to");
+        assert_eq!(blame(BoardError::NoSuchTask { id: "T1".into() }.into()), Blame::Task);
+        assert_eq!(blame(BoardError::NoBoard.into()), Blame::Run);
+        let missing = landing::Error::Missing { kind: "tree".into(), object: "a".into() };
+        assert_eq!(blame(missing.into()), Blame::Attempt);
+        assert_eq!(blame(landing::Error::Refs { message: "locked".into() }.into()), Blame::Run);
+        assert_eq!(blame(LifeError::Odd { what: "?".into() }), Blame::Attempt);
+    }
+}

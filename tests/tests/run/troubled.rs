@@ -1,0 +1,162 @@
+//! An attempt in trouble ends alone: the queue goes on, nothing of it lands later, and a person can try it again.
+
+use std::fs;
+use std::path::Path;
+
+use agency_tests::processes::wait_until;
+use agency_tests::queue::{HONEST, LONG, Queue};
+use nix::sys::signal::Signal;
+
+/// A run that is stopped while the agent of its first task comes to its end; what was done meanwhile; and how the run
+/// went on.
+fn while_it_is_stopped(queue: &Queue, id: &str, meanwhile: impl FnOnce()) -> agency_tests::ground::Said {
+    let mut run = queue.start(&["--parallel", "1"]);
+    queue.until_phase(id, "started");
+    run.signal(Signal::SIGSTOP);
+    run.stopped();
+    let outcome = queue.records(id, 1).join("agent/outcome.json");
+    assert!(wait_until(LONG, || outcome.exists()), "its agent does not end");
+    meanwhile();
+    run.signal(Signal::SIGCONT);
+    run.end()
+}
+
+/// One that takes long enough to be stopped beside.
+const SLOW: &str = "sleep 1; mkdir -p src; echo \"by $AGENCY_TASK_ID\" > src/$AGENCY_TASK_ID";
+
+/// Tasks go on beside one that a person took away at the last moment, and no later run lands it.
+fn taken_away(away: impl Fn(&Queue, &str), back: impl Fn(&Queue, &str)) {
+    let mut queue = Queue::with_agent(HONEST);
+    queue.agent("early", SLOW, "");
+    queue.ground.commit_all();
+    let id = queue.task("early", &[]);
+    let others = queue.tasks(2);
+    let said = while_it_is_stopped(&queue, &id, || away(&queue, &id));
+    assert_eq!(said.code, 10, "{said:?}");
+    said.assert_names(&[&format!("{id}: canceled")]);
+    // What a person changed by hand, the lists of tasks do not know.
+    queue.ground.ok(&["lint", "--fix"]);
+    queue.assert_landed(&others);
+    assert!(queue.open_attempts().is_empty(), "{:?}", queue.open_attempts());
+    // Putting it back by hand begins anew: what was canceled does not land.
+    back(&queue, &id);
+    queue.ground.ok(&["lint", "--fix"]);
+    let again = queue.run(&[]);
+    assert_eq!(again.code, 0, "{again:?}");
+    let all: Vec<String> = others.into_iter().chain([id.clone()]).collect();
+    queue.assert_landed(&all);
+    assert!(queue.records(&id, 2).exists(), "the work of the first attempt landed");
+}
+
+#[test]
+fn a_task_that_is_canceled_when_its_agent_ends_stops_nothing_else() {
+    let set = |queue: &Queue, id: &str, from: &str, to: &str| {
+        let file = queue.ground.file(id);
+        let text = queue.ground.read(&file);
+        assert!(text.contains(from), "{text}");
+        queue.ground.write(&file, text.replace(from, to));
+    };
+    taken_away(
+        |queue, id| set(queue, id, "status: IN_PROGRESS", "status: CANCELED"),
+        |queue, id| set(queue, id, "status: CANCELED", "status: ASSIGNED"),
+    );
+}
+
+#[test]
+fn a_task_that_is_deleted_when_its_agent_ends_stops_nothing_else() {
+    let taken = std::cell::RefCell::new((String::new(), String::new()));
+    taken_away(
+        |queue, id| {
+            let file = queue.ground.file(id);
+            *taken.borrow_mut() = (file.clone(), queue.ground.read(&file));
+            queue.ground.remove(&file);
+        },
+        |queue, _| {
+            let (file, text) = &*taken.borrow();
+            queue.ground.write(file, text.replace("status: IN_PROGRESS", "status: ASSIGNED"));
+        },
+    );
+}
+
+/// `git gc --prune=now` takes everything that has no name.
+#[test]
+fn a_merge_that_waits_for_a_person_outlives_a_garbage_collection() {
+    let queue = Queue::with_agent("echo four >> src/a.txt");
+    let id = queue.tasks(1).remove(0);
+    queue.ground.write("src/a.txt", "mine\n");
+    assert_eq!(queue.run(&[]).code, 10);
+    queue.ground.git(&["reflog", "expire", "--expire=now", "--all"]);
+    queue.ground.git(&["gc", "--quiet", "--prune=now"]);
+    queue.ground.git(&["checkout", "--quiet", "src/a.txt"]);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    queue.assert_landed(std::slice::from_ref(&id));
+    assert!(!queue.records(&id, 2).exists(), "it was begun again");
+}
+
+/// The same when a person has removed the name, too: the merge is made again.
+#[test]
+fn a_merge_that_is_gone_is_made_again() {
+    let queue = Queue::with_agent("echo four >> src/a.txt");
+    let id = queue.tasks(1).remove(0);
+    queue.ground.write("src/a.txt", "mine\n");
+    assert_eq!(queue.run(&[]).code, 10);
+    queue.ground.git(&["update-ref", "-d", &format!("refs/agency/pin/kodingx/{id}")]);
+    queue.ground.git(&["gc", "--quiet", "--prune=now"]);
+    queue.ground.git(&["checkout", "--quiet", "src/a.txt"]);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    queue.assert_landed(std::slice::from_ref(&id));
+    assert!(!queue.records(&id, 2).exists(), "it was begun again");
+}
+
+/// What an agent works on has a name, whatever the person does to the branch meanwhile.
+#[test]
+fn a_base_that_a_person_amends_away_outlives_a_garbage_collection() {
+    let queue = Queue::with_agent("sleep 1; echo four >> src/a.txt");
+    let id = queue.tasks(1).remove(0);
+    let run = queue.start(&[]);
+    queue.until_phase(&id, "started");
+    queue.ground.git(&["-c", "user.name=Ada", "commit", "--quiet", "--amend", "--message=Amended"]);
+    queue.ground.git(&["reflog", "expire", "--expire=now", "--all"]);
+    queue.ground.git(&["gc", "--quiet", "--prune=now"]);
+    let said = run.end();
+    assert_eq!(said.code, 0, "{said:?}");
+    queue.assert_landed(&[id]);
+}
+
+/// Records that can't be read are set aside with a reason, and `agency retry` tries again.
+fn unreadable(file: &str, spoil: fn(&Path)) {
+    let mut queue = Queue::with_agent(HONEST);
+    queue.agent("early", SLOW, "");
+    queue.ground.commit_all();
+    let id = queue.task("early", &[]);
+    let mut others = queue.tasks(2);
+    let run = queue.start(&["--parallel", "1"]);
+    queue.until_phase(&id, "started");
+    run.kill();
+    let records = queue.records(&id, 1).join("agent");
+    assert!(wait_until(LONG, || records.join("outcome.json").exists()), "its agent does not end");
+    spoil(&records.join(file));
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 10, "{said:?}");
+    said.assert_names(&[&format!("{id}: blocked: "), file]);
+    queue.assert_landed(&others);
+    assert_eq!(queue.ground.status(&id), "BLOCKED");
+    assert!(queue.open_attempts().is_empty(), "{:?}", queue.open_attempts());
+    assert!(queue.ground.agency(&["ps", "--all"]).out.contains(&id));
+    queue.ground.ok(&["retry", &id]);
+    assert_eq!(queue.run(&[]).code, 0);
+    others.push(id);
+    queue.assert_landed(&others);
+}
+
+#[test]
+fn an_outcome_that_cannot_be_read_is_set_aside() {
+    unreadable("outcome.json", |path| fs::write(path, "{\"version\": 1,").expect("spoilt"));
+}
+
+#[test]
+fn an_order_that_cannot_be_read_is_set_aside() {
+    unreadable("order.json", |path| fs::write(path, "").expect("spoilt"));
+}
