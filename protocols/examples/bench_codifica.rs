@@ -28,7 +28,7 @@ fn main() -> Result<()> {
     for (name, text) in [("codifica.json", contract), ("spec.md", ""), ("work.md", &work)] {
         std::fs::write(root.join(name), text)?;
     }
-    let store = Store::open(&root, &folder.path().join("state"))?;
+    let store = Store::open(&root, &folder.path().join("state"), |_| Ok(false))?;
     let setting = Setting { site: Some("here".to_owned()), agent: AgentName::parse("shell").ok() };
     let board = Codifica::open(store.tree(), setting)?;
     let middle = TaskId::parse(&format!("FEAT-{:04}", tasks / 2))?;

@@ -26,7 +26,7 @@ impl Site {
         fs::write(root.join("codifica.json"), contract).expect("written");
         fs::write(root.join("spec.md"), "").expect("written");
         fs::write(root.join("work.md"), work).expect("written");
-        let store = Store::open(&root, &folder.path().join("state")).expect("a store");
+        let store = Store::open(&root, &folder.path().join("state"), |_| Ok(false)).expect("a store");
         Self { _folder: folder, store, now: "2026-01-31T16:10:00+00:00[UTC]".parse().expect("a time") }
     }
 

@@ -29,7 +29,7 @@ impl Site {
         let folder = tempfile::tempdir().expect("a folder");
         let root = folder.path().join("repository");
         fs::create_dir(&root).expect("a repository");
-        let store = Store::open(&root, &folder.path().join("state")).expect("a store");
+        let store = Store::open(&root, &folder.path().join("state"), |_| Ok(false)).expect("a store");
         let now: Zoned = "2026-01-31T16:10:00+01:00[Europe/Zurich]".parse().expect("a time");
         let site = Self { folder, store, now };
         let place = Surroundings {

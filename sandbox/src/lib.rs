@@ -58,3 +58,4 @@ mod user_limits;
 mod view;
 mod watch;
 pub mod workspace;
+pub mod writers;

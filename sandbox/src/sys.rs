@@ -207,6 +207,30 @@ pub(crate) fn close_all_but(kept: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether another open file description of this file may write to it. `file` must be open to read only.
+///
+/// A read lease is given only where nobody has the file open for writing, and given back at once. Whoever opens the file
+/// to write in between waits for that moment, and is seen by the lease being asked back.
+pub(crate) fn is_open_for_writing(file: BorrowedFd<'_>) -> io::Result<bool> {
+    /// The same number on every architecture; libc does not have it for Linux.
+    const F_SETSIG: libc::c_int = 10;
+    let control = |command, argument: libc::c_int| {
+        // SAFETY: these commands take an integer and no pointer, and the descriptor is open for as long as it is
+        // borrowed.
+        let answer = unsafe { libc::fcntl(file.as_raw_fd(), command, argument) };
+        if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
+    };
+    // The signal that tells a lease is asked back: SIGIO would end this process, this one is ignored unless handled.
+    control(F_SETSIG, libc::SIGURG)?;
+    match control(libc::F_SETLEASE, libc::F_RDLCK) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+        other => drop(other?),
+    }
+    let held = control(libc::F_GETLEASE, 0);
+    control(libc::F_SETLEASE, libc::F_UNLCK)?;
+    Ok(held? != libc::F_RDLCK)
+}
+
 /// Ends this process now, without running destructors or flushing what the parent will flush too.
 pub(crate) fn exit_now(code: i32) -> ! {
     // SAFETY: _exit never returns and touches no memory of ours.

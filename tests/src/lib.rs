@@ -2,6 +2,7 @@
 
 pub mod adversary;
 pub mod collector;
+pub mod dice;
 pub mod engine;
 pub mod ground;
 pub mod listeners;

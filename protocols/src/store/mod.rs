@@ -2,14 +2,17 @@
 //!
 //! A verb of a board looks at the files and says what it wants as [`Effects`]: each file with the bytes it
 //! was decided over. [`Store::update`] takes the lock, lets the verb look, and carries out what it wants: all
-//! of it or nothing. If a file changed under the verb (a person's editor knows no lock), nothing is written
-//! and the verb looks again.
+//! of it or nothing. If a person changed a file under the verb (an editor knows no lock), their lines are kept;
+//! where they touch what is to change, nothing is written and the verb looks again.
+//!
+//! What a person saves while a change is carried out is not lost either: see [`exchange`].
 //!
 //! Several files can't be renamed in one step. So what is to be done is first written down in a journal,
 //! outside the work tree; whoever takes the lock next and finds one finishes it. A `kill -9` before the
 //! journal is durable leaves nothing, after it everything.
 
 mod etag;
+pub mod exchange;
 mod journal;
 pub mod lock;
 pub mod log;
@@ -18,11 +21,15 @@ pub mod tree;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 pub use etag::ETag;
+use exchange::{Exchange, WriterCheck};
 use lock::{Lock, LockError};
 use memory::Memory;
 use tree::{Tree, TreeError};
+
+use crate::text::merge::merge;
 
 /// What a verb wants done.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -55,8 +62,8 @@ pub struct Edit {
 pub enum Change {
     /// A file that must not exist yet.
     Create { path: String, content: String },
-    /// A file that must still be what it was when this was decided.
-    Replace { path: String, expected: String, content: String },
+    /// A file whose text was `before` when this was decided. What a person changed since is kept where it lies apart.
+    Replace { path: String, before: String, content: String },
     /// A file that goes elsewhere, perhaps changed on the way, if it still is what it was.
     Move { path: String, expected: String, to: String, content: String },
 }
@@ -84,9 +91,9 @@ impl Effects {
 
     /// A file whose text was `old` becomes `new`. The same text is no change.
     pub fn replace(&mut self, path: impl Into<String>, old: &str, new: impl Into<String>) {
-        let (expected, content) = (ETag::of(old.as_bytes()).to_string(), new.into());
-        if content != old {
-            self.changes.push(Change::Replace { path: path.into(), expected, content });
+        let (before, content) = (old.to_owned(), new.into());
+        if content != before {
+            self.changes.push(Change::Replace { path: path.into(), before, content });
         }
     }
 
@@ -129,6 +136,7 @@ impl Effects {
 pub struct Store {
     tree: Tree,
     state: PathBuf,
+    check: WriterCheck,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -139,6 +147,10 @@ pub enum StoreError {
     Lock(#[from] LockError),
     #[error("{path} was changed by somebody else meanwhile; nothing was written")]
     Conflict { path: String },
+    #[error("another program has {path} open for writing and does not close it; close it there")]
+    Open { path: String },
+    #[error("{path} was changed twice while it was written; one version of it is kept in {saved}")]
+    Saved { path: String, saved: String },
     #[error("can't keep a journal in {}", path.display())]
     Journal { path: PathBuf, source: io::Error },
     #[error("the journal {} can't be read: {reason}; nothing is written until a person has looked at it", path.display())]
@@ -148,15 +160,15 @@ pub enum StoreError {
 /// What is remembered of folders between processes.
 const MEMORY: &str = "folders";
 
-/// How often a verb looks again when somebody changes files under it.
-const TRIES: usize = 5;
+/// How long a verb looks again when somebody changes files under it all the time.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Store {
     /// The board files below `root`. `state` is a folder of ours outside the work tree.
-    pub fn open(root: &Path, state: &Path) -> Result<Self, StoreError> {
+    pub fn open(root: &Path, state: &Path, check: WriterCheck) -> Result<Self, StoreError> {
         let mut tree = Tree::open(root)?;
         tree.memory = Memory::load(&state.join(MEMORY));
-        Ok(Self { tree, state: state.to_owned() })
+        Ok(Self { tree, state: state.to_owned(), check })
     }
 
     /// To look without writing. A commit of somebody else may be half seen: each file is whole, but two
@@ -175,12 +187,12 @@ impl Store {
         mut verb: impl FnMut(&Tree) -> Result<(T, Effects), E>,
     ) -> Result<T, E> {
         let held = self.hold()?;
-        let mut tries = 1;
+        let until = Instant::now() + PATIENCE;
         loop {
             let (answer, effects) = verb(held.tree())?;
             match held.commit(&effects) {
                 Ok(()) => return Ok(answer),
-                Err(StoreError::Conflict { .. }) if tries < TRIES => tries += 1,
+                Err(StoreError::Conflict { .. }) if Instant::now() < until => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -196,9 +208,20 @@ impl Store {
         std::fs::create_dir_all(&self.state)
             .map_err(|source| StoreError::Journal { path: self.state.clone(), source })?;
         let lock = Lock::take(&self.state.join("board.lock"))?;
-        if let Some((tree, changes)) = journal::left(&self.state)? {
-            changes.iter().try_for_each(|change| finish(&tree, change))?;
+        if let Some((tree, entries)) = journal::left(&self.state)? {
+            let exchange = Exchange { tree: &tree, check: self.check };
+            let mut saved = None;
+            for entry in &entries {
+                match exchange.recover(entry) {
+                    Err(error @ StoreError::Saved { .. }) => saved = Some(error),
+                    other => other?,
+                }
+            }
             journal::remove(&self.state)?;
+            // Told once: the next one finds nothing to recover.
+            if let Some(saved) = saved {
+                return Err(saved);
+            }
         }
         Ok(lock)
     }
@@ -207,15 +230,28 @@ impl Store {
         if effects.is_empty() {
             return Ok(());
         }
-        for change in &effects.changes {
-            if standing(&self.tree, change)? != Standing::Ahead {
-                return Err(StoreError::Conflict { path: change.path().to_owned() });
+        let changes = effects.changes.iter().map(|change| on_what_is_there(&self.tree, change));
+        let changes = changes.collect::<Result<Vec<Change>, StoreError>>()?;
+        journal::write(&self.state, &self.tree, &changes)?;
+        let exchange = Exchange { tree: &self.tree, check: self.check };
+        let mut done = Vec::new();
+        for change in &changes {
+            match exchange.perform(change) {
+                Ok(one) => done.push(one),
+                Err(error) => {
+                    // What a person did comes first. The verb looks at it, and at files as they were.
+                    done.iter().rev().try_for_each(|one| exchange.undo(one))?;
+                    journal::remove(&self.state)?;
+                    return Err(match error {
+                        StoreError::Tree(TreeError::Exists { .. }) => {
+                            StoreError::Conflict { path: change.path().to_owned() }
+                        }
+                        other => other,
+                    });
+                }
             }
         }
-        journal::write(&self.state, &self.tree, &effects.changes)?;
-        for change in &effects.changes {
-            perform(&self.tree, change)?;
-        }
+        exchange.tidy(&changes)?;
         journal::remove(&self.state)
     }
 }
@@ -240,55 +276,22 @@ impl Held<'_> {
     }
 }
 
-/// Where a file stands, seen from a change to it.
-#[derive(Debug, PartialEq, Eq)]
-enum Standing {
-    /// It is what it was when the change was decided.
-    Ahead,
-    /// It is what the change makes of it.
-    Done,
-    /// It is neither: somebody else was here.
-    Elsewhere,
-}
-
-fn standing(tree: &Tree, change: &Change) -> Result<Standing, StoreError> {
-    let now = tree.read(change.path())?.map(|bytes| ETag::of(&bytes).to_string());
-    Ok(match (change, now) {
-        (Change::Create { .. }, None) => Standing::Ahead,
-        (Change::Replace { expected, .. }, Some(now)) if now == *expected => Standing::Ahead,
-        (Change::Create { content, .. } | Change::Replace { content, .. }, Some(now))
-            if now == ETag::of(content.as_bytes()).to_string() =>
-        {
-            Standing::Done
-        }
-        (Change::Move { expected, .. }, Some(now)) if now == *expected => Standing::Ahead,
-        (Change::Move { to, .. }, None) if tree.exists(to) => Standing::Done,
-        _ => Standing::Elsewhere,
-    })
-}
-
-/// Carries out a change that was decided before a crash. Where somebody else wrote meanwhile, theirs stays.
-fn finish(tree: &Tree, change: &Change) -> Result<(), StoreError> {
-    match standing(tree, change)? {
-        Standing::Ahead => perform(tree, change),
-        Standing::Done | Standing::Elsewhere => Ok(()),
-    }
-}
-
-fn perform(tree: &Tree, change: &Change) -> Result<(), StoreError> {
+/// A change that was decided a moment ago, to the file as it is now.
+fn on_what_is_there(tree: &Tree, change: &Change) -> Result<Change, StoreError> {
+    let conflict = || StoreError::Conflict { path: change.path().to_owned() };
     match change {
-        Change::Create { path, content } => tree.create(path, content.as_bytes())?,
-        Change::Replace { path, content, .. } => tree.replace(path, content.as_bytes())?,
-        Change::Move { path, to, content, .. } => {
-            match tree.create(to, content.as_bytes()) {
-                // Before a crash, this is as far as it came.
-                Err(TreeError::Exists { .. }) if tree.read(to)?.as_deref() == Some(content.as_bytes()) => {}
-                made => made?,
-            }
-            tree.remove(path)?;
+        Change::Create { path, .. } if tree.exists(path) => Err(conflict()),
+        Change::Create { .. } => Ok(change.clone()),
+        Change::Replace { path, before, content } => {
+            let now = tree.read_text(path)?.ok_or_else(conflict)?;
+            let content = merge(before, content, &now).ok_or_else(conflict)?;
+            Ok(Change::Replace { path: path.clone(), before: now, content })
+        }
+        Change::Move { path, expected, .. } => {
+            let now = tree.read(path)?.map(|bytes| ETag::of(&bytes).to_string());
+            (now.as_ref() == Some(expected)).then(|| change.clone()).ok_or_else(conflict)
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -298,8 +301,13 @@ mod tests {
     fn store() -> (tempfile::TempDir, Store) {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::create_dir(folder.path().join("tree")).expect("a tree");
-        let store = Store::open(&folder.path().join("tree"), &folder.path().join("state")).expect("a store");
+        let store = Store::open(&folder.path().join("tree"), &folder.path().join("state"), |_| Ok(false))
+            .expect("a store");
         (folder, store)
+    }
+
+    fn exchange(store: &Store) -> Exchange<'_> {
+        Exchange { tree: store.tree(), check: store.check }
     }
 
     fn text(store: &Store, name: &str) -> Option<String> {
@@ -348,7 +356,7 @@ mod tests {
             changes
                 .iter()
                 .take(performed.min(2))
-                .for_each(|change| perform(store.tree(), change).expect("done"));
+                .for_each(|change| drop(exchange(&store).perform(change).expect("done")));
             if performed >= 3 {
                 store.tree().create("archive/to.md", b"moved on").expect("half a move");
             }

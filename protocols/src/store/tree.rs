@@ -4,7 +4,7 @@
 //! a file of four gigabytes. So every name is resolved beneath the folder without following a link, only
 //! regular files are read, and only so much of them.
 //!
-//! There is one way to write a file: whole, beside its place, synced, renamed over it, the folder synced. A
+//! There is one way to write a file: whole, beside its place, synced, put into it by a rename, the folder synced. A
 //! crash leaves the old bytes or the new ones, and perhaps a file beside them that the next writer removes.
 
 use std::fs::File;
@@ -68,8 +68,8 @@ impl Tree {
         &self.path
     }
 
-    /// The bytes of a file, or `None` where there is no such file.
-    pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>, TreeError> {
+    /// A regular file, opened to read, or `None` where there is no such file.
+    fn open_file(&self, name: &str) -> Result<Option<File>, TreeError> {
         let path = || self.path.join(name);
         // A FIFO would block an open for reading until somebody writes.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
@@ -79,15 +79,23 @@ impl Tree {
             Err(Errno::LOOP | Errno::XDEV) => return Err(TreeError::Link { path: path() }),
             Err(error) => return Err(TreeError::Open { path: path(), source: error.into() }),
         };
-        let failed = |source| TreeError::Open { path: path(), source };
-        let metadata = file.metadata().map_err(failed)?;
-        if !metadata.is_file() {
-            return Err(TreeError::Irregular { path: path() });
+        match file.metadata() {
+            Ok(metadata) if metadata.is_file() => Ok(Some(file)),
+            Ok(_) => Err(TreeError::Irregular { path: path() }),
+            Err(source) => Err(TreeError::Open { path: path(), source }),
         }
-        if metadata.len() > LARGEST_FILE {
+    }
+
+    /// The bytes of a file, or `None` where there is no such file.
+    pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>, TreeError> {
+        let path = || self.path.join(name);
+        let Some(file) = self.open_file(name)? else { return Ok(None) };
+        let failed = |source| TreeError::Open { path: path(), source };
+        let length = file.metadata().map_err(failed)?.len();
+        if length > LARGEST_FILE {
             return Err(TreeError::Large { path: path() });
         }
-        let mut bytes = Vec::with_capacity(metadata.len() as usize + 1);
+        let mut bytes = Vec::with_capacity(length as usize + 1);
         file.take(LARGEST_FILE + 1).read_to_end(&mut bytes).map_err(failed)?;
         if bytes.len() as u64 > LARGEST_FILE {
             return Err(TreeError::Large { path: path() });
@@ -169,14 +177,98 @@ impl Tree {
         entries.iter().filter(|entry| entry.is_folder).map(stamp).collect()
     }
 
-    /// Replaces a file, or makes it. Its mode stays what it was.
+    /// Replaces a file of ours, or makes it. Its mode stays what it was. A file that a person may write is exchanged
+    /// instead ([`super::exchange`]).
     pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), TreeError> {
-        self.write(name, bytes, RenameFlags::empty())
+        self.write(name, bytes, Target::Replace)
     }
 
     /// Makes a file that must not exist.
     pub fn create(&self, name: &str, bytes: &[u8]) -> Result<(), TreeError> {
-        self.write(name, bytes, RenameFlags::NOREPLACE)
+        self.write(name, bytes, Target::Create)
+    }
+
+    /// Writes what is to take a file's place beside it.
+    pub(super) fn stage(&self, name: &str, bytes: &[u8], synced: bool) -> Result<(), TreeError> {
+        self.write(name, bytes, Target::Stage { synced })
+    }
+
+    /// Makes what a file holds durable.
+    pub(super) fn sync(&self, name: &str) -> Result<(), TreeError> {
+        let synced = self.reach(name, OFlags::RDONLY | OFlags::NONBLOCK).and_then(rustix::fs::fsync);
+        synced.map_err(|error| self.refused(name, error))
+    }
+
+    /// A file and what lies beside it change places; `false` if there is no such file.
+    pub(super) fn exchange(&self, name: &str) -> Result<bool, TreeError> {
+        self.rename(name, |folder, last, beside| {
+            rustix::fs::renameat_with(folder, beside, folder, last, RenameFlags::EXCHANGE)
+        })
+    }
+
+    /// Moves a file beside its place; `false` if there is none.
+    pub(super) fn displace(&self, name: &str) -> Result<bool, TreeError> {
+        self.rename(name, |folder, last, beside| rustix::fs::renameat(folder, last, folder, beside))
+    }
+
+    /// Moves what lies beside a place into it, if something does; `false` if the place is taken.
+    pub(super) fn put_back(&self, name: &str) -> Result<bool, TreeError> {
+        let put = self.rename(name, |folder, last, beside| {
+            rustix::fs::renameat_with(folder, beside, folder, last, RenameFlags::NOREPLACE)
+        });
+        match put {
+            Err(TreeError::Exists { .. }) => Ok(false),
+            other => other.map(|_| true),
+        }
+    }
+
+    /// Gives what lies beside a place a name that a person sees, and returns it.
+    pub(super) fn save(&self, name: &str) -> Result<Option<String>, TreeError> {
+        for number in 1.. {
+            let saved = format!("{name}.saved-{number}");
+            let new = saved.rsplit('/').next().unwrap_or(&saved);
+            let moved = self.rename(name, |folder, _, beside| {
+                rustix::fs::renameat_with(folder, beside, folder, new, RenameFlags::NOREPLACE)
+            });
+            match moved {
+                Err(TreeError::Exists { .. }) => {}
+                other => return Ok(other?.then_some(saved)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// What lies beside a file, opened to read.
+    pub(super) fn open_staged(&self, name: &str) -> Result<Option<File>, TreeError> {
+        self.open_file(&beside(name))
+    }
+
+    pub(super) fn staged(&self, name: &str) -> Result<Option<Vec<u8>>, TreeError> {
+        self.read(&beside(name))
+    }
+
+    /// Removes what lies beside a file.
+    pub(super) fn unstage(&self, name: &str) -> Result<(), TreeError> {
+        self.rename(name, |folder, _, beside| rustix::fs::unlinkat(folder, beside, AtFlags::empty()))
+            .map(drop)
+    }
+
+    pub(super) fn sync_parent(&self, name: &str) -> Result<(), TreeError> {
+        let synced = self.parent(name).and_then(|(folder, _)| rustix::fs::fsync(&folder));
+        synced.map_err(|error| self.refused(name, error))
+    }
+
+    /// Moves names in a file's folder, its own and the one beside it; `false` if there is nothing to move.
+    fn rename(
+        &self,
+        name: &str,
+        how: impl FnOnce(&OwnedFd, &str, &str) -> Result<(), Errno>,
+    ) -> Result<bool, TreeError> {
+        match self.parent(name).and_then(|(folder, last)| how(&folder, last, &beside(last))) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(self.refused(name, error)),
+        }
     }
 
     /// Removes a file; that there is none is no failure.
@@ -202,23 +294,23 @@ impl Tree {
         self.make_parent(&format!("{name}/.")).map(drop).map_err(|error| self.refused(name, error))
     }
 
-    fn write(&self, name: &str, bytes: &[u8], flags: RenameFlags) -> Result<(), TreeError> {
+    fn write(&self, name: &str, bytes: &[u8], target: Target) -> Result<(), TreeError> {
         let (folder, last) = self.make_parent(name).map_err(|error| self.refused(name, error))?;
-        let beside = format!(".{last}{TEMPORARY}");
-        let outcome = self.write_beside(&folder, last, &beside, bytes, flags);
+        let unfinished = format!(".{last}{UNFINISHED}");
+        let outcome = self.write_whole(&folder, last, &unfinished, bytes, target);
         if outcome.is_err() {
-            let _ = rustix::fs::unlinkat(&folder, &beside, AtFlags::empty());
+            let _ = rustix::fs::unlinkat(&folder, &unfinished, AtFlags::empty());
         }
         outcome.map_err(|error| self.refused(name, error))
     }
 
-    fn write_beside(
+    fn write_whole(
         &self,
         folder: &OwnedFd,
         last: &str,
-        beside: &str,
+        unfinished: &str,
         bytes: &[u8],
-        flags: RenameFlags,
+        target: Target,
     ) -> Result<(), Errno> {
         let mode = match rustix::fs::statat(folder, last, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(old) if FileType::from_raw_mode(old.st_mode) == FileType::RegularFile => {
@@ -228,20 +320,29 @@ impl Tree {
             Ok(_) => return Err(Errno::ISDIR),
             Err(_) => None,
         };
-        match rustix::fs::unlinkat(folder, beside, AtFlags::empty()) {
+        match rustix::fs::unlinkat(folder, unfinished, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(error) => return Err(error),
         }
         let opened = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let made = Mode::from_raw_mode(0o666);
-        let mut file = File::from(rustix::fs::openat(folder, beside, opened, made)?);
+        let mut file = File::from(rustix::fs::openat(folder, unfinished, opened, made)?);
         give(&file, folder)?;
         if let Some(mode) = mode {
             rustix::fs::fchmod(&file, mode)?;
         }
         file.write_all(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        rustix::fs::fsync(&file)?;
-        rustix::fs::renameat_with(folder, beside, folder, last, flags)?;
+        if !matches!(target, Target::Stage { synced: false }) {
+            rustix::fs::fsync(&file)?;
+        }
+        match target {
+            // Its folder is synced together with the exchange.
+            Target::Stage { .. } => return rustix::fs::renameat(folder, unfinished, folder, beside(last)),
+            Target::Replace => rustix::fs::renameat(folder, unfinished, folder, last)?,
+            Target::Create => {
+                rustix::fs::renameat_with(folder, unfinished, folder, last, RenameFlags::NOREPLACE)?;
+            }
+        }
         rustix::fs::fsync(folder)
     }
 
@@ -300,6 +401,24 @@ pub(super) fn give(made: impl AsFd, folder: impl AsFd) -> Result<(), Errno> {
     rustix::fs::fchown(&made, Some(user), Some(group))
 }
 
-/// How the name of a file ends while it is written. There is one writer at a time, so the name need not be
-/// unique; and whoever finishes what a crash interrupted writes over what it left.
-const TEMPORARY: &str = ".agency-new";
+/// Where a file goes that was written.
+#[derive(Debug, Clone, Copy)]
+enum Target {
+    Replace,
+    Create,
+    /// Beside the place it is for.
+    Stage {
+        synced: bool,
+    },
+}
+
+/// How the name of a file ends while it is written. There is one writer at a time, so the name need not be unique, and the
+/// next writer writes over what a crash left.
+const UNFINISHED: &str = ".agency-new";
+
+/// Beside a file, under this name, lies a whole version of it: ours before an exchange, another one after it.
+fn beside(name: &str) -> String {
+    let (folder, last) = name.rsplit_once('/').map_or(("", name), |(folder, last)| (folder, last));
+    let slash = if folder.is_empty() { "" } else { "/" };
+    format!("{folder}{slash}.{last}.agency-swap")
+}

@@ -1,6 +1,7 @@
 //! Text that people and programs write together: edits that touch what they must and nothing else.
 
 pub mod frontmatter;
+pub mod merge;
 pub mod region;
 pub mod slug;
 pub mod yaml;

@@ -32,6 +32,7 @@ use agency_protocols::store::{Effects, Store, StoreError};
 use agency_sandbox::configured::{self, ConfigError};
 use agency_sandbox::host::Host;
 use agency_sandbox::workspace::folder::Folder;
+use agency_sandbox::writers::is_open_for_writing;
 use clap::Args;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
@@ -131,7 +132,8 @@ impl Here {
     fn store(&self) -> Result<Store, Failure> {
         state::check_writable(&self.folder)?;
         let state = state::of(&self.folder)?;
-        Store::open(&self.folder.root, state.path()).map_err(|error| Failure::new(INTERNAL, &error))
+        Store::open(&self.folder.root, state.path(), is_open_for_writing)
+            .map_err(|error| Failure::new(INTERNAL, &error))
     }
 
     /// The board, opened anew: a manifest may change while a process lives.

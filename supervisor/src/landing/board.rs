@@ -21,9 +21,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use agency_protocols::store::Edit;
+use agency_protocols::store::exchange::Exchange;
 use agency_protocols::store::tree::Tree;
+use agency_protocols::store::{Edit, StoreError};
 use agency_sandbox::path::RelPath;
+use agency_sandbox::writers::is_open_for_writing;
 
 use super::bench::Bench;
 use super::board_journal::{Entries, Pending};
@@ -352,16 +354,17 @@ fn take_back(repository: &Repository) -> Result<(), Error> {
 }
 
 fn files_back(pending: &Pending) -> Result<(), Error> {
-    let odd = |error: agency_protocols::store::tree::TreeError| Error::Board { reason: error.to_string() };
-    let tree = Tree::open(&pending.root).map_err(odd)?;
+    let odd = |error: StoreError| Error::Board { reason: error.to_string() };
+    let tree = Tree::open(&pending.root).map_err(|error| odd(error.into()))?;
+    let exchange = Exchange { tree: &tree, check: is_open_for_writing };
     for edit in pending.edits.iter().rev() {
-        let Some(text) = tree.read_text(&edit.path).map_err(odd)? else { continue };
+        let Some(text) = tree.read_text(&edit.path).map_err(|error| odd(error.into()))? else { continue };
         if edit.before.is_empty() {
             if text == edit.after {
-                tree.remove(&edit.path).map_err(odd)?;
+                exchange.put(&edit.path, &text, None).map_err(odd)?;
             }
         } else if let Some(back) = replaced(&text, &edit.after, &edit.before) {
-            tree.replace(&edit.path, back.as_bytes()).map_err(odd)?;
+            exchange.put(&edit.path, &text, Some(&back)).map_err(odd)?;
         }
     }
     Ok(())

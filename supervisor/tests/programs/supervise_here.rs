@@ -153,7 +153,7 @@ fn supervise(arguments: &Arguments) -> Result<()> {
 
 fn desk(sharing: Option<Sharing>, root: PathBuf, state: PathBuf) -> Result<Desk> {
     Desk::open(sharing.clone(), move || -> Result<(Store, Box<dyn Board>)> {
-        let store = Store::open(&root, &state)?;
+        let store = Store::open(&root, &state, agency_sandbox::writers::is_open_for_writing)?;
         if sharing.is_some() {
             let setting = Setting { site: Some("here".to_owned()), agent: AgentName::parse("shell").ok() };
             let board = Codifica::open(store.tree(), setting)?;

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use agency_tests::adversary;
+use agency_tests::dice::Dice;
 use agency_tests::queue::{HONEST, Queue};
 
 use crate::audit;
@@ -65,21 +66,11 @@ macro_rules! at_every_step {
 
 at_every_step!(claim announce order send permit begin keep report collect ask heed merge prove attest land settle release);
 
-/// Numbers that are the same every time.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-}
-
 /// At least so many tasks: where they are done before the last kill, there are more.
 fn killed_at_random(count: usize, kills: usize, seed: u64) {
     let queue = Queue::new();
     let mut tasks = queue.tasks(count);
-    let mut dice = Dice(seed);
+    let mut dice = Dice::new(seed);
     let mut killed = 0;
     while killed < kills {
         let mut supervisor = queue.start(&["--parallel", "8"]);
