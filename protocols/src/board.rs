@@ -45,6 +45,9 @@ pub trait Board: std::fmt::Debug + Send + Sync {
     /// Whether work on a task is still wanted: a person's word during a run counts.
     fn is_wanted(&self, tree: &Tree, task: &TaskId) -> Result<bool, BoardError>;
 
+    /// Whether the board says that a task is done. One that is archived is nobody's concern any more.
+    fn is_done(&self, tree: &Tree, task: &TaskId) -> Result<bool, BoardError>;
+
     /// What an agent is told that judges the work of another. Its report is a verdict.
     fn audit(&self, tree: &Tree, task: &TaskId, auditor: &AgentName) -> Result<Brief, BoardError>;
 

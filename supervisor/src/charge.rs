@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use agency_protocols::names::TaskId;
 use agency_sandbox::workspace::folder::Folder;
 use tokio::sync::mpsc;
 
+use crate::attempt::TaskKey;
 use crate::causes;
 use crate::clock::{self, BootClock, Clock as _};
 use crate::desk::Desk;
@@ -18,7 +20,7 @@ use crate::landing::names::RefName;
 use crate::landing::repository::{Opening, Repository};
 use crate::landing::undo::Undone;
 use crate::landing::worktree::{self, Head, Operation};
-use crate::landing::{self, board, land, refs};
+use crate::landing::{self, board, land, refs, strayed};
 use crate::life::{Witness, Workshop};
 use crate::notice::{Notice, Teller};
 use crate::owner::{self, Presence};
@@ -145,6 +147,22 @@ fn tell_untidy(error: &TidyError, teller: &dyn Teller) {
     teller.tell(&Notice::Trouble { task: None, what: causes::on_one_line(error) });
 }
 
+/// Work that is done, and has left its branch, is named when a run begins and when it ends. Where that can't be found out,
+/// there is something else to say.
+async fn tell_strayed(repository: &Arc<Repository>, desk: &Desk, teller: &dyn Teller) {
+    let looked = Arc::clone(repository);
+    let Ok(Ok(strayed)) = tokio::task::spawn_blocking(move || strayed::find(&looked)).await else { return };
+    for one in strayed {
+        let key = TaskKey { protocol: one.task.protocol().to_owned(), id: one.task.id().to_owned() };
+        let Ok(task) = TaskId::parse(&key.id) else { continue };
+        if key.protocol == desk.protocol
+            && desk.look(move |board, tree| board.is_done(tree, &task)).await.unwrap_or(false)
+        {
+            teller.tell(&Notice::Trouble { task: Some(key), what: one.sentence() });
+        }
+    }
+}
+
 /// A run may go on for months (`--watch`).
 async fn keep_tidy<S: Store>(shop: Arc<Workshop<S>>) {
     loop {
@@ -188,6 +206,7 @@ pub async fn run(
         }
         Ok(()) => {}
     }
+    tell_strayed(&repository, &desk, teller.as_ref()).await;
     let roster = Roster::new(dispatch::parallel_of_agents(&settings));
     let shop = Arc::new(Workshop {
         store: Arc::new(store),
@@ -207,6 +226,7 @@ pub async fn run(
     let summary = dispatch::run(Arc::clone(&shop), wishes, interrupts).await;
     keeper.abort();
     let summary = summary?;
+    tell_strayed(&shop.repository, &shop.desk, shop.teller.as_ref()).await;
     shop.store.leave(term).await?;
     drop(presence);
     Ok(summary)

@@ -89,6 +89,14 @@ impl Board for Codifica {
     }
 
     /// A person who took it away, gave it to somebody else or ended it has had the last word.
+    fn is_done(&self, tree: &Tree, task: &TaskId) -> Result<bool, BoardError> {
+        match self.find(tree, task) {
+            Ok(found) => Ok(found.task.state == State::Done),
+            Err(BoardError::NoSuchTask { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     fn is_wanted(&self, tree: &Tree, task: &TaskId) -> Result<bool, BoardError> {
         let found = match self.find(tree, task) {
             Err(BoardError::NoSuchTask { .. }) => return Ok(false),

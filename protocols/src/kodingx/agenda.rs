@@ -105,6 +105,14 @@ impl Board for KodingX {
         }
     }
 
+    fn is_done(&self, tree: &Tree, task: &TaskId) -> Result<bool, BoardError> {
+        match self.find(tree, task) {
+            Ok(found) => Ok(!found.place.archived && found.value.status == Status::Done),
+            Err(BoardError::NoSuchTask { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The orchestrator assigns a new task and starts it in one step.
     fn claim(
         &self,

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::spoken::{Spoken, not_there};
 use super::task::shown;
-use super::{Here, Who, code, print, print_json};
+use super::{Here, Who, code, print, print_json, strayed};
 use crate::message::{self, Failure};
 
 /// Check that the board complies with its protocol
@@ -46,12 +46,14 @@ pub(crate) fn run(command: &Lint, who: &Who) -> Result<u8, Failure> {
                     here.act(|tree| Ok(((), board.show_all(tree, &here.now)?)))?;
                 }
                 let profiles: Vec<String> = agency_profiles::builtin::names().map(str::to_owned).collect();
-                lint(&board, here.tree(), &profiles, &left_closed).map_err(super::refused)?
+                let found = lint(&board, here.tree(), &profiles, &left_closed).map_err(super::refused)?;
+                [found, strayed::of_kodingx(&here, &board)].concat()
             }
             Spoken::Codifica(_) if command.fix => return Err(not_there("lint --fix")),
             Spoken::Codifica(board) => {
-                codifica::lint::lint(&board, here.tree(), here.now.timestamp(), &left_closed)
-                    .map_err(super::refused)?
+                let found = codifica::lint::lint(&board, here.tree(), here.now.timestamp(), &left_closed)
+                    .map_err(super::refused)?;
+                [found, strayed::of_codifica(&here, &board)].concat()
             }
         });
     }

@@ -14,6 +14,7 @@ pub(crate) mod report;
 pub(crate) mod scaffold;
 pub(crate) mod spoken;
 pub(crate) mod status;
+mod strayed;
 pub(crate) mod task;
 pub(crate) mod verify;
 mod watch;

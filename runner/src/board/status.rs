@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::spoken::Spoken;
 use super::task::{Row, Shown, json, rows_of, table};
-use super::{Boards, Here, Who, code, codifica, mention, print};
+use super::{Boards, Here, Who, code, codifica, mention, print, strayed};
 use crate::message::{Failure, INTERNAL};
 use crate::run::view::picture::doing;
 
@@ -156,6 +156,7 @@ fn told_all(
                     &open.map(|task| Row::of(task).prefixed("kodingx")).collect::<Vec<_>>(),
                 ));
                 findings.extend(listing.findings);
+                findings.extend(strayed::of_kodingx(here, &board));
             }
             Spoken::Codifica(board) => {
                 let told = codifica::status::told(here, &board, true)?;
@@ -176,7 +177,8 @@ fn told_kodingx(
     as_json: bool,
 ) -> Result<(String, Vec<Finding>), Failure> {
     let failed = |error| super::refused(agency_protocols::board::BoardError::Tree(error));
-    let listing = board.tasks(here.tree()).map_err(failed)?;
+    let mut listing = board.tasks(here.tree()).map_err(failed)?;
+    listing.findings.extend(strayed::of_kodingx(here, board));
     let reports = places(here.tree(), Kind::Report, false).map_err(failed)?.len();
     let state = here.tree().read_text(STATE).map_err(failed)?.unwrap_or_default();
     let last_verify = Frontmatter::parse(&state)

@@ -311,8 +311,8 @@ impl Landing<'_> {
                 Err(Error::Refs { message }) => return Ok(Tried::Again(message)),
                 other => other?,
             };
-            if self.is_checked_out_elsewhere()? {
-                return Ok(Tried::Again("the branch is being checked out".to_owned()));
+            if let Some(what) = self.is_in_use()? {
+                return Ok(Tried::Again(what));
             }
             if !self.is_published()? {
                 return Ok(unpublished());
@@ -356,8 +356,8 @@ impl Landing<'_> {
             Err(Error::Refs { message }) => return again(&message),
             other => other?,
         };
-        if self.is_checked_out_elsewhere()? {
-            return again("the branch is being checked out");
+        if let Some(what) = self.is_in_use()? {
+            return again(&what);
         }
         if !self.is_published()? {
             return Ok(Some(Tried::Answer(Outcome::Moved { found: None })));
@@ -372,6 +372,10 @@ impl Landing<'_> {
         if !checkout.is_on_its_branch() {
             return again("the work tree changes its branch");
         }
+        // Once more: what begins now finds the index locked, or the branch where it will be.
+        if let Some(what) = self.is_in_use()? {
+            return again(&what);
+        }
         watch.step(Step::Commit, || transaction.commit())?;
         Ok(None)
     }
@@ -382,13 +386,19 @@ impl Landing<'_> {
         self.publish.map_or(Ok(true), |publish| publish(self.motion.commit))
     }
 
-    /// Whether other work trees have the branch now. Their files would be what the branch was, and the next
-    /// commit there would take the work back.
-    fn is_checked_out_elsewhere(&self) -> Result<bool, Error> {
-        match self.motion.moves_files {
-            true => Ok(worktree::with_branch(self.repository, self.motion.target)? != self.worktrees),
-            false => Ok(false),
+    /// Whether a person has begun something with the branch since it was looked at. Other work trees that have it now
+    /// have the files of what it was, and the next commit there would take the work back; a rebase that is given up
+    /// moves the branch back to where it was when it began.
+    fn is_in_use(&self) -> Result<Option<String>, Error> {
+        if !self.motion.moves_files {
+            return Ok(None);
         }
+        let worktrees = worktree::with_branch(self.repository, self.motion.target)?;
+        if worktrees != self.worktrees {
+            return Ok(Some("the branch is being checked out".to_owned()));
+        }
+        let begun = worktrees.iter().find_map(Worktree::operation);
+        Ok(begun.map(|operation| format!("{operation} has just begun")))
     }
 
     fn prepare(&self) -> Result<Transaction<'_>, Error> {

@@ -51,6 +51,7 @@ pub mod settled;
 mod stamp;
 pub mod steps;
 pub mod store_ref;
+pub mod strayed;
 mod tree;
 mod turns;
 pub mod uncommitted;

@@ -43,6 +43,7 @@ pub enum Operation {
     CherryPick,
     Revert,
     Rebase,
+    Bisect,
 }
 
 impl fmt::Display for Operation {
@@ -52,18 +53,20 @@ impl fmt::Display for Operation {
             Self::CherryPick => "a cherry-pick",
             Self::Revert => "a revert",
             Self::Rebase => "a rebase",
+            Self::Bisect => "a bisect",
         })
     }
 }
 
 /// What git leaves in a work tree's git directory while something is going on.
-const TRACES: [(&str, Operation); 6] = [
+const TRACES: [(&str, Operation); 7] = [
     ("MERGE_HEAD", Operation::Merge),
     ("CHERRY_PICK_HEAD", Operation::CherryPick),
     ("REVERT_HEAD", Operation::Revert),
     ("rebase-merge", Operation::Rebase),
     ("rebase-apply", Operation::Rebase),
     ("sequencer", Operation::CherryPick),
+    ("BISECT_LOG", Operation::Bisect),
 ];
 
 impl Worktree {

@@ -434,3 +434,30 @@ fn a_branch_that_is_checked_out_in_the_last_moment_takes_its_files_along() {
         world.assert_tidy();
     }
 }
+
+/// A rebase that begins after everything was looked at is seen while the locks are held. One that is given up would move
+/// the branch back to where it was when it began, and the work would be gone from it.
+#[test]
+fn a_rebase_that_begins_in_the_last_moment_keeps_the_branch_where_it_is() {
+    use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+    for world in worlds_by_git() {
+        let base = world.at("main");
+        for moment in ["Prepare:Before", "PlaceFiles:Before", "PlaceIndex:Before"] {
+            let work = world.candidate(&base, &[("src/1.txt", Put::File(b"changed\n"))]);
+            let arguments = [format!("candidate={work}"), "scope=**".to_owned(), format!("stop={moment}")];
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            let child = world.program("T1", &arguments).spawn().expect("it starts");
+            let pid = Pid::from_child(&child);
+            let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).expect("waits").expect("a status");
+            assert!(status.stopped(), "{status:?}");
+            let rebase = world.root().join(".git/rebase-merge");
+            fs::create_dir(&rebase).expect("begun");
+            kill_process(pid, Signal::CONT).expect("woken");
+            crate::support::Said::of(child).is("waits");
+            assert_eq!(world.at("main"), base, "{moment}");
+            fs::remove_dir(&rebase).expect("ended");
+            assert_eq!(world.status(), "", "{moment}");
+            world.assert_tidy();
+        }
+    }
+}

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::task::{row, shown_in};
 use crate::board::task::{json as value, rows_of};
-use crate::board::{Here, refused};
+use crate::board::{Here, refused, strayed};
 use crate::message::Failure;
 
 /// How a board stands.
@@ -19,7 +19,8 @@ pub(in crate::board) struct Told {
 
 /// `prefix` is said before every id, where there are boards of other protocols.
 pub(in crate::board) fn told(here: &Here, board: &Codifica, prefix: bool) -> Result<Told, Failure> {
-    let listing = board.tasks(here.tree()).map_err(refused)?;
+    let mut listing = board.tasks(here.tree()).map_err(refused)?;
+    listing.findings.extend(strayed::of_codifica(here, board));
     let selection = board.select(&listing, here.now.timestamp());
     let count = |state: State| listing.tasks.iter().filter(|listed| listed.task.state == state).count();
     let counts: serde_json::Map<String, Value> =

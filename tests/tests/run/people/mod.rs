@@ -2,5 +2,6 @@
 
 mod branch;
 mod files;
+mod history;
 mod tasks;
 mod worktree;
