@@ -10,7 +10,7 @@ use agency_tests::queue::{HONEST, Queue};
 use crate::audit;
 
 /// Every step there is, asked of the program.
-fn steps() -> Vec<String> {
+pub(crate) fn steps() -> Vec<String> {
     let output = Command::new(adversary::supervisor()).arg("steps").output().expect("it starts");
     let steps: Vec<String> = String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
     assert!(steps.len() > 10, "{steps:?}");
@@ -66,10 +66,10 @@ macro_rules! at_every_step {
 at_every_step!(claim announce order send permit begin keep report collect ask heed merge prove attest land settle release);
 
 /// Numbers that are the same every time.
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
     }
