@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agency_sandbox::workspace::folder::Folder;
+use agency_sandbox::workspace::snapshot::{SnapshotError, Snapshots};
+use agency_sandbox::workspace::state::State;
 use tokio::sync::mpsc;
 
 use crate::causes;
@@ -53,6 +55,8 @@ pub enum ChargeError {
     Store(#[from] StoreError),
     #[error("can't use the state folder {}", path.display())]
     State { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Layers(#[from] SnapshotError),
     #[error(transparent)]
     Identity(#[from] IdentityError),
     #[error(transparent)]
@@ -166,6 +170,11 @@ pub async fn run(
     let Charge { settings, repository, sharing, desk, shim, teller, witness } = charge;
     let state = settings.state.clone();
     let failed = |source| ChargeError::State { path: state.clone(), source };
+    let layers = State::at(&state);
+    // Whoever else is at work here has had the disk all the time; without them, it may have lost power meanwhile.
+    if !owner::is_anybody_present(&state) {
+        Snapshots::distrust(&layers)?;
+    }
     let store = open_store(&state).await?;
     let term = store.enter(&owner::myself()).await?;
     let presence = Presence::show(&state, term).map_err(failed)?;
@@ -209,5 +218,9 @@ pub async fn run(
     let summary = summary?;
     shop.store.leave(term).await?;
     drop(presence);
+    // The next run can use them then, whatever happens to the machine until it begins. Without it, it makes them again.
+    if let Err(error) = Snapshots::settle(&layers) {
+        shop.teller.tell(&Notice::Trouble { task: None, what: causes::on_one_line(&error) });
+    }
     Ok(summary)
 }

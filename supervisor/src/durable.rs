@@ -29,9 +29,19 @@ pub(crate) fn mark(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// A folder, and those above it.
+/// A folder, and those above it. Each new one is on the disk before anything is in it.
 pub(crate) fn folder(path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
+        folder(above)?;
+    }
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        // Another process was faster, and may not have synced it yet.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => sync_folder(path),
+        made => made.and_then(|()| sync_folder(path)),
+    }
 }
 
 /// Makes the names in the folder around a path survive a crash of the machine.
