@@ -6,7 +6,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Puts a file in its place, whatever was there.
 pub(crate) fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
@@ -29,19 +29,12 @@ pub(crate) fn mark(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// A folder, and those above it. Each new one is on the disk before anything is in it.
-pub(crate) fn folder(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
-        folder(above)?;
-    }
-    match fs::DirBuilder::new().mode(0o700).create(path) {
-        // Another process was faster, and may not have synced it yet.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => sync_folder(path),
-        made => made.and_then(|()| sync_folder(path)),
-    }
+/// Makes a folder, and those above it. Returns the new ones, whose names are not on the disk yet ([`sync_folder`]).
+pub(crate) fn folder(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut missing: Vec<&Path> = path.ancestors().take_while(|above| !above.is_dir()).collect();
+    missing.reverse();
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    Ok(missing.into_iter().map(Path::to_owned).collect())
 }
 
 /// Makes the names in the folder around a path survive a crash of the machine.

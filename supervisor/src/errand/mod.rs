@@ -103,14 +103,14 @@ impl Place {
 
     /// Writes the order down. The same one twice is the first one.
     pub fn order(&self, order: &Order) -> Result<(), ErrandError> {
-        durable::folder(&self.path).map_err(self.failed("make", ""))?;
+        let new = durable::folder(&self.path).map_err(self.failed("make", ""))?;
         let path = self.file("order.json");
         if path.exists() {
             return Ok(());
         }
         let text = serde_json::to_vec_pretty(order)
             .map_err(|source| ErrandError::Odd { path: path.clone(), source })?;
-        // What the order names, and the folder itself, which may have been made for it: on the disk before the order is.
+        // What the order names is on the disk before the order is.
         if let What::Agent(agent) | What::Audit(agent) = &order.what {
             for paper in &agent.papers {
                 let synced = File::open(&paper.source).and_then(|file| file.sync_all());
@@ -121,8 +121,10 @@ impl Place {
                 })?;
             }
         }
-        durable::sync_folder(&self.path).map_err(self.failed("sync", ""))?;
-        durable::write(&path, &text).map_err(self.failed("write", "order.json"))
+        durable::write(&path, &text).map_err(self.failed("write", "order.json"))?;
+        // After the order, when most file systems have them on the disk already: whoever begins waits for both.
+        let mut new = new.iter();
+        new.try_for_each(|folder| durable::sync_folder(folder)).map_err(self.failed("sync", ""))
     }
 
     /// Nothing came of it, and it may be begun again.

@@ -57,7 +57,7 @@ pub fn write(
         true => make(repository, work, statement)?,
         false => {
             let packed = import(repository, work, statement)?;
-            repository.sync_names(&packed)?;
+            repository.sync_pack()?;
             packed
         }
     };

@@ -185,8 +185,8 @@ pub(super) struct Mover {
     talk: Talk,
     /// Its error output, and the lock by which we take turns.
     said: File,
-    /// What the transaction it has prepared moves.
-    moves: Vec<RefName>,
+    /// What the transaction it has prepared changes, below the repository.
+    moves: Vec<String>,
 }
 
 impl Talks for Mover {
@@ -222,7 +222,10 @@ impl Mover {
         let nothing = repository.format.nothing();
         let text: String = lines.iter().map(|line| line.text(&nothing)).collect();
         let moved = lines.iter().filter(|line| !matches!(line, Line::Verify { .. }));
-        self.moves = moved.map(|line| line.name().clone()).collect();
+        self.moves = moved.map(|line| line.name().as_str().to_owned()).collect();
+        if lines.iter().any(|line| matches!(line, Line::Delete { .. })) {
+            self.moves.push("packed-refs".to_owned());
+        }
         self.ask(&format!("start\n{text}prepare\n"), "prepare: ok")
     }
 
@@ -230,12 +233,9 @@ impl Mover {
     /// is told next. Git syncs what a reference says, and not its name.
     fn commit(&mut self, repository: &Repository) -> Result<(), Error> {
         self.ask("commit\n", "commit: ok")?;
-        let common = &repository.real.common;
-        // References that go may have been packed.
-        let packed = common.join("packed-refs");
-        let mut folders: BTreeSet<PathBuf> = BTreeSet::from([packed]);
-        folders.extend(self.moves.drain(..).map(|name| common.join(name.as_str())));
-        let folders: BTreeSet<&Path> = folders.iter().filter_map(|path| path.parent()).collect();
+        let paths: Vec<PathBuf> =
+            self.moves.drain(..).map(|path| repository.real.common.join(path)).collect();
+        let folders: BTreeSet<&Path> = paths.iter().filter_map(|path| path.parent()).collect();
         for folder in folders {
             // The last reference in it may have taken it along.
             sync_names_in(folder)?;

@@ -169,10 +169,13 @@ impl Repository {
     pub(super) fn sync_names(&self, object: &Oid) -> Result<(), Error> {
         let objects = self.real.common.join("objects");
         let loose = objects.join(object.as_str().get(..2).unwrap_or_default());
-        for folder in [loose, objects.join("pack"), objects] {
-            sync_names_in(&folder)?;
-        }
-        Ok(())
+        // The folder of a loose object may be new itself.
+        [loose, objects].iter().try_for_each(|folder| sync_names_in(folder))
+    }
+
+    /// The same for what git has packed.
+    pub(super) fn sync_pack(&self) -> Result<(), Error> {
+        sync_names_in(&self.real.common.join("objects/pack"))
     }
 
     /// How the person's git is configured in one work tree, by its git directory.
