@@ -153,6 +153,14 @@ impl Clone {
         assert!(wait_until(LONG, all_stopped), "not stopped: {:?}", self.queue.marker().alive());
     }
 
+    fn kill_all(&self) -> bool {
+        wait_until(LONG, || {
+            let alive = self.queue.marker().alive();
+            alive.iter().for_each(|process| signal(process, Signal::SIGKILL));
+            alive.is_empty()
+        })
+    }
+
     /// The power goes, now.
     fn lose(&self, run: Supervisor, journal: Journal) {
         self.freeze();
@@ -160,12 +168,7 @@ impl Clone {
             disk.shut_down(journal).unwrap_or_else(|reason| panic!("{reason}"));
         }
         run.kill();
-        let all_dead = || {
-            let alive = self.queue.marker().alive();
-            alive.iter().for_each(|process| signal(process, Signal::SIGKILL));
-            alive.is_empty()
-        };
-        assert!(wait_until(LONG, all_dead), "still alive: {:?}", self.queue.marker().alive());
+        assert!(self.kill_all(), "still alive: {:?}", self.queue.marker().alive());
         self.disks.iter().for_each(Disk::unmount);
         for disk in &self.disks {
             disk.mount().unwrap_or_else(|reason| panic!("{reason}"));
@@ -209,6 +212,13 @@ impl Clone {
 
     fn told(&self, said: &Said) -> String {
         format!("{said:?}\n{:#?}", self.queue.ground.agency(&["status"]))
+    }
+}
+
+/// A test that fails leaves nobody behind who was stopped, and holds its disks.
+impl Drop for Clone {
+    fn drop(&mut self) {
+        self.kill_all();
     }
 }
 
