@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use agency_protocols::names::TaskId;
 use agency_sandbox::workspace::folder::Folder;
+use agency_sandbox::workspace::snapshot::{SnapshotError, Snapshots};
+use agency_sandbox::workspace::state::State;
 use tokio::sync::mpsc;
 
 use crate::attempt::TaskKey;
@@ -55,6 +57,8 @@ pub enum ChargeError {
     Store(#[from] StoreError),
     #[error("can't use the state folder {}", path.display())]
     State { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Layers(#[from] SnapshotError),
     #[error(transparent)]
     Identity(#[from] IdentityError),
     #[error(transparent)]
@@ -184,6 +188,11 @@ pub async fn run(
     let Charge { settings, repository, sharing, desk, shim, teller, witness } = charge;
     let state = settings.state.clone();
     let failed = |source| ChargeError::State { path: state.clone(), source };
+    let layers = State::at(&state);
+    // Whoever else is at work here has had the disk all the time; without them, it may have lost power meanwhile.
+    if !owner::is_anybody_present(&state) {
+        Snapshots::distrust(&layers)?;
+    }
     let store = open_store(&state).await?;
     let term = store.enter(&owner::myself()).await?;
     let presence = Presence::show(&state, term).map_err(failed)?;
@@ -229,5 +238,9 @@ pub async fn run(
     tell_strayed(&shop.repository, &shop.desk, shop.teller.as_ref()).await;
     shop.store.leave(term).await?;
     drop(presence);
+    // The next run can use them then, whatever happens to the machine until it begins. Without it, it makes them again.
+    if let Err(error) = Snapshots::settle(&layers) {
+        shop.teller.tell(&Notice::Trouble { task: None, what: causes::on_one_line(&error) });
+    }
     Ok(summary)
 }

@@ -6,7 +6,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Puts a file in its place, whatever was there.
 pub(crate) fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
@@ -29,9 +29,12 @@ pub(crate) fn mark(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// A folder, and those above it.
-pub(crate) fn folder(path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+/// Makes a folder, and those above it. Returns the new ones, whose names are not on the disk yet ([`sync_folder`]).
+pub(crate) fn folder(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut missing: Vec<&Path> = path.ancestors().take_while(|above| !above.is_dir()).collect();
+    missing.reverse();
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    Ok(missing.into_iter().map(Path::to_owned).collect())
 }
 
 /// Makes the names in the folder around a path survive a crash of the machine.

@@ -38,7 +38,8 @@ impl Presence {
     /// Shows that this process is in charge under a term.
     pub(crate) fn show(state: &Path, term: Term) -> io::Result<Self> {
         let path = file(state, term);
-        durable::folder(path.parent().unwrap_or(state))?;
+        // Nobody looks for it after a crash of the machine.
+        let _new = durable::folder(path.parent().unwrap_or(state))?;
         let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         Ok(Self { path, _lock: lock })

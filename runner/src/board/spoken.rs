@@ -122,7 +122,8 @@ fn name_site(state: &Path) -> std::io::Result<()> {
     fs::remove_file(&next)?;
     match linked {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
+        // On the disk before a claim is made in its name.
+        _ => fs::File::open(state)?.sync_all(),
     }
 }
 

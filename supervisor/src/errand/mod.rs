@@ -44,7 +44,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::durable;
-use order::Order;
+use order::{Order, What};
 use outcome::Outcome;
 
 /// The folder of an errand.
@@ -103,25 +103,39 @@ impl Place {
 
     /// Writes the order down. The same one twice is the first one.
     pub fn order(&self, order: &Order) -> Result<(), ErrandError> {
-        durable::folder(&self.path).map_err(self.failed("make", ""))?;
+        let new = durable::folder(&self.path).map_err(self.failed("make", ""))?;
         let path = self.file("order.json");
         if path.exists() {
             return Ok(());
         }
         let text = serde_json::to_vec_pretty(order)
             .map_err(|source| ErrandError::Odd { path: path.clone(), source })?;
-        durable::write(&path, &text).map_err(self.failed("write", "order.json"))
+        // What the order names is on the disk before the order is.
+        if let What::Agent(agent) | What::Audit(agent) = &order.what {
+            for paper in &agent.papers {
+                let synced = File::open(&paper.source).and_then(|file| file.sync_all());
+                synced.map_err(|source| ErrandError::File {
+                    doing: "sync",
+                    path: paper.source.clone(),
+                    source,
+                })?;
+            }
+        }
+        durable::write(&path, &text).map_err(self.failed("write", "order.json"))?;
+        // After the order, when most file systems have them on the disk already: whoever begins waits for both.
+        let mut new = new.iter();
+        new.try_for_each(|folder| durable::sync_folder(folder)).map_err(self.failed("sync", ""))
     }
 
     /// Nothing came of it, and it may be begun again.
     pub fn take_back(&self) -> Result<(), ErrandError> {
-        // The mark first: without it, the outcome still says that nothing was run.
+        // The mark first, also on the disk: without it, the outcome still says that nothing was run.
         for name in ["started", "outcome.json"] {
             match std::fs::remove_file(self.file(name)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(self.failed("remove", name)(error));
                 }
-                _ => {}
+                _ => durable::sync_folder(&self.file(name)).map_err(self.failed("sync", ""))?,
             }
         }
         Ok(())

@@ -55,7 +55,11 @@ pub fn write(
     let small = changes.len() <= MOST_FILES && changes.iter().map(size).sum::<u64>() <= MOST_BYTES;
     let commit = match small {
         true => make(repository, work, statement)?,
-        false => import(repository, work, statement)?,
+        false => {
+            let packed = import(repository, work, statement)?;
+            repository.sync_pack()?;
+            packed
+        }
     };
     check(repository, work, &commit)?;
     Ok(Some(commit))

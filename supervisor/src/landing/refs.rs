@@ -9,12 +9,12 @@
 //! left by a git that was killed, and removes it. The lock of a branch may be a person's; `refs.lock` says which
 //! ones we were about to take, and where those branches were to go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use agency_sandbox::path::escape;
@@ -24,7 +24,7 @@ use super::commit::Signature;
 use super::error::{Error, files, odd};
 use super::kept::{Talk, Talks};
 use super::names::{Oid, RefName};
-use super::repository::{Repository, read_file};
+use super::repository::{Repository, read_file, sync_names_in};
 use super::turns::Turn;
 
 /// A reference as it is.
@@ -185,6 +185,8 @@ pub(super) struct Mover {
     talk: Talk,
     /// Its error output, and the lock by which we take turns.
     said: File,
+    /// What the transaction it has prepared changes, below the repository.
+    moves: Vec<String>,
 }
 
 impl Talks for Mover {
@@ -203,7 +205,7 @@ impl Mover {
             command.args(["-m", &reason.text]);
             reason.who.as_committer(&mut command);
         }
-        Ok(Self { talk: Talk::start(command)?, said })
+        Ok(Self { talk: Talk::start(command)?, said, moves: Vec::new() })
     }
 
     fn turn<'a>(&self, repository: &'a Repository) -> Result<Turn<'a>, Error> {
@@ -219,11 +221,26 @@ impl Mover {
         clear_left_locks(repository, &self.said, lines)?;
         let nothing = repository.format.nothing();
         let text: String = lines.iter().map(|line| line.text(&nothing)).collect();
+        let moved = lines.iter().filter(|line| !matches!(line, Line::Verify { .. }));
+        self.moves = moved.map(|line| line.name().as_str().to_owned()).collect();
+        if lines.iter().any(|line| matches!(line, Line::Delete { .. })) {
+            self.moves.push("packed-refs".to_owned());
+        }
         self.ask(&format!("start\n{text}prepare\n"), "prepare: ok")
     }
 
-    fn commit(&mut self) -> Result<(), Error> {
-        self.ask("commit\n", "commit: ok")
+    /// They are where they should be then, also after a crash of the machine: the store, which may lie on another disk,
+    /// is told next. Git syncs what a reference says, and not its name.
+    fn commit(&mut self, repository: &Repository) -> Result<(), Error> {
+        self.ask("commit\n", "commit: ok")?;
+        let paths: Vec<PathBuf> =
+            self.moves.drain(..).map(|path| repository.real.common.join(path)).collect();
+        let folders: BTreeSet<&Path> = paths.iter().filter_map(|path| path.parent()).collect();
+        for folder in folders {
+            // The last reference in it may have taken it along.
+            sync_names_in(folder)?;
+        }
+        Ok(())
     }
 
     fn ask(&mut self, text: &str, answer: &str) -> Result<(), Error> {
@@ -261,6 +278,7 @@ impl Mover {
 /// Every reference of it is locked, and is where it should be.
 #[derive(Debug)]
 pub struct Transaction<'a> {
+    repository: &'a Repository,
     mover: Mover,
     /// Given back after git has ended.
     _turn: Turn<'a>,
@@ -270,14 +288,14 @@ impl<'a> Transaction<'a> {
     pub fn prepare(repository: &'a Repository, lines: &[Line], reason: &Reason<'_>) -> Result<Self, Error> {
         let mover = Mover::start(repository, Some(reason))?;
         let turn = mover.turn(repository)?;
-        let mut transaction = Self { mover, _turn: turn };
+        let mut transaction = Self { repository, mover, _turn: turn };
         transaction.mover.prepare(repository, lines)?;
         Ok(transaction)
     }
 
     /// Moves them all. When this fails, what happened has to be looked at.
     pub fn commit(mut self) -> Result<(), Error> {
-        self.mover.commit()
+        self.mover.commit(self.repository)
     }
 }
 
@@ -296,7 +314,7 @@ pub(super) fn transact(repository: &Repository, lines: &[Line]) -> Result<(), Er
     repository.movers.with(start, |mover| {
         let _turn = mover.turn(repository)?;
         mover.prepare(repository, lines)?;
-        mover.commit()
+        mover.commit(repository)
     })
 }
 

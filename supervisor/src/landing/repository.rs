@@ -26,6 +26,7 @@ use agency_sandbox::git::OwnGit;
 use agency_sandbox::untrusted::{self, UntrustedError};
 use agency_sandbox::workspace::folder;
 
+use super::compare;
 use super::error::{Error, files, git, odd};
 use super::kept::Kept;
 use super::names::{Format, Oid};
@@ -33,6 +34,10 @@ use super::objects::{ObjectKind, Objects, Writer};
 use super::refs::Mover;
 use super::settings::{self, Reader, Remembered, Settings};
 use super::turns::Turns;
+use crate::durable;
+
+/// It names no branch of anybody: git would look for attributes there.
+const HEAD: &str = "ref: refs/own/none\n";
 
 /// What is needed to land in a repository.
 #[derive(Debug, Clone, Copy)]
@@ -141,16 +146,36 @@ impl Repository {
     /// Writes an object, which is on the disk then. No reference names it yet.
     pub(super) fn write_object(&self, kind: ObjectKind, contents: &[u8]) -> Result<Oid, Error> {
         let writers = &self.writers[kind as usize];
-        let written = writers.with(|| Writer::start(self, kind), |writer| writer.write(contents));
-        if written.is_ok() {
-            return written;
+        let written = match writers.with(|| Writer::start(self, kind), |writer| writer.write(contents)) {
+            Ok(written) => written,
+            // One that is asked only this can say why it can't.
+            Err(_) => {
+                let arguments = ["hash-object", "-w", "-t", kind.name(), "--no-filters", "--stdin"];
+                let output = OwnGit::run_with(self.objects.command(arguments), "hash-object", |input| {
+                    input.write_all(contents).map_err(Error::Pipe)
+                })?;
+                Oid::of_line(&output)?
+            }
+        };
+        if kind == ObjectKind::Commit {
+            self.sync_names(&written)?;
         }
-        // One that is asked only this can say why it can't.
-        let command =
-            self.objects.command(["hash-object", "-w", "-t", kind.name(), "--no-filters", "--stdin"]);
-        let output =
-            OwnGit::run_with(command, "hash-object", |input| input.write_all(contents).map_err(Error::Pipe))?;
-        Oid::of_line(&output)
+        Ok(written)
+    }
+
+    /// Makes an object that git has written, and all before it, be found after a crash of the machine. Git syncs what is
+    /// in an object, and not the folder that names it. A commit is written down in records and in the store, which may
+    /// lie on another disk than the objects.
+    pub(super) fn sync_names(&self, object: &Oid) -> Result<(), Error> {
+        let objects = self.real.common.join("objects");
+        let loose = objects.join(object.as_str().get(..2).unwrap_or_default());
+        // The folder of a loose object may be new itself.
+        [loose, objects].iter().try_for_each(|folder| sync_names_in(folder))
+    }
+
+    /// The same for what git has packed.
+    pub(super) fn sync_pack(&self) -> Result<(), Error> {
+        sync_names_in(&self.real.common.join("objects/pack"))
     }
 
     /// How the person's git is configured in one work tree, by its git directory.
@@ -168,9 +193,7 @@ impl Repository {
         self.folder(&self.place)?;
         let config = self.config();
         let own = [self.objects.directory(), self.refs.directory()];
-        let says =
-            |folder: &Path| fs::read(folder.join("config")).is_ok_and(|found| found == config.as_bytes());
-        if own.iter().all(|folder| says(folder) && self.is_connected(folder)) {
+        if own.iter().all(|folder| self.is_whole(folder, &config)) {
             return Ok(());
         }
         let _turn = making.take()?;
@@ -186,11 +209,19 @@ impl Repository {
             self.folder(folder)?;
             self.folder(&folder.join("objects"))?;
             self.connect(folder)?;
-            // It names no branch of anybody: git would look for attributes there.
-            replace(&folder.join("HEAD"), "ref: refs/own/none\n")?;
+            replace(&folder.join("HEAD"), HEAD)?;
             replace(&folder.join("config"), &config)?;
+            durable::sync_folder(folder).map_err(files("sync", folder))?;
         }
         Ok(())
+    }
+
+    /// Whether a repository of ours is as it was made. After a loss of power its files may be there and be empty, and
+    /// git takes a folder with an empty `HEAD` for no repository.
+    fn is_whole(&self, own: &Path, config: &str) -> bool {
+        let says =
+            |name: &str, text: &str| fs::read(own.join(name)).is_ok_and(|found| found == text.as_bytes());
+        says("HEAD", HEAD) && says("config", config) && own.join("refs").is_dir() && self.is_connected(own)
     }
 
     fn config(&self) -> String {
@@ -273,10 +304,17 @@ fn found_in_path(program: &Path) -> PathBuf {
     named.then(|| places.find(|place| place.is_file())).flatten().unwrap_or(program.to_owned())
 }
 
-/// Makes a file say this. The caller is alone.
+/// Makes the names in a folder of the repository survive a crash of the machine, if it is there.
+pub(super) fn sync_names_in(folder: &Path) -> Result<(), Error> {
+    match compare::open_folder(folder).and_then(|folder| Ok(rustix::fs::fsync(folder)?)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        synced => synced.map_err(files("sync", folder)),
+    }
+}
+
+/// Makes a file say this, durably.
 fn replace(path: &Path, text: &str) -> Result<(), Error> {
-    let new = path.with_extension("new");
-    fs::write(&new, text).and_then(|()| fs::rename(&new, path)).map_err(files("write", path))
+    durable::write(path, text.as_bytes()).map_err(files("write", path))
 }
 
 pub(super) fn erase(path: &Path) -> Result<(), Error> {

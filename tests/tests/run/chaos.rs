@@ -11,7 +11,7 @@ use agency_tests::queue::{HONEST, Queue};
 use crate::audit;
 
 /// Every step there is, asked of the program.
-fn steps() -> Vec<String> {
+pub(crate) fn steps() -> Vec<String> {
     let output = Command::new(adversary::supervisor()).arg("steps").output().expect("it starts");
     let steps: Vec<String> = String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
     assert!(steps.len() > 10, "{steps:?}");

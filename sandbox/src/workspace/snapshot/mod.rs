@@ -216,6 +216,29 @@ impl Snapshots {
         Ok(removed)
     }
 
+    /// Removes what a loss of power may have spoilt: layers that were never synced and that nobody uses, of snapshots and
+    /// of setups. For whoever begins to work in a state folder alone.
+    pub fn distrust(state: &State) -> Result<()> {
+        for name in ["snapshots", "setup"] {
+            let path = state.path().join(name);
+            if path.is_dir() {
+                let store = Store::open(path)?;
+                store.remove_unsynced(&store.building_plain()?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the layers that are there survive a crash of the machine.
+    pub fn settle(state: &State) -> Result<()> {
+        let path = state.path().join("snapshots");
+        if !path.is_dir() {
+            return Ok(());
+        }
+        let store = Store::open(path)?;
+        store.settle(&store.building_plain()?)
+    }
+
     /// The workspace of one run over these layers, which must outlive it. `root` is the work tree's real
     /// path: the agent sees its workspace there, so that absolute paths mean the same to it as to a person.
     pub fn workspace(&self, layers: &Layers, root: &Path, run: &Run) -> Result<Workspace> {

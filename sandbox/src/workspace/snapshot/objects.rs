@@ -67,6 +67,7 @@ const MUCH: u64 = 1 << 20;
 /// So many questions of the longest paths and their answers wait in two pipes of the usual size.
 const PIECE: usize = 8;
 
+const SHA1_CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n";
 const SHA256_CONFIG: &str =
     "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectformat = sha256\n";
 
@@ -95,22 +96,36 @@ impl Objects {
         Ok(Self { git, repository: repository.clone(), format, partial })
     }
 
+    /// Whether our own repository is there and whole. A file system that lost power may bring its files back empty.
     pub(super) fn is_created(&self) -> bool {
-        self.git.directory().join("HEAD").exists()
+        let folder = self.git.directory();
+        let says = |name: &str, words: &str| {
+            fs::read_to_string(folder.join(name)).is_ok_and(|text| text.contains(words))
+        };
+        let format = match self.format {
+            ObjectFormat::Sha1 => "repositoryformatversion = 0",
+            ObjectFormat::Sha256 => "objectformat = sha256",
+        };
+        says("HEAD", "ref: refs/")
+            && says("config", format)
+            && ["objects", "refs"].iter().all(|name| folder.join(name).is_dir())
     }
 
-    /// Makes our own repository. `site` keeps others from doing the same.
+    /// Makes our own repository, on the disk before it has its name. `site` keeps others from doing the same.
     pub(super) fn create(&self, program: &Path, site: &Site<'_>) -> Result<()> {
         if self.is_created() {
             return Ok(());
         }
         let (temporary, folder) = (site.new_path("git"), self.git.directory());
         OwnGit::create(program, &temporary).map_err(|error| self.git_error(error))?;
-        if self.format == ObjectFormat::Sha256 {
-            let path = temporary.join("config");
-            fs::write(&path, SHA256_CONFIG).map_err(at("can't write", &path))?;
-        }
-        fs::rename(&temporary, folder).map_err(at("can't make", folder))
+        // Whatever a new repository of this git is like.
+        let config = match self.format {
+            ObjectFormat::Sha1 => SHA1_CONFIG,
+            ObjectFormat::Sha256 => SHA256_CONFIG,
+        };
+        let path = temporary.join("config");
+        fs::write(&path, config).map_err(at("can't write", &path))?;
+        site.replace(&temporary, folder)
     }
 
     fn git_error(&self, source: GitError) -> SnapshotError {

@@ -24,7 +24,9 @@
 //!
 //! Surviving a crash of the machine is another matter: a name may reach the disk before the contents do. Nobody
 //! waits for a sync, so a new layer names the boot it is good for, and after the next one it is as good as
-//! none. Snapshots are worth keeping; [`Store::settle`] syncs them later, when nobody is waiting.
+//! none. Layers are worth keeping; [`Store::settle`] syncs them later, when nobody is waiting. A file system may lose
+//! power while the machine goes on, so a run that begins alone trusts no layer that was never synced
+//! ([`Store::remove_unsynced`]).
 //!
 //! Every file of a layer belongs to the user who runs this: mounts map exactly one user and group to the agent.
 
@@ -183,12 +185,31 @@ impl Store {
         last.map_or(Ok(None), |tree| hold_quietly(&snapshot.deltas().join(tree)))
     }
 
-    /// Makes the snapshots of this boot survive a crash of the machine.
+    /// Removes the snapshots and deltas that were never synced and that nobody uses.
+    ///
+    /// Nothing tells whether a file system lost power and came back while the machine went on: a disk may have been
+    /// unplugged. Whoever uses a layer has had the file system all the time.
+    pub(super) fn remove_unsynced(&self, site: &Site<'_>) -> Result<()> {
+        site.remove_unsynced()?;
+        for tree in self.recent() {
+            if let Some(snapshot) = self.snapshot_quietly(&tree)?.filter(|one| one.deltas().is_dir()) {
+                self.building_delta(&snapshot)?.remove_unsynced()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the snapshots of this boot, and their deltas, survive a crash of the machine.
     pub(super) fn settle(&self, _site: &Site<'_>) -> Result<()> {
         let mut fresh = Vec::new();
         for tree in self.recent() {
-            fresh.extend(self.snapshot_quietly(&tree)?.filter(|snapshot| snapshot.facts.boot.is_some()));
+            let Some(snapshot) = self.snapshot_quietly(&tree)? else { continue };
+            for tree in recent(&snapshot.deltas()) {
+                fresh.extend(hold_quietly(&snapshot.deltas().join(tree))?);
+            }
+            fresh.push(snapshot);
         }
+        fresh.retain(|layer| layer.facts.boot.is_some());
         if fresh.is_empty() {
             return Ok(());
         }
@@ -200,6 +221,7 @@ impl Store {
             let (path, new) = (snapshot.path.join(FACTS), snapshot.path.join("facts.new"));
             let _ = fs::remove_file(&new);
             make_file(&new, 0o600, &facts.text(&new)?)?;
+            sync(&new).map_err(at("can't sync", &new))?;
             fs::rename(&new, &path).map_err(at("can't name", &path))?;
         }
         Ok(())
@@ -274,6 +296,34 @@ impl Site<'_> {
         Ok(Held { path: target, facts: facts.clone(), submodules: submodules.to_vec(), lock })
     }
 
+    /// Gives a small folder its name, in place of one that is no good. It is on the disk before that.
+    pub(super) fn replace(&self, path: &Path, target: &Path) -> Result<()> {
+        sync_tree(path).map_err(at("can't sync", path))?;
+        if target.symlink_metadata().is_ok() {
+            self.remove(target)?;
+        }
+        fs::rename(path, target).map_err(at("can't name", target))?;
+        sync(&self.folder).map_err(at("can't sync", &self.folder))
+    }
+
+    /// Removes the layers that were never synced and that nobody uses, with those that can't be read.
+    fn remove_unsynced(&self) -> Result<()> {
+        for tree in recent(&self.folder) {
+            let path = self.folder.join(&tree);
+            if read_facts(&path).is_some_and(|facts| facts.boot.is_none()) {
+                continue;
+            }
+            let lock = File::open(path.join(LOCK));
+            let held = lock
+                .as_ref()
+                .is_ok_and(|lock| flock(lock, FlockOperation::NonBlockingLockExclusive).is_err());
+            if !held {
+                self.remove(&path)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Removes all but the `keep` layers used last, except those somebody uses. Says how many went.
     pub(super) fn collect(&self, keep: usize) -> Result<usize> {
         let mut removed = 0;
@@ -346,8 +396,7 @@ fn hold_quietly(path: &Path) -> Result<Option<Held>> {
         Ok(now) if (now.dev(), now.ino()) == (held.dev(), held.ino()) => {}
         _ => return Ok(None),
     }
-    let facts = fs::read(path.join(FACTS)).ok().and_then(|text| serde_json::from_slice::<Facts>(&text).ok());
-    let Some(facts) = facts
+    let Some(facts) = read_facts(path)
         .filter(|facts| facts.version == VERSION && facts.boot.as_ref().is_none_or(|known| *known == boot()))
     else {
         return Ok(None);
@@ -356,6 +405,28 @@ fn hold_quietly(path: &Path) -> Result<Option<Held>> {
     let list = fs::read(&list).map_err(at("can't read", list))?;
     let submodules = list.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec);
     Ok(Some(Held { path: path.to_owned(), facts, submodules: submodules.collect(), lock }))
+}
+
+fn read_facts(path: &Path) -> Option<Facts> {
+    serde_json::from_slice(&fs::read(path.join(FACTS)).ok()?).ok()
+}
+
+/// Makes the names in a folder, or the contents of a file, survive a crash of the machine.
+fn sync(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// The same for a folder and all that is in it, where that is little.
+fn sync_tree(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        match entry.file_type()? {
+            kind if kind.is_dir() => sync_tree(&entry.path())?,
+            kind if kind.is_file() => sync(&entry.path())?,
+            _ => {}
+        }
+    }
+    sync(folder)
 }
 
 /// The names of layers, the one used last first.
