@@ -125,7 +125,8 @@ pub(crate) fn run(command: &Run, who: &Who) -> Result<u8, Failure> {
         && !command.dry_run
     {
         here.name_itself()?;
-        sharing.refresh();
+        // Whatever it is, it is said, and met again where it matters.
+        let _ = sharing.refresh();
     }
     // What was brought up to date may be another board.
     let spoken = if sharing.is_some() { here.board(who)? } else { spoken };
