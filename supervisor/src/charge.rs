@@ -1,6 +1,7 @@
 //! Taking charge of a repository: everything is opened, a run is made, and what was opened is given back.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,6 +56,9 @@ pub enum ChargeError {
     State { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Identity(#[from] IdentityError),
+    /// Somebody removed or renamed it while a run was at work.
+    #[error("the state folder {} is gone: somebody removed or moved it while this run was at work", path.display())]
+    StateGone { path: PathBuf },
     #[error(transparent)]
     Run(#[from] RunError),
 }
@@ -64,6 +68,7 @@ impl ChargeError {
     pub fn is_about_the_repository(&self) -> bool {
         matches!(self, Self::NoRepository { .. } | Self::Detached | Self::Unborn { .. } | Self::Busy { .. })
             || matches!(self, Self::Landing(landing::Error::Unsupported { .. }))
+            || matches!(self, Self::Store(StoreError::Damaged { .. }))
             || matches!(self, Self::Identity(IdentityError::OtherStore { .. } | IdentityError::InUse { .. }))
             || matches!(self, Self::Identity(IdentityError::Landing(error)) if error.is_about_references())
     }
@@ -145,6 +150,37 @@ fn tell_untidy(error: &TidyError, teller: &dyn Teller) {
     teller.tell(&Notice::Trouble { task: None, what: causes::on_one_line(error) });
 }
 
+/// How often it is asked whether the state folder is still there.
+const LOOK_FOR_FOLDER: Duration = Duration::from_millis(200);
+
+/// The state folder of a run, as it was when the run began. Another one may have its name later.
+struct FolderWatch {
+    path: PathBuf,
+    number: (u64, u64),
+}
+
+impl FolderWatch {
+    fn begin(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), number: Self::number(path)? })
+    }
+
+    fn number(path: &Path) -> io::Result<(u64, u64)> {
+        let stat = std::fs::symlink_metadata(path)?;
+        Ok((stat.dev(), stat.ino()))
+    }
+
+    fn is_gone(&self) -> bool {
+        Self::number(&self.path)
+            .map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |now| now != self.number)
+    }
+
+    async fn gone(&self) {
+        while !self.is_gone() {
+            tokio::time::sleep(LOOK_FOR_FOLDER).await;
+        }
+    }
+}
+
 /// A run may go on for months (`--watch`).
 async fn keep_tidy<S: Store>(shop: Arc<Workshop<S>>) {
     loop {
@@ -167,6 +203,9 @@ pub async fn run(
     let state = settings.state.clone();
     let failed = |source| ChargeError::State { path: state.clone(), source };
     let store = open_store(&state).await?;
+    // A store that lost a part of itself would say that nothing had landed.
+    store.check().await?;
+    let folder = FolderWatch::begin(&state).map_err(failed)?;
     let term = store.enter(&owner::myself()).await?;
     let presence = Presence::show(&state, term).map_err(failed)?;
     // What a landing that was cut short left in somebody's files is taken back before anything else.
@@ -204,8 +243,15 @@ pub async fn run(
         witness,
     });
     let keeper = tokio::spawn(keep_tidy(Arc::clone(&shop)));
-    let summary = dispatch::run(Arc::clone(&shop), wishes, interrupts).await;
+    let summary = tokio::select! {
+        summary = dispatch::run(Arc::clone(&shop), wishes, interrupts) => summary,
+        () = folder.gone() => return Err(ChargeError::StateGone { path: state }),
+    };
     keeper.abort();
+    // Whatever went wrong, it went wrong for that.
+    if folder.is_gone() {
+        return Err(ChargeError::StateGone { path: state });
+    }
     let summary = summary?;
     shop.store.leave(term).await?;
     drop(presence);

@@ -13,6 +13,7 @@ pub(crate) mod logs;
 mod progress;
 pub(crate) mod ps;
 pub(crate) mod settings;
+pub(crate) mod store;
 mod table;
 pub(crate) mod view;
 mod voice;
@@ -28,13 +29,14 @@ use agency_sandbox::scope::{Judgement, Scope};
 use agency_supervisor::attempt::{Ending, FailureKind, Term};
 use agency_supervisor::charge::{self, Charge, ChargeError};
 use agency_supervisor::desk::Desk;
-use agency_supervisor::dispatch::{Fate, Interrupt, Summary, Wishes};
+use agency_supervisor::dispatch::{Fate, Interrupt, RunError, Summary, Wishes};
 use agency_supervisor::errand::{self, send::Shim};
 use agency_supervisor::identity::{self, Aside, IdentityError};
 use agency_supervisor::landing::repository::Repository;
 use agency_supervisor::notice::{Notice, Teller};
 use agency_supervisor::settings::Settings;
 use agency_supervisor::sharing::{Sharing, Tell};
+use agency_supervisor::store::StoreError;
 use clap::Args;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -312,6 +314,11 @@ fn refused(error: ChargeError) -> Failure {
         ChargeError::Identity(IdentityError::OtherStore { .. }) => {
             failure.with_hint("if you know where it comes from, `agency adopt` takes its queue over")
         }
+        ChargeError::StateGone { .. } => {
+            failure.with_hint("`agency adopt` gives the repository a new one; git remembers what landed")
+        }
+        ChargeError::Store(StoreError::Damaged { .. })
+        | ChargeError::Run(RunError::Store(StoreError::Damaged { .. })) => failure.with_hint(store::REMEDY),
         _ => failure,
     }
 }

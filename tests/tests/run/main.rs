@@ -20,6 +20,7 @@ mod people;
 mod refusals;
 mod retention;
 mod setup;
+mod store;
 mod troubled;
 mod two;
 mod view;

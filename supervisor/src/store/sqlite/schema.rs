@@ -24,12 +24,6 @@ fn known(steps: &[&str]) -> i64 {
 
 /// Makes a store of an empty file.
 pub(super) async fn make(connection: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
-    // The answer is the mode there is now, which is the old one where the new one can't be had.
-    let mode: String =
-        query_scalar("PRAGMA journal_mode = WAL").fetch_one(&mut *connection).await.at(path)?;
-    if mode != "wal" {
-        return Err(Refusal::NoLog).at(path);
-    }
     raw_sql("BEGIN IMMEDIATE").execute(&mut *connection).await.at(path)?;
     raw_sql(AssertSqlSafe(format!("PRAGMA application_id = {MARK}")))
         .execute(&mut *connection)
