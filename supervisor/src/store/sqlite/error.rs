@@ -7,7 +7,6 @@ use crate::store::StoreError;
 
 pub(super) const BUSY: u32 = 5;
 const CORRUPT: u32 = 11;
-const NOT_A_DATABASE: u32 = 26;
 
 /// Which of SQLite's errors it is; what comes above the lowest byte says in which way.
 pub(super) fn code(error: &sqlx::Error) -> Option<u32> {
@@ -25,7 +24,7 @@ impl<T> At<T> for Result<T, sqlx::Error> {
         self.map_err(|error| {
             match code(&error) {
                 Some(BUSY) => return StoreError::Busy { path: path.display().to_string() },
-                Some(CORRUPT | NOT_A_DATABASE) => {
+                Some(CORRUPT) => {
                     let said = error.as_database_error().map(|error| error.message().to_owned());
                     let what = said.unwrap_or_else(|| error.to_string());
                     return StoreError::Damaged { path: path.display().to_string(), what };

@@ -38,17 +38,24 @@ const AT_ONCE: Duration = Duration::ZERO;
 pub(super) async fn connect(path: &Path) -> sqlx::Result<SqliteConnection> {
     let mut connection = open(path, PATIENCE).await?;
     let mode: String = query_scalar("PRAGMA journal_mode").fetch_one(&mut connection).await?;
-    if mode == "wal" {
+    // What is another program's is left as it is.
+    if mode == "wal" && schema::is_marked(&mut connection).await? {
         connection.close().await?;
         let left = leave_log(path).await?;
         connection = open(path, PATIENCE).await?;
-        if !left {
-            return Ok(connection);
+        if left {
+            keep_journal(&mut connection).await?;
         }
     }
-    // Of this connection alone, unlike a log, which is a property of the file.
-    raw_sql("PRAGMA journal_mode = PERSIST").execute(&mut connection).await?;
+    if mode != "wal" {
+        keep_journal(&mut connection).await?;
+    }
     Ok(connection)
+}
+
+/// Of this connection alone, unlike a log, which is a property of the file.
+async fn keep_journal(connection: &mut SqliteConnection) -> sqlx::Result<()> {
+    raw_sql("PRAGMA journal_mode = PERSIST").execute(connection).await.map(drop)
 }
 
 /// Brings a store of an older version to a rollback journal: its log has an index in memory that programs share, and a
