@@ -8,8 +8,6 @@
 //!
 //! The new store is made beside its place and exchanged with the old one, which is kept.
 
-#![allow(clippy::disallowed_methods, reason = "opens our own state")]
-
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
@@ -227,7 +225,7 @@ async fn fill(path: &Path, known: &BTreeMap<TaskKey, Known>, last: Term) -> Resu
 /// Puts a store in the place of a damaged one, and says where that is kept. What lay beside it goes first: SQLite would
 /// take an old journal for one of the new store.
 fn put(draft: &Path, place: &Path) -> Result<Option<PathBuf>, RebuildError> {
-    let kept = beside(place, &format!(".damaged-{}", clock::wall()));
+    let kept = free(place);
     for side in SIDES {
         let (from, to) = (beside(place, side), beside(&kept, side));
         match fs::rename(&from, to) {
@@ -240,10 +238,23 @@ fn put(draft: &Path, place: &Path) -> Result<Option<PathBuf>, RebuildError> {
     renameat_with(CWD, draft, CWD, place, flags)
         .map_err(|error| files("put in place", place)(error.into()))?;
     if there {
-        fs::rename(draft, &kept).map_err(files("move", draft))?;
+        renameat_with(CWD, draft, CWD, &kept, RenameFlags::NOREPLACE)
+            .map_err(|error| files("move", draft)(error.into()))?;
     }
     crate::durable::sync_folder(place).map_err(files("sync the folder of", place))?;
     Ok(there.then_some(kept))
+}
+
+/// A name for a damaged store that no other has: none of them is ever removed by us.
+fn free(place: &Path) -> PathBuf {
+    let now = clock::wall();
+    let mut name = beside(place, &format!(".damaged-{now}"));
+    let mut number = 1;
+    while [""].iter().chain(&SIDES).any(|side| beside(&name, side).symlink_metadata().is_ok()) {
+        number += 1;
+        name = beside(place, &format!(".damaged-{now}.{number}"));
+    }
+    name
 }
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, RebuildError> {
@@ -298,6 +309,18 @@ mod tests {
             name(known(1, None, Some(1))),
             "a later attempt is lost"
         );
+    }
+
+    #[test]
+    fn a_damaged_store_never_takes_the_place_of_another() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = folder.path().join("store");
+        for _ in 0..3 {
+            let name = free(&place);
+            assert!(!name.exists());
+            fs::write(name, "x").expect("written");
+        }
+        assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 3);
     }
 
     #[test]
