@@ -374,6 +374,12 @@ pub enum BoardError {
     /// What it wants of git could not be done, and nothing of it was.
     #[error("{reason}")]
     Unshared { reason: String },
+    /// The upstream that has to know of it does not answer at the moment; nothing was done.
+    #[error("{reason}")]
+    Unreachable { reason: String },
+    /// A person has to bring this clone and the upstream together first; nothing was done.
+    #[error("{reason}")]
+    Apart { reason: String },
 }
 
 impl BoardError {

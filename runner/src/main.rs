@@ -93,6 +93,7 @@ fn act(Arguments { who, command }: Arguments) -> Result<u8, Failure> {
         Command::Resume(command) => run::control::resume(&command),
         Command::Drain(command) => run::control::drain(&command),
         Command::Adopt(command) => run::adopt::run(&command),
+        Command::Store(command) => run::store::run(&command),
         Command::Demo(command) => demo::run(&command),
         Command::Sandbox(command) => sandbox::run(&command),
         Command::Doctor(command) => doctor::run(&command),

@@ -17,6 +17,7 @@ use crate::clock::{self, BootClock, Clock as _};
 use crate::desk::Desk;
 use crate::dispatch::{self, Interrupt, RunError, Summary, Wishes};
 use crate::errand::send::Shim;
+use crate::folder_watch::FolderWatch;
 use crate::identity::IdentityError;
 use crate::landing::names::RefName;
 use crate::landing::repository::{Opening, Repository};
@@ -61,6 +62,9 @@ pub enum ChargeError {
     Layers(#[from] SnapshotError),
     #[error(transparent)]
     Identity(#[from] IdentityError),
+    /// Somebody removed or renamed it while a run was at work.
+    #[error("the state folder {} is gone: somebody removed or moved it while this run was at work", path.display())]
+    StateGone { path: PathBuf },
     #[error(transparent)]
     Run(#[from] RunError),
 }
@@ -70,6 +74,7 @@ impl ChargeError {
     pub fn is_about_the_repository(&self) -> bool {
         matches!(self, Self::NoRepository { .. } | Self::Detached | Self::Unborn { .. } | Self::Busy { .. })
             || matches!(self, Self::Landing(landing::Error::Unsupported { .. }))
+            || matches!(self, Self::Store(StoreError::Damaged { .. }))
             || matches!(self, Self::Identity(IdentityError::OtherStore { .. } | IdentityError::InUse { .. }))
             || matches!(self, Self::Identity(IdentityError::Landing(error)) if error.is_about_references())
     }
@@ -194,6 +199,9 @@ pub async fn run(
         Snapshots::distrust(&layers)?;
     }
     let store = open_store(&state).await?;
+    // A store that lost a part of itself would say that nothing had landed.
+    store.check().await?;
+    let folder = FolderWatch::begin(&state).map_err(failed)?;
     let term = store.enter(&owner::myself()).await?;
     let presence = Presence::show(&state, term).map_err(failed)?;
     // What a landing that was cut short left in somebody's files is taken back before anything else.
@@ -232,8 +240,15 @@ pub async fn run(
         witness,
     });
     let keeper = tokio::spawn(keep_tidy(Arc::clone(&shop)));
-    let summary = dispatch::run(Arc::clone(&shop), wishes, interrupts).await;
+    let summary = tokio::select! {
+        summary = dispatch::run(Arc::clone(&shop), wishes, interrupts) => summary,
+        () = folder.gone() => return Err(ChargeError::StateGone { path: state }),
+    };
     keeper.abort();
+    // Whatever went wrong, it went wrong for that.
+    if folder.is_gone() {
+        return Err(ChargeError::StateGone { path: state });
+    }
     let summary = summary?;
     tell_strayed(&shop.repository, &shop.desk, shop.teller.as_ref()).await;
     shop.store.leave(term).await?;

@@ -7,7 +7,7 @@
 use std::sync::mpsc;
 use std::thread;
 
-use agency_protocols::board::{Board, BoardError};
+use agency_protocols::board::{Agenda, Board, BoardError, Waiting};
 use agency_protocols::store::tree::Tree;
 use agency_protocols::store::{Effects, Store};
 use tokio::sync::oneshot;
@@ -95,16 +95,20 @@ impl Desk {
         .await
     }
 
-    /// Looks at the board as others have it, if it is shared and that was not done just now.
-    pub async fn look_around<T: Send + 'static>(
+    /// Looks at what there is to do on the board as others have it, if it is shared and that was not done just now.
+    /// Where a person has to bring this clone and the others together first, nothing is there to start.
+    pub async fn look_around(
         &self,
-        verb: impl FnOnce(&dyn Board, &Tree) -> Result<T, BoardError> + Send + 'static,
-    ) -> Result<T, BoardError> {
+        verb: impl FnOnce(&dyn Board, &Tree) -> Result<Agenda, BoardError> + Send + 'static,
+    ) -> Result<Agenda, BoardError> {
         self.hand_in(move |counter| {
-            if let Some(sharing) = counter.sharing {
-                sharing.look();
+            let apart = counter.sharing.and_then(Sharing::look);
+            let mut agenda = verb(counter.board, counter.store.tree())?;
+            if let Some(why) = apart {
+                let held = agenda.ready.drain(..).map(|start| Waiting { task: start.task, why: why.clone() });
+                agenda.waiting.extend(held);
             }
-            verb(counter.board, counter.store.tree())
+            Ok(agenda)
         })
         .await
     }

@@ -10,6 +10,7 @@
 //! roster    how many of an agent are at work, whatever they do
 //! store     whose an attempt is, and how far it has come
 //! identity  which store a repository belongs to
+//! rebuild   a store that was damaged, made anew from what git and the records say
 //! retention what is settled and old, and goes
 //! desk      the board's files, one thing after the other
 //! ```
@@ -29,6 +30,7 @@ pub mod dispatch;
 mod durable;
 pub mod errand;
 pub mod evidence;
+mod folder_watch;
 pub mod hearing;
 pub mod host_fault;
 pub mod identity;
@@ -37,6 +39,7 @@ pub mod life;
 pub mod notice;
 mod owner;
 mod prompt;
+pub mod rebuild;
 mod records;
 mod retention;
 mod roster;

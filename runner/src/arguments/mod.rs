@@ -87,6 +87,8 @@ pub(crate) enum Command {
     Resume(run::control::Resume),
     Drain(run::control::Drain),
     Adopt(run::adopt::Adopt),
+    #[command(subcommand)]
+    Store(run::store::StoreCommand),
     Sandbox(Box<Sandbox>),
     Agents(Box<agents::Agents>),
     Doctor(Doctor),

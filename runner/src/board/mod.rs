@@ -251,7 +251,7 @@ pub(crate) fn refused(error: BoardError) -> Failure {
         | BoardError::Ambiguous { .. }
         | BoardError::Unreadable(_)
         | BoardError::Refused { .. } => USAGE,
-        BoardError::Unshared { .. } => UNDONE,
+        BoardError::Unshared { .. } | BoardError::Unreachable { .. } | BoardError::Apart { .. } => UNDONE,
     };
     let failure = Failure::new(code, &error);
     match error {

@@ -12,7 +12,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::board::{Here, Who, print_json, task_id};
-use crate::message::{self, Failure, INTERNAL, NO_SUCH};
+use crate::message::{self, Failure, NO_SUCH};
 use crate::state;
 
 /// Stop work on a task, and take it off the board
@@ -143,5 +143,5 @@ pub(super) fn with_store<T>(
         let store = charge::open_store(state.path()).await?;
         verb(&store).await
     });
-    done.map_err(|error| Failure::new(INTERNAL, &error))
+    done.map_err(|error| super::store::unusable(&error))
 }

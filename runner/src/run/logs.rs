@@ -54,7 +54,7 @@ pub(crate) fn run(command: &Logs, who: &Who) -> Result<u8, Failure> {
     let attempts = |key: TaskKey| -> Result<Vec<Attempt>, Failure> {
         let found = super::runtime()?
             .block_on(async { charge::open_store(state.path()).await?.attempts(&key).await });
-        found.map_err(|error| Failure::new(INTERNAL, &error))
+        found.map_err(|error| super::store::unusable(&error))
     };
     let wanted = |attempt: &Attempt| command.attempt.is_none_or(|number| number == attempt.epoch.0);
     let find = || Ok(attempts(key.clone())?.into_iter().rfind(wanted));

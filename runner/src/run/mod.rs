@@ -13,6 +13,7 @@ pub(crate) mod logs;
 mod progress;
 pub(crate) mod ps;
 pub(crate) mod settings;
+pub(crate) mod store;
 mod table;
 pub(crate) mod view;
 mod voice;
@@ -28,13 +29,14 @@ use agency_sandbox::scope::{Judgement, Scope};
 use agency_supervisor::attempt::{Ending, FailureKind, Term};
 use agency_supervisor::charge::{self, Charge, ChargeError};
 use agency_supervisor::desk::Desk;
-use agency_supervisor::dispatch::{Fate, Interrupt, Summary, Wishes};
+use agency_supervisor::dispatch::{Fate, Interrupt, RunError, Summary, Wishes};
 use agency_supervisor::errand::{self, send::Shim};
 use agency_supervisor::identity::{self, Aside, IdentityError};
 use agency_supervisor::landing::repository::Repository;
 use agency_supervisor::notice::{Notice, Teller};
 use agency_supervisor::settings::Settings;
 use agency_supervisor::sharing::{Sharing, Tell};
+use agency_supervisor::store::StoreError;
 use clap::Args;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -125,7 +127,8 @@ pub(crate) fn run(command: &Run, who: &Who) -> Result<u8, Failure> {
         && !command.dry_run
     {
         here.name_itself()?;
-        sharing.refresh();
+        // Whatever it is, it is said, and met again where it matters.
+        let _ = sharing.refresh();
     }
     // What was brought up to date may be another board.
     let spoken = if sharing.is_some() { here.board(who)? } else { spoken };
@@ -311,6 +314,11 @@ fn refused(error: ChargeError) -> Failure {
         ChargeError::Identity(IdentityError::OtherStore { .. }) => {
             failure.with_hint("if you know where it comes from, `agency adopt` takes its queue over")
         }
+        ChargeError::StateGone { .. } => {
+            failure.with_hint("`agency adopt` gives the repository a new one; git remembers what landed")
+        }
+        ChargeError::Store(StoreError::Damaged { .. })
+        | ChargeError::Run(RunError::Store(StoreError::Damaged { .. })) => failure.with_hint(store::REMEDY),
         _ => failure,
     }
 }

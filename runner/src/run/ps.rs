@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::board::{Here, print, print_json};
-use crate::message::{self, Failure, INTERNAL};
+use crate::message::{self, Failure};
 use crate::state;
 
 /// Show what is being worked on
@@ -38,7 +38,7 @@ pub(crate) fn run(command: &Ps) -> Result<u8, Failure> {
                 let store = charge::open_store(state.path()).await?;
                 if command.all { store.latest().await } else { store.open().await }
             })
-            .map_err(|error| Failure::new(INTERNAL, &error))?,
+            .map_err(|error| super::store::unusable(&error))?,
     };
     if command.json {
         print_json(&Document { version: 1, attempts: &attempts })?;

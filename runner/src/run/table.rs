@@ -18,9 +18,7 @@ pub(super) fn tell(summary: &Summary, progress: &Progress, width: Option<usize>)
     for (key, one) in summary.tasks.iter().filter(|(_, one)| !done(one)) {
         message::notice(&format!("{}: {}", key.id, described(one)));
     }
-    for (task, why) in &summary.waiting {
-        message::notice(&format!("{task} waits: {why}"));
-    }
+    waiting(&summary.waiting);
     crate::board::mention(&summary.findings);
     for trouble in &summary.troubles {
         message::notice(trouble);
@@ -31,6 +29,25 @@ pub(super) fn tell(summary: &Summary, progress: &Progress, width: Option<usize>)
         (0, others) => format!("there was nothing to do: another `agency run` has {others} tasks"),
         (total, _) => format!("{count} of {total} tasks done"),
     });
+}
+
+/// So many tasks that wait for the same thing have a line each.
+const ALIKE: usize = 3;
+
+/// What was not started, and why. A reason that holds back a whole board is said once.
+fn waiting(all: &[(String, String)]) {
+    let mut told: Vec<&str> = Vec::new();
+    for (task, why) in all {
+        let alike: Vec<&str> =
+            all.iter().filter(|(_, other)| other == why).map(|(task, _)| task.as_str()).collect();
+        if alike.len() <= ALIKE {
+            message::notice(&format!("{task} waits: {why}"));
+        } else if !told.contains(&why.as_str()) {
+            told.push(why);
+            let (named, more) = (alike[..ALIKE].join(", "), alike.len() - ALIKE);
+            message::notice(&format!("{named} and {more} more wait: {why}"));
+        }
+    }
 }
 
 fn table(summary: &Summary, progress: &Progress, width: Option<usize>) -> String {

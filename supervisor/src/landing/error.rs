@@ -44,6 +44,9 @@ pub enum Error {
     Busy { what: String },
     #[error("can't {doing} {remote}: {message}")]
     Remote { doing: &'static str, remote: String, message: String },
+    /// It did not answer: nobody knows whether it heard.
+    #[error("there is no answer from {remote}: {message}")]
+    Unreachable { doing: &'static str, remote: String, message: String },
     #[error("a file of the board can't be put back: {reason}")]
     Board { reason: String },
     #[error("the input of git is closed")]

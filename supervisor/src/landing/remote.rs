@@ -215,7 +215,7 @@ pub fn fetch(repository: &Repository, upstream: &Upstream) -> Result<Option<Oid>
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         return match said.contains("couldn't find remote ref") {
             true => Ok(None),
-            false => Err(failed(DOING, upstream, &said)),
+            false => Err(unreachable(DOING, upstream, &said)),
         };
     }
     let at = refs::at(repository, &remembered)?;
@@ -223,6 +223,11 @@ pub fn fetch(repository: &Repository, upstream: &Upstream) -> Result<Option<Oid>
         remember(repository, upstream, at);
     }
     Ok(at)
+}
+
+/// Where the upstream was when it was last asked.
+pub fn last_seen(repository: &Repository, upstream: &Upstream) -> Result<Option<Oid>, Error> {
+    refs::at(repository, &upstream.remembered()?)
 }
 
 fn fetch_once(
@@ -256,7 +261,7 @@ pub fn push(repository: &Repository, upstream: &Upstream, commit: &Oid) -> Resul
     match refusal.contains("[rejected]") || raced.iter().any(|word| refusal.contains(word)) {
         true => Ok(Pushed::Behind),
         false if !refusal.is_empty() => Err(failed(DOING, upstream, refusal)),
-        false => Err(failed(DOING, upstream, &String::from_utf8_lossy(&output.stderr))),
+        false => Err(unreachable(DOING, upstream, &String::from_utf8_lossy(&output.stderr))),
     }
 }
 
@@ -303,16 +308,25 @@ fn run(
     match output_within(&mut command, BOUNDS).map_err(odd)? {
         Bounded::Ended(output) => Ok(output),
         Bounded::TooLong => {
-            Err(failed(doing, upstream, &format!("there was no answer for {} s", BOUNDS.time.as_secs())))
+            Err(unreachable(doing, upstream, &format!("it was asked for {} s", BOUNDS.time.as_secs())))
         }
         Bounded::TooMuch => Err(failed(doing, upstream, "its answer does not end")),
     }
 }
 
+/// It answered, and does not want it; or it is not asked at all.
 fn failed(doing: &'static str, upstream: &Upstream, said: &str) -> Error {
+    Error::Remote { doing, remote: upstream.to_string(), message: in_short(said) }
+}
+
+/// It did not answer. Git says the same of an address that never was one.
+fn unreachable(doing: &'static str, upstream: &Upstream, said: &str) -> Error {
+    Error::Unreachable { doing, remote: upstream.to_string(), message: in_short(said) }
+}
+
+fn in_short(said: &str) -> String {
     let said: Vec<String> = said.lines().map(|line| escape(line.trim().as_bytes())).collect();
-    let said = said.into_iter().filter(|line| !line.is_empty()).take(3).collect::<Vec<_>>().join("; ");
-    Error::Remote { doing, remote: upstream.to_string(), message: said }
+    said.into_iter().filter(|line| !line.is_empty()).take(3).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]

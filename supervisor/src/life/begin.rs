@@ -46,7 +46,9 @@ impl<S: Store> Life<'_, S> {
         }
         (self.shop.witness)(&self.attempt.task, Step::Announce, Side::Before);
         match trace::watch(self.announce()).instrument(Step::Announce.span()).await {
-            Err(LifeError::Board(BoardError::Refused { reason, .. })) => return Ok(Some(reason)),
+            Err(LifeError::Board(BoardError::Refused { reason, .. } | BoardError::Apart { reason })) => {
+                return Ok(Some(reason));
+            }
             Err(LifeError::Board(error @ BoardError::NoSuchTask { .. })) => {
                 return Ok(Some(error.to_string()));
             }

@@ -36,7 +36,13 @@ impl LifeError {
         if self.is_fenced() {
             return Blame::Successor;
         }
-        if matches!(self, Self::Host { .. }) || HostFault::of(self, state).is_some() {
+        let away = matches!(
+            self,
+            Self::Host { .. }
+                | Self::Board(BoardError::Unreachable { .. })
+                | Self::Landing(landing::Error::Unreachable { .. })
+        );
+        if away || HostFault::of(self, state).is_some() {
             return Blame::Host;
         }
         match self {

@@ -263,8 +263,9 @@ impl<S: Store> Life<'_, S> {
                 return Err(odd("the outcome of a proof is none"));
             }
         };
-        // Nobody answers for what they were only merged with: it may be that which does not hold.
-        if !evidence.passed {
+        // Nobody answers for what they were only merged with: it may be that which does not hold. And a board that git
+        // carries is told once of what lands, not of every proof on the way.
+        if !evidence.passed || self.shop.sharing.is_some() {
             let turn = self.wait_for_turn().await?;
             if *self.wanted.borrow() != Wanted::GoOn {
                 return Ok(());
@@ -272,6 +273,9 @@ impl<S: Store> Life<'_, S> {
             if turn == Turn::Broken {
                 return self.merge().await;
             }
+        }
+        if evidence.passed && self.is_overtaken(&merge).await? {
+            return self.merge().await;
         }
         evidence.bound_to.insert("verify".to_owned(), json!(self.verify_id(merge.number)));
         evidence.notes.push(match &merge.audit {
@@ -334,7 +338,9 @@ impl<S: Store> Life<'_, S> {
                     return Err(crate::store::StoreError::Fenced(self.lease.clone()).into());
                 }
                 Outcome::Moved { .. } => {
-                    self.refresh().await?;
+                    if let Some(why) = self.refresh(&target).await? {
+                        return Ok(Some(Rest::Waits(why)));
+                    }
                     match self.over_the_board(&merge).await? {
                         Some(merge) => {
                             if let Some(commit) = &merge.commit {
@@ -427,12 +433,29 @@ impl<S: Store> Life<'_, S> {
         }))
     }
 
-    /// Others may have gone on where the branch is shared.
-    async fn refresh(&mut self) -> Result<(), LifeError> {
-        let Some(sharing) = self.shop.sharing.clone() else { return Ok(()) };
-        // Where a person has to bring the two together, it lands here alone: asking again would be refused again.
-        self.alone = !self.blocking(move |_| Ok(sharing.refresh())).await?;
-        Ok(())
+    /// Others may have gone on where the branch is shared. Says what a person has to do before it lands: where a branch
+    /// is shared, nothing lands that others do not take at the same moment.
+    async fn refresh(&self, target: &RefName) -> Result<Option<String>, LifeError> {
+        let shared = self.shop.sharing.clone().filter(|sharing| sharing.branch == *target);
+        let Some(sharing) = shared else { return Ok(None) };
+        self.blocking(move |_| sharing.refresh()).await
+    }
+
+    /// Whether others have landed since this was merged. It will be merged and proved again, and the board is told of
+    /// that proof: each is a commit on a board that git carries.
+    async fn is_overtaken(&self, merge: &Merge) -> Result<bool, LifeError> {
+        let (Some(sharing), Some(onto)) = (self.shop.sharing.clone(), &merge.onto) else { return Ok(false) };
+        let onto = Oid::parse(onto)?;
+        if self.target().as_ref() != Some(&sharing.branch) {
+            return Ok(false);
+        }
+        self.blocking(move |repository| {
+            // What keeps us from asking is met, and said, where it lands.
+            let _ = sharing.refresh();
+            let Some(tip) = refs::at(repository, &sharing.branch)? else { return Ok(false) };
+            Ok(!sharing.is_the_boards(&onto, &tip)?)
+        })
+        .await
     }
 
     async fn landed(&mut self, commit: Oid) -> Result<Option<Rest>, LifeError> {
@@ -469,7 +492,7 @@ impl<S: Store> Life<'_, S> {
         let reopened_after = self.reopened_after().await?;
         let who = self.shop.settings.committer.signature(crate::clock::wall());
         let (merge, target) = (merge.clone(), target.clone());
-        let sharing = self.shop.sharing.clone().filter(|sharing| sharing.branch == target && !self.alone);
+        let sharing = self.shop.sharing.clone().filter(|sharing| sharing.branch == target);
         self.step(
             Step::Land,
             self.blocking(move |repository| {

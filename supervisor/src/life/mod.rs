@@ -231,8 +231,6 @@ pub(crate) struct Life<'a, S> {
     pub(crate) wanted: watch::Receiver<Wanted>,
     /// A person had taken it off the board before it was taken on.
     pub(crate) unwanted: bool,
-    /// The branch can't be shared at the moment.
-    pub(crate) alone: bool,
     /// Its lease in git, once it was looked at.
     pub(crate) held: Option<landing::lease::Lease>,
     /// Its agent's place, or its auditor's, while one of them is at work.
@@ -304,18 +302,7 @@ impl<S: Store> Workshop<S> {
             _ => start.as_ref().and_then(|start| start.branch.clone()),
         };
         let task = Task::new(&attempt.task.protocol, &attempt.task.id)?.with_branch(named.as_deref());
-        Ok(Life {
-            shop: self,
-            lease,
-            task,
-            attempt,
-            start,
-            wanted,
-            unwanted: false,
-            alone: false,
-            held: None,
-            seat,
-        })
+        Ok(Life { shop: self, lease, task, attempt, start, wanted, unwanted: false, held: None, seat })
     }
 
     /// An attempt that was merged takes its place among what is on its way to the branch.

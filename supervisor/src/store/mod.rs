@@ -215,6 +215,9 @@ pub enum StoreError {
     Busy { path: String },
     #[error("the store {path} can't be used")]
     Unusable { path: String, source: Box<dyn std::error::Error + Send + Sync> },
+    /// Not what was written there, or not all of it.
+    #[error("the store {path} is damaged: {what}")]
+    Damaged { path: String, what: String },
     #[error("the store has something in it that this program does not understand: {what}")]
     Odd { what: String },
 }

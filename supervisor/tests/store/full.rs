@@ -52,7 +52,7 @@ fn assert_full(said: &str) {
 
 #[test]
 fn a_full_disk_is_an_error_and_what_was_written_before_is_there() {
-    // Each leaves another bit of the file, its log or the log's index without room.
+    // Each leaves another bit of the file or its journal without room.
     for room in ["1m", "400k", "404k", "408k", "412k", "416k", "480k"] {
         let script = "
             head -c 150000 /dev/zero > $FOLDER/ballast
@@ -86,7 +86,7 @@ fn however_little_room_there_is_a_store_is_made_as_a_whole_or_not_at_all() {
             rm $FOLDER/ballast
             test -e $FOLDER/store || ls -A $FOLDER | sed 's/.*/\"&\"/'
             $PROGRAM act=open path=$FOLDER/store
-            rm $FOLDER/store
+            rm -f $FOLDER/store $FOLDER/store-journal
         done
     ";
     let said = match in_a_small_folder("2m", script) {

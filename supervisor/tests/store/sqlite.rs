@@ -55,13 +55,14 @@ impl Place for InAFile {
         self.try_open().await.expect("a store")
     }
 
-    /// Every row, and every byte of the file and its log.
+    /// Every row, and every byte of the file and its journal.
     async fn picture(&self) -> Picture {
         let mut connection = raw(&self.path()).await;
         let rows = rows(&mut connection).await;
         connection.close().await.expect("closed");
         let mut bytes = fs::read(self.path()).expect("read");
-        bytes.extend(fs::read(self.folder().join("store-wal")).expect("somebody has it open"));
+        // There is none before the first change.
+        bytes.extend(fs::read(self.folder().join("store-journal")).unwrap_or_default());
         Picture { rows, bytes }
     }
 

@@ -10,6 +10,7 @@ mod contract;
 mod crashes;
 mod edits;
 mod evidence;
+mod outage;
 mod prompts;
 mod race;
 mod refusals;

@@ -12,7 +12,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, query_scalar, raw_sql};
 use tokio::sync::{Mutex, MutexGuard};
 
-use super::error::At;
+use super::error::{At, BUSY};
 use super::schema;
 use crate::store::StoreError;
 
@@ -32,11 +32,53 @@ struct Slot {
     opened: u64,
 }
 
+/// How long a store in an older mode is waited for: whoever has it open keeps it from being changed.
+const AT_ONCE: Duration = Duration::ZERO;
+
 pub(super) async fn connect(path: &Path) -> sqlx::Result<SqliteConnection> {
+    let mut connection = open(path, PATIENCE).await?;
+    let mode: String = query_scalar("PRAGMA journal_mode").fetch_one(&mut connection).await?;
+    // What is another program's is left as it is.
+    if mode == "wal" && schema::is_marked(&mut connection).await? {
+        connection.close().await?;
+        let left = leave_log(path).await?;
+        connection = open(path, PATIENCE).await?;
+        if left {
+            keep_journal(&mut connection).await?;
+        }
+    }
+    if mode != "wal" {
+        keep_journal(&mut connection).await?;
+    }
+    Ok(connection)
+}
+
+/// Of this connection alone, unlike a log, which is a property of the file.
+async fn keep_journal(connection: &mut SqliteConnection) -> sqlx::Result<()> {
+    raw_sql("PRAGMA journal_mode = PERSIST").execute(connection).await.map(drop)
+}
+
+/// Brings a store of an older version to a rollback journal: its log has an index in memory that programs share, and a
+/// disk without room kills whoever writes there (SIGBUS). `false` while somebody else has it open; the next one tries.
+async fn leave_log(path: &Path) -> sqlx::Result<bool> {
+    let mut alone = open(path, AT_ONCE).await?;
+    let left: sqlx::Result<String> =
+        query_scalar("PRAGMA journal_mode = PERSIST").fetch_one(&mut alone).await;
+    alone.close().await?;
+    match left {
+        Ok(mode) => Ok(mode != "wal"),
+        Err(error) => match super::error::code(&error) {
+            Some(BUSY) => Ok(false),
+            _ => Err(error),
+        },
+    }
+}
+
+async fn open(path: &Path, patience: Duration) -> sqlx::Result<SqliteConnection> {
     SqliteConnectOptions::new()
         .filename(path)
         .create_if_missing(false)
-        .busy_timeout(PATIENCE)
+        .busy_timeout(patience)
         .foreign_keys(true)
         .synchronous(SqliteSynchronous::Full)
         // 256 KiB: what is worked on is small, and an idle supervisor should be, too.
@@ -68,7 +110,10 @@ impl Line {
             Some(connection) => connection,
             None => {
                 slot.opened += 1;
-                connect(&self.path).await.at(&self.path)?
+                let mut connection = connect(&self.path).await.at(&self.path)?;
+                // The last one did not end well. What the disk made of that is asked before anything is believed.
+                check(&mut connection, &self.path).await?;
+                connection
             }
         };
         Ok(Turn { connection, slot, path: &self.path })
@@ -88,6 +133,18 @@ impl Line {
         match self.slot.into_inner().idle {
             Some(connection) => connection.close().await.at(&self.path),
             None => Ok(()),
+        }
+    }
+}
+
+/// Whether a store is whole, as far as its pages and tables tell.
+pub(super) async fn check(connection: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
+    let found: String = query_scalar("PRAGMA quick_check(1)").fetch_one(connection).await.at(path)?;
+    match found.as_str() {
+        "ok" => Ok(()),
+        damage => {
+            let what = damage.lines().find(|line| !line.starts_with("***")).unwrap_or(damage).to_owned();
+            Err(StoreError::Damaged { path: path.display().to_string(), what })
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Attempts in one SQLite file, for all supervisors of one machine.
 //!
-//! Readers see the last commit and wait for nobody; one writes at a time, and the others wait for it. A write
-//! that returned is on the disk (`synchronous=FULL`): a lease that a power cut took back would be given out
-//! twice. It costs one fsync. See `docs/decisions/018-store.md`.
+//! Readers see the last commit, and wait for nobody but a commit that is being made; one writes at a time, and the
+//! others wait for it. A write that returned is on the disk (`synchronous=FULL`): a lease that a power cut took back
+//! would be given out twice. Nothing of it is mapped into memory: on a disk without room, that kills. See
+//! `docs/decisions/018-store.md` and `040-rollback-journal.md`.
 //!
 //! `place` is the file, `schema` what is in it, `line` the connection; `rows` reads and `writes` writes.
 
@@ -58,6 +59,25 @@ impl SqliteStore {
     /// Where it lies.
     pub fn path(&self) -> &Path {
         self.line.path()
+    }
+
+    /// Whether it is whole. Reads every page: some milliseconds for thousands of attempts.
+    pub async fn check(&self) -> Result<(), StoreError> {
+        let mut turn = self.line.reading().await?;
+        line::check(turn.connection(), self.path()).await?;
+        turn.end();
+        Ok(())
+    }
+
+    /// The next supervisor gets a term after this one, whatever the store knows of.
+    pub async fn count_terms_from(&self, last: Term) -> Result<(), StoreError> {
+        let mut turn = self.line.writing().await?;
+        let counted = query("UPDATE charge SET last_term = $1 WHERE last_term < $1")
+            .bind(signed(last.0))
+            .execute(turn.connection())
+            .await;
+        counted.at(self.path())?;
+        turn.commit().await
     }
 
     /// Waits until the file is let go. A store that is dropped lets it go a moment later.
@@ -117,9 +137,6 @@ async fn make(path: &Path) -> Result<(), StoreError> {
     let draft = Draft::beside(path).at(path)?;
     let mut connection = line::connect(draft.path()).await.at(path)?;
     schema::make(&mut connection, path).await?;
-    // All of it is in the log yet. Closing would move it into the file, too, but not say that it could not: on a
-    // full disk, half a store would get its name.
-    query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut connection).await.at(path)?;
     connection.close().await.at(path)?;
     draft.put(path).at(path)
 }

@@ -18,12 +18,10 @@ use rustix::io::Errno;
 pub(super) enum Refusal {
     #[error("it is not a file")]
     NotAFile,
-    #[error("it is empty, and a store never is")]
+    #[error("it is empty, and a store never is; `agency store rebuild` makes a new one")]
     Empty,
     #[error("it is the database of another program")]
     Foreign,
-    #[error("its file system has no memory that programs share, and a write-ahead log needs it")]
-    NoLog,
     #[error("can't {doing} {}", path.display())]
     Files { doing: &'static str, path: PathBuf, source: io::Error },
 }
@@ -80,7 +78,7 @@ impl Draft {
     }
 
     fn make(&self) -> io::Result<()> {
-        // The log and its index get the mode of this file; SQLite sees to that.
+        // The journal gets the mode of this file; SQLite sees to that.
         OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&self.path).map(drop)
     }
 

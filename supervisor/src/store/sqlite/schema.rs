@@ -22,14 +22,14 @@ fn known(steps: &[&str]) -> i64 {
     i64::try_from(steps.len()).unwrap_or(i64::MAX)
 }
 
+/// Whether it is a store.
+pub(super) async fn is_marked(connection: &mut SqliteConnection) -> sqlx::Result<bool> {
+    let mark: i64 = query_scalar("PRAGMA application_id").fetch_one(connection).await?;
+    Ok(mark == MARK)
+}
+
 /// Makes a store of an empty file.
 pub(super) async fn make(connection: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
-    // The answer is the mode there is now, which is the old one where the new one can't be had.
-    let mode: String =
-        query_scalar("PRAGMA journal_mode = WAL").fetch_one(&mut *connection).await.at(path)?;
-    if mode != "wal" {
-        return Err(Refusal::NoLog).at(path);
-    }
     raw_sql("BEGIN IMMEDIATE").execute(&mut *connection).await.at(path)?;
     raw_sql(AssertSqlSafe(format!("PRAGMA application_id = {MARK}")))
         .execute(&mut *connection)
@@ -50,8 +50,7 @@ async fn bring_up_by(
     steps: &'static [&'static str],
     path: &Path,
 ) -> Result<(), StoreError> {
-    let mark: i64 = query_scalar("PRAGMA application_id").fetch_one(&mut *connection).await.at(path)?;
-    if mark != MARK {
+    if !is_marked(connection).await.at(path)? {
         return Err(Refusal::Foreign).at(path);
     }
     if version(connection, steps, path).await? == known(steps) {
