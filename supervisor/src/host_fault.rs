@@ -89,6 +89,10 @@ impl HostFault {
         match said {
             _ if said.contains("database or disk is full") => Some(Self::Disk),
             _ if said.contains("out of memory") => Some(Self::Memory),
+            // It does not say why; another file tells.
+            _ if said.contains("unable to open database file") => {
+                std::fs::File::open("/dev/null").err().as_ref().and_then(Self::of_kernel)
+            }
             _ => None,
         }
     }

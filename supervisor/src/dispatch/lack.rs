@@ -5,7 +5,9 @@ use std::time::Duration;
 use super::rest::Resting;
 use super::{Dispatcher, RunError};
 use crate::attempt::TaskKey;
+use crate::causes;
 use crate::clock::{BootClock, Clock, Instant};
+use crate::host_fault::HostFault;
 use crate::notice::Notice;
 use crate::store::Store;
 
@@ -26,18 +28,49 @@ impl<S: Store> Dispatcher<S> {
         self.full || self.lack.as_ref().is_some_and(|lack| now < lack.until)
     }
 
-    /// An attempt met a host fault. It counts for nothing, and is taken up again.
-    pub(super) async fn met_host_fault(&mut self, key: TaskKey, what: String) -> Result<(), RunError> {
+    /// Something failed for want of something. It is said once, and nothing is started for a while.
+    fn note(&mut self, task: Option<&TaskKey>, what: &str) -> Instant {
         let pause = match &self.lack {
             Some(lack) => (lack.pause * 2).min(LONGEST_PAUSE),
             None => {
                 let what = format!("{what}; nothing new is started until there is");
-                self.shop.teller.tell(&Notice::Trouble { task: Some(key.clone()), what });
+                self.shop.teller.tell(&Notice::Trouble { task: task.cloned(), what });
                 FIRST_PAUSE
             }
         };
         let until = BootClock.now() + pause;
         self.lack = Some(Lack { until, pause });
+        until
+    }
+
+    /// The run itself met an error. One that is the machine's passes; every other ends the run.
+    pub(super) fn outlast(&mut self, error: RunError) -> Result<(), RunError> {
+        match HostFault::of(&error, &self.shop.settings.state) {
+            Some(fault) => {
+                self.note(None, &format!("{}; {fault}", causes::on_one_line(&error)));
+                Ok(())
+            }
+            None => Err(error),
+        }
+    }
+
+    /// Takes up the attempts again that could not be read.
+    pub(super) async fn read_again(&mut self, now: Instant) -> Result<(), RunError> {
+        let unread: Vec<TaskKey> = self.unread.iter().cloned().collect();
+        for key in unread {
+            if let Some(attempt) = self.reread(&key).await? {
+                let why = "what came of it could not be written down".to_owned();
+                let resting = Resting { attempt, why, for_a_person: false, put_off: false, again_at: now };
+                self.resting.insert(key.clone(), resting);
+            }
+            self.unread.remove(&key);
+        }
+        Ok(())
+    }
+
+    /// An attempt met a host fault. It counts for nothing, and is taken up again.
+    pub(super) async fn met_host_fault(&mut self, key: TaskKey, what: String) -> Result<(), RunError> {
+        let until = self.note(Some(&key), &what);
         if let Some(attempt) = self.reread(&key).await? {
             let resting =
                 Resting { attempt, why: what, for_a_person: false, put_off: false, again_at: until };

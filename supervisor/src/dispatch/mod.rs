@@ -152,6 +152,8 @@ struct Dispatcher<S> {
     full: bool,
     /// What the machine lacked last, until work has gone on.
     lack: Option<Lack>,
+    /// Attempts that rest, and could not be written down or read when they came to it.
+    unread: HashSet<TaskKey>,
     /// `None` where it can't be asked.
     system: Option<System>,
     /// What was last said of how the queue stands.
@@ -197,6 +199,7 @@ pub async fn run<S: Store>(
         begun: HashSet::new(),
         full: false,
         lack: None,
+        unread: HashSet::new(),
         system: System::new().ok(),
         told: Standing::default(),
         summary: Summary::default(),
@@ -208,7 +211,10 @@ pub async fn run<S: Store>(
     }
     dispatcher.look_at_store(true).await?;
     loop {
-        let settled = dispatcher.settle_down().await?;
+        let settled = match dispatcher.settle_down().await {
+            Err(error) => dispatcher.outlast(error).map(|()| false)?,
+            Ok(settled) => settled,
+        };
         dispatcher.tell_standing();
         if settled {
             return Ok(dispatcher.finish());
@@ -227,7 +233,10 @@ pub async fn run<S: Store>(
         match event {
             Event::Rested { task, rest, left } => {
                 dispatcher.left.extend(left.map(|left| (task.clone(), left)));
-                dispatcher.rested(task, *rest).await?;
+                if let Err(error) = dispatcher.rested(task.clone(), *rest).await {
+                    dispatcher.outlast(error)?;
+                    dispatcher.unread.insert(task);
+                }
             }
             Event::Interrupt(Interrupt::Detach) => {
                 dispatcher.summary.interrupted = true;
@@ -236,9 +245,15 @@ pub async fn run<S: Store>(
             Event::Interrupt(Interrupt::Drain) => dispatcher.interrupted(),
             Event::Look => {
                 dispatcher.look_at_disk();
-                dispatcher.look_at_store(false).await?;
+                if let Err(error) = dispatcher.look_at_store(false).await {
+                    dispatcher.outlast(error)?;
+                }
             }
-            Event::Heartbeat => dispatcher.heartbeat().await?,
+            Event::Heartbeat => {
+                if let Err(error) = dispatcher.heartbeat().await {
+                    dispatcher.outlast(error)?;
+                }
+            }
         }
     }
 }
@@ -275,6 +290,7 @@ impl<S: Store> Dispatcher<S> {
         let now = BootClock.now();
         self.read_board(now).await?;
         self.left.retain(|_, left| left.is_at_work());
+        self.read_again(now).await?;
         if !self.stopping {
             self.look_for_orphans(now).await?;
             self.try_again(now);

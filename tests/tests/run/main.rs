@@ -22,6 +22,7 @@ mod power_loss;
 mod refusals;
 mod retention;
 mod setup;
+mod starved;
 mod store;
 mod troubled;
 mod two;

@@ -1,0 +1,43 @@
+//! A machine that lacks something: no task answers for it, and the run goes on when it is there again.
+
+use std::path::Path;
+
+use agency_tests::queue::{HONEST, Queue};
+use agency_tests::repository::{Actor, actors};
+
+/// Tasks whose supervisor can have only so much of something for a while.
+fn starved(actor: Actor, resource: &str, least: u64, says: &str) {
+    let queue = Queue::of(actor, &format!("sleep 0.2; {HONEST}"));
+    let tasks = queue.tasks(12);
+    let run = queue.start(&["--parallel", "4"]);
+    queue.until_phase(&tasks[0], "started");
+    let prlimit = |arguments: &[&str]| {
+        let mut command = queue.ground.program(Path::new("prlimit"));
+        let output =
+            command.args(["--pid", &run.pid().to_string()]).args(arguments).output().expect("prlimit");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text").trim().to_owned()
+    };
+    // The hard limit stays, so that the soft one can be given back.
+    let usual = prlimit(&["--raw", "--noheadings", "--output", "SOFT", &format!("--{resource}")]);
+    prlimit(&[&format!("--{resource}={least}:")]);
+    run.says(says);
+    prlimit(&[&format!("--{resource}={usual}:")]);
+    let said = run.end();
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(!said.err.contains("blocked"), "{said:?}");
+    queue.assert_landed(&tasks);
+    queue.assert_nothing_left();
+}
+
+#[test]
+fn without_file_descriptors_nothing_is_blocked() {
+    starved(actors()[0], "nofile", 16, "nothing new is started until there is");
+}
+
+/// Root's processes are not counted.
+#[test]
+fn without_processes_nothing_is_blocked() {
+    let Some(user) = actors().into_iter().find(|actor| *actor == Actor::User) else { return };
+    starved(user, "nproc", 1, "nothing new is started until there is");
+}
