@@ -6,7 +6,7 @@
 //! regular files are read, and only up to a size the caller names. What is looked at is what is read: both go through
 //! one descriptor, whatever has the name by then.
 
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
@@ -138,13 +138,18 @@ pub fn check_real(root: &Path, path: &Path) -> Result<(), UntrustedError> {
 }
 
 /// That nothing in a folder below `root`, or below that, is a link, a pipe, a socket or a device, for programs that open
-/// whatever they find there. `depth` is how far down is looked.
-pub fn check_folder(root: &Path, path: &Path, depth: usize) -> Result<(), UntrustedError> {
+/// whatever they find there; and that no file is larger than `most`, for those who read them whole. `depth` is how far down
+/// is looked.
+pub fn check_folder(root: &Path, path: &Path, depth: usize, most: u64) -> Result<(), UntrustedError> {
     let mut waiting = vec![(path.to_owned(), depth)];
     while let Some((folder, depth)) = waiting.pop() {
         let Some(held) = open_folder(root, &folder) else { continue };
+        let size = |name: &CStr| {
+            let stat = rustix::fs::statat(&held, name, AtFlags::SYMLINK_NOFOLLOW);
+            stat.map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0))
+        };
         let failed = |error: Errno| UntrustedError::Io { path: root.join(&folder), source: error.into() };
-        for entry in Dir::new(held).map_err(failed)? {
+        for entry in Dir::read_from(&held).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let path = folder.join(OsStr::from_bytes(entry.file_name().to_bytes()));
             match entry.file_type() {
@@ -152,6 +157,12 @@ pub fn check_folder(root: &Path, path: &Path, depth: usize) -> Result<(), Untrus
                 FileType::Directory if depth > 0 => waiting.push((path, depth - 1)),
                 // Not every file system says what a name is.
                 FileType::Unknown => check_real(root, &path)?,
+                FileType::RegularFile if most < u64::MAX => {
+                    let size = size(entry.file_name());
+                    if size > most {
+                        return Err(UntrustedError::TooLarge { path: root.join(path), size, most });
+                    }
+                }
                 FileType::RegularFile | FileType::Directory => {}
                 kind => return Err(UntrustedError::Kind { path: root.join(path), kind: FileKind(kind) }),
             }

@@ -98,6 +98,12 @@ impl Identity {
     }
 }
 
+/// Whether a repository's references belong to the store in `state`. Nothing is changed.
+pub fn is_confirmed(repository: &Repository, state: &Path) -> bool {
+    let known = Identity::read(state).ok().flatten();
+    known.is_some_and(|known| matches!(store_ref::look(repository, &known.id), Ok(Naming::Ours)))
+}
+
 /// Makes sure that a repository's references belong to the store in `state`. Says what it moved out of the way.
 pub fn confirm(repository: &Repository, state: &Path, common: &Path) -> Result<Option<Aside>, IdentityError> {
     let id = Identity::of(state, common)?.id;

@@ -9,6 +9,7 @@ use agency_protocols::kodingx::status::Status;
 use agency_protocols::names::TaskId;
 use agency_sandbox::host::Host;
 use agency_supervisor::charge;
+use agency_supervisor::identity;
 use agency_supervisor::landing::repository::Repository;
 use agency_supervisor::landing::strayed;
 
@@ -52,5 +53,7 @@ fn opened(here: &Here) -> Option<Repository> {
     let common = &here.folder.repository.as_ref()?.common;
     let state = state::home().ok()?.existing(common)?;
     state::check_writable(&here.folder).ok()?;
-    charge::open_repository(&here.folder, state.path(), &Host::observe().home).ok()
+    let repository = charge::open_repository(&here.folder, state.path(), &Host::observe().home).ok()?;
+    // Landings that came along with a repository say nothing.
+    identity::is_confirmed(&repository, state.path()).then_some(repository)
 }

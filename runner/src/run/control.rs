@@ -78,7 +78,12 @@ pub(crate) fn cancel(command: &Cancel, who: &Who) -> Result<u8, Failure> {
         return Err(Failure::new_message(NO_SUCH, format!("{} is not being worked on", command.task))
             .with_hint(format!("`agency task move {} {how}` takes it off the board", command.task)));
     }
-    tell(command.json, &command.task, "canceled", "its agent is stopped; an `agency run` does that")
+    tell(
+        command.json,
+        &command.task,
+        "canceled",
+        "its agent will be stopped: now, if an `agency run` is at work, else by the next one",
+    )
 }
 
 pub(crate) fn retry(command: &Retry, who: &Who) -> Result<u8, Failure> {

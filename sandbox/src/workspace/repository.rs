@@ -182,14 +182,14 @@ impl Repository {
         }
         untrusted::check(&self.git, &[("HEAD", SMALL), ("config.worktree", git_config::LARGEST)])?;
         untrusted::check(&self.common, OPENED_BY_GIT)?;
-        untrusted::check_folder(&self.common, Path::new("objects/pack"), 0)?;
+        untrusted::check_folder(&self.common, Path::new("objects/pack"), 0, u64::MAX)?;
         self.object_folders().map(drop)
     }
 
     /// That git finds files where it looks for objects: it would wait for a pipe for ever. Every folder of loose objects is
     /// listed, which is for those who read many of them.
     pub fn check_objects(&self) -> Result<(), UntrustedError> {
-        untrusted::check_folder(&self.common, Path::new("objects"), 1)
+        untrusted::check_folder(&self.common, Path::new("objects"), 1, u64::MAX)
     }
 
     /// A file of the repository, up to a size; `None` where there is none.

@@ -93,7 +93,10 @@ fn check(repository: &Repository, name: &RefName) -> Result<(), Error> {
 /// The same for all of our own.
 pub(super) fn check_ours(repository: &Repository) -> Result<(), Error> {
     const DEEPEST: usize = 32;
-    let checked = untrusted::check_folder(&repository.real.common, Path::new("refs/agency"), DEEPEST);
+    /// The name of an object, or of another reference.
+    const LARGEST: u64 = 4096;
+    let ours = Path::new("refs/agency");
+    let checked = untrusted::check_folder(&repository.real.common, ours, DEEPEST, LARGEST);
     checked.map_err(odd(&repository.real.common))
 }
 
