@@ -89,9 +89,9 @@ impl HostFault {
         match said {
             _ if said.contains("database or disk is full") => Some(Self::Disk),
             _ if said.contains("out of memory") => Some(Self::Memory),
-            // It does not say why; another file tells.
+            // It does not say why; another descriptor tells.
             _ if said.contains("unable to open database file") => {
-                std::fs::File::open("/dev/null").err().as_ref().and_then(Self::of_kernel)
+                rustix::pipe::pipe().err().and_then(|error| Self::of_kernel(&error.into()))
             }
             _ => None,
         }
