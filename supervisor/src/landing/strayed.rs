@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use agency_sandbox::git::OwnGit;
+
 use super::error::{Error, git};
 use super::landed::{self, Landed};
 use super::names::{Oid, RefName, Task};
@@ -120,16 +122,13 @@ fn copies(
 
 /// Those of some commits that the repository does not have.
 fn missing(repository: &Repository, commits: &BTreeSet<&str>) -> Result<HashSet<String>, Error> {
-    repository.ask(|objects| {
-        let mut gone = HashSet::new();
-        for commit in commits {
-            match Oid::parse(commit).and_then(|oid| objects.parents(&oid)) {
-                Err(Error::Missing { .. }) => drop(gone.insert((*commit).to_owned())),
-                other => drop(other?),
-            }
-        }
-        Ok(gone)
-    })
+    let command = repository.objects.command(["cat-file", "--batch-check=%(objectname)"]);
+    let output = OwnGit::run_with(command, "cat-file", |input| {
+        let all = commits.iter().try_for_each(|commit| writeln!(input, "{commit}"));
+        all.map_err(Error::Pipe)
+    })?;
+    let text = String::from_utf8_lossy(&output);
+    Ok(text.lines().filter_map(|line| line.strip_suffix(" missing")).map(str::to_owned).collect())
 }
 
 fn lines(repository: &Repository, arguments: &[&str]) -> Result<impl Iterator<Item = String>, Error> {
