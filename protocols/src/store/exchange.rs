@@ -127,7 +127,10 @@ impl Exchange<'_> {
                 if displaced.is(expected) {
                     return Ok(Done::Moved { path, to, content });
                 }
-                self.put_back(path)?;
+                // What lay beside a file that is gone was not ours to begin with.
+                if displaced != Displaced::Nothing {
+                    self.put_back(path)?;
+                }
                 self.uncreate(to, content)?;
                 Err(refused(path, &displaced))
             }

@@ -122,6 +122,10 @@ impl Tree {
         stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
     }
 
+    fn is_folder(&self, name: &str) -> bool {
+        self.reach(name, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW).is_ok()
+    }
+
     /// What is in a folder, in the order of names; nothing where there is no such folder. Names that are not
     /// text are no part of any protocol.
     pub fn list(&self, top: &str) -> Result<Vec<Entry>, TreeError> {
@@ -301,7 +305,13 @@ impl Tree {
         if outcome.is_err() {
             let _ = rustix::fs::unlinkat(&folder, &unfinished, AtFlags::empty());
         }
-        outcome.map_err(|error| self.refused(name, error))
+        outcome.map_err(|error| match (error, target) {
+            // A folder has the name that it was to have.
+            (Errno::ISDIR, Target::Stage { .. }) if self.is_folder(&beside(name)) => {
+                TreeError::Irregular { path: self.path.join(beside(name)) }
+            }
+            _ => self.refused(name, error),
+        })
     }
 
     fn write_whole(
