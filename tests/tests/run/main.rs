@@ -18,6 +18,7 @@ mod misbehaving;
 mod outside;
 mod owner;
 mod people;
+mod person;
 mod power_loss;
 mod refusals;
 mod retention;
