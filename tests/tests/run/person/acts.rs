@@ -272,14 +272,19 @@ impl<'q> Person<'q> {
     }
 
     /// With `--exec`, it stops after each commit; with files of the board that a run has written meanwhile, it does not
-    /// go on, and is given up.
+    /// go on, and is given up. A rebase that failed before it had begun can't be aborted, only quit: git keeps what it had
+    /// stashed.
     fn end_rebase(&mut self, aborts: bool) {
+        let answers: &[&str] = match aborts {
+            true => &["--abort", "--abort", "--abort", "--quit"],
+            false => &["--continue", "--continue", "--continue", "--abort", "--abort", "--quit"],
+        };
         let end = Instant::now() + PATIENCE;
-        let mut tries = if aborts { 0 } else { 4 };
-        while self.is_rebasing() {
+        for answer in answers.iter().cycle() {
+            if !self.is_rebasing() {
+                return;
+            }
             assert!(Instant::now() < end, "a rebase can't be ended in {PATIENCE:?}");
-            let answer = if tries > 0 { "--continue" } else { "--abort" };
-            tries = u32::saturating_sub(tries, 1);
             if !self.git(&["rebase", answer]) {
                 self.pause();
             }
