@@ -13,6 +13,7 @@ mod events;
 mod fence;
 mod full;
 mod gate;
+mod kills;
 mod life;
 mod misbehaving;
 mod outside;
