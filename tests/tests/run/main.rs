@@ -9,6 +9,7 @@ mod contained;
 mod control;
 mod control_plane;
 mod dry_run;
+mod endurance;
 mod events;
 mod fence;
 mod full;

@@ -24,9 +24,10 @@ pub(super) struct Person<'q> {
     tasks: &'q [String],
     /// Held while another branch than `main` is checked out: people begin a run on the branch it is to land on.
     on_main: &'q Mutex<()>,
+    garbage: Garbage,
     dice: Dice,
     began: Instant,
-    /// The folder of their last commit that is not amended or rebased away, as files they own.
+    /// The files they committed.
     files: Vec<String>,
     /// Every word they wrote, and in which file.
     pub(super) written: Vec<(String, String)>,
@@ -35,6 +36,16 @@ pub(super) struct Person<'q> {
     /// What they did, for a test that fails.
     diary: String,
     branches: usize,
+}
+
+/// What a person's `git gc` takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Garbage {
+    /// Objects that nothing has named for two weeks.
+    Old,
+    /// Every object that has no name when git begins to prune, also one that is given a name meanwhile. So records of
+    /// runs may go that are younger than the prune, and a run can't mend that yet.
+    All,
 }
 
 /// How a task was taken away.
@@ -46,11 +57,18 @@ pub(super) struct Taken {
 }
 
 impl<'q> Person<'q> {
-    pub(super) fn new(queue: &'q Queue, tasks: &'q [String], on_main: &'q Mutex<()>, seed: u64) -> Self {
+    pub(super) fn new(
+        queue: &'q Queue,
+        tasks: &'q [String],
+        on_main: &'q Mutex<()>,
+        garbage: Garbage,
+        seed: u64,
+    ) -> Self {
         let person = Self {
             queue,
             tasks,
             on_main,
+            garbage,
             dice: Dice::new(seed),
             began: Instant::now(),
             files: Vec::new(),
@@ -85,8 +103,7 @@ impl<'q> Person<'q> {
             15..=17 => self.rebase(),
             18..=19 => self.stash(),
             20 => self.switch_and_back(),
-            21 if std::env::var_os("NOGC").is_none() => self.collect_garbage(),
-            21 => {}
+            21 => self.collect_garbage(),
             22 => self.use_worktree(),
             _ => self.take_away(),
         }
@@ -154,11 +171,9 @@ impl<'q> Person<'q> {
     }
 
     fn append_to(&mut self, name: &str, word: &str) {
-        match File::options().append(true).open(self.path(name)) {
-            Ok(mut file) => writeln!(file, "{word}").expect("written"),
-            // A git of theirs has just been at it.
-            Err(error) => panic!("{name}: {error}"),
-        }
+        let opened = File::options().append(true).open(self.path(name));
+        let mut file = opened.unwrap_or_else(|error| panic!("{name}: {error}"));
+        writeln!(file, "{word}").expect("written");
         self.note(&format!("append {word} to {name}"));
     }
 
@@ -314,7 +329,10 @@ impl<'q> Person<'q> {
     }
 
     fn collect_garbage(&mut self) {
-        self.git(&["gc", "--quiet", "--prune=now"]);
+        match self.garbage {
+            Garbage::Old => self.git(&["gc", "--quiet"]),
+            Garbage::All => self.git(&["gc", "--quiet", "--prune=now"]),
+        };
     }
 
     /// Another work tree, with a commit of its own.
