@@ -135,6 +135,13 @@ impl Queue {
         self.spawn(command)
     }
 
+    /// The same, in a process group of its own: with everything it starts that does not leave it.
+    pub fn start_group(&self, arguments: &[&str]) -> Supervisor {
+        let mut command = self.ground.command(&[&["run"], arguments].concat());
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        self.spawn(command)
+    }
+
     /// Another command, not waited for.
     pub fn start_command(&self, arguments: &[&str]) -> Supervisor {
         self.spawn(self.ground.command(arguments))

@@ -107,9 +107,20 @@ fn copies(
     let known =
         left.iter().map(|(_, landed)| landed.commit.as_str()).filter(|commit| !gone.contains(*commit));
     let known: Vec<&str> = known.collect();
+    // What all of them stand on has no copy of any. What only some stand on may: work lands on a copy of earlier work,
+    // and leaves the branch in turn.
+    let below: Vec<String> = match known.is_empty() {
+        true => Vec::new(),
+        false => match repository.objects.run(&[&["merge-base", "--octopus"], &known[..]].concat()) {
+            Ok(output) => String::from_utf8_lossy(&output).lines().map(str::to_owned).collect(),
+            // They have nothing in common.
+            Err(_) => Vec::new(),
+        },
+    };
+    let below: Vec<&str> = below.iter().map(String::as_str).collect();
     let (mut found, mut task) = (HashSet::new(), None);
     // Where several commits became one, its text has the lines of each.
-    for line in lines(repository, &[&["log", "--format=%B", tip.as_str(), "--not"], &known[..]].concat())? {
+    for line in lines(repository, &[&["log", "--format=%B", tip.as_str(), "--not"], &below[..]].concat())? {
         if let Some(id) = line.strip_prefix("Agency-Task: ") {
             task = Some(id.to_owned());
         } else if let Some(attempt) = line.strip_prefix("Agency-Attempt: ").and_then(|text| text.parse().ok())

@@ -67,6 +67,21 @@ fn work_that_a_person_rewrote_is_not_missed() {
     assert_nothing_missed();
 }
 
+/// Work that landed on rewritten work, and was rewritten itself.
+#[test]
+fn work_below_other_work_that_a_person_rewrote_is_not_missed() {
+    let queue = Queue::new();
+    let amend = ["-c", "user.name=Ada", "commit", "--quiet", "--amend", "--reset-author", "--no-edit"];
+    let mut tasks = Vec::new();
+    for _ in 0..3 {
+        tasks.extend(queue.tasks(1));
+        assert_eq!(queue.run(&[]).code, 0);
+        queue.ground.git(&amend);
+    }
+    queue.assert_landed(&tasks);
+    assert!(!queue.run(&[]).err.contains("not there any more"));
+}
+
 /// A task that is not done, and a branch that is gone, are nobody's loss.
 #[test]
 fn what_is_archived_or_canceled_is_not_missed() {
