@@ -12,6 +12,8 @@ use std::path::Path;
 use agency_sandbox::git::GitError;
 use agency_sandbox::launch::LaunchError;
 use rustix::io::Errno;
+use sqlx::error::DatabaseError as _;
+use sqlx::sqlite::SqliteError;
 
 use crate::causes;
 
@@ -43,8 +45,13 @@ impl HostFault {
         causes::all(error).find_map(|cause| {
             let by_kernel = || cause.downcast_ref::<io::Error>().and_then(Self::of_kernel);
             let by_git = || cause.downcast_ref::<GitError>().and_then(|error| Self::of_git(error, at));
+            let by_store = || {
+                cause
+                    .downcast_ref::<SqliteError>()
+                    .and_then(|error| Self::of_sqlite(error.code()?.parse().ok()?))
+            };
             let inside = || cause.downcast_ref::<LaunchError>().and_then(Self::of_launch);
-            by_kernel().or_else(by_git).or_else(inside).or_else(|| Self::of_store(&cause.to_string()))
+            by_kernel().or_else(by_git).or_else(inside).or_else(by_store)
         })
     }
 
@@ -66,7 +73,10 @@ impl HostFault {
     /// The C library's words for the numbers, as git repeats them.
     fn of_git(error: &GitError, at: &Path) -> Option<Self> {
         let GitError::Failed { message, .. } = error else { return None };
-        let says = |words: &str| message.contains(words);
+        // At the end of a line, after a colon: in the middle may stand a name that somebody chose.
+        let lines: Vec<&str> =
+            message.lines().flat_map(|line| line.split("\\n")).map(str::trim_end).collect();
+        let says = |words: &str| lines.iter().any(|line| line.ends_with(&format!(": {words}")));
         match message {
             _ if says("No space left on device") || says("Disk quota exceeded") => Some(Self::Disk),
             _ if says("Too many open files") => Some(Self::Descriptors),
@@ -84,15 +94,13 @@ impl HostFault {
         Self::ALL.into_iter().find(|fault| fault.numbers().iter().any(ends_with))
     }
 
-    /// SQLite's words.
-    fn of_store(said: &str) -> Option<Self> {
-        match said {
-            _ if said.contains("database or disk is full") => Some(Self::Disk),
-            _ if said.contains("out of memory") => Some(Self::Memory),
-            // It does not say why; another descriptor tells.
-            _ if said.contains("unable to open database file") => {
-                rustix::pipe::pipe().err().and_then(|error| Self::of_kernel(&error.into()))
-            }
+    /// SQLite's numbers; what comes above the lowest byte says in which way.
+    fn of_sqlite(code: u32) -> Option<Self> {
+        match code & 0xff {
+            7 => Some(Self::Memory),
+            13 => Some(Self::Disk),
+            // A file could not be opened. It does not say why; another descriptor tells.
+            14 => rustix::pipe::pipe().err().and_then(|error| Self::of_kernel(&error.into())),
             _ => None,
         }
     }
@@ -164,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn git_and_the_store_say_it_in_words() {
+    fn git_says_it_in_words_and_the_store_by_a_number() {
         let here = std::env::temp_dir();
         let git = |message: &str| GitError::Failed {
             command: "gc".into(),
@@ -174,8 +182,17 @@ mod tests {
         let said = git("fatal: unable to create thread: Resource temporarily unavailable");
         assert_eq!(HostFault::of(&said, &here), Some(HostFault::Processes));
         assert_eq!(HostFault::of(&git("fatal: not a repository"), &here), None);
-        let store = io::Error::other("(code: 13) database or disk is full");
-        assert_eq!(HostFault::of(&store, &here), Some(HostFault::Disk));
+        assert_eq!(HostFault::of(&git("fatal: No space left on device is no branch"), &here), None);
+        assert_eq!(HostFault::of_sqlite(13), Some(HostFault::Disk));
+        assert_eq!(HostFault::of_sqlite(14), None, "there are descriptors");
+    }
+
+    /// What a program of an agent's writes is no fault of the machine's.
+    #[test]
+    fn words_that_others_wrote_count_for_nothing() {
+        let said =
+            io::Error::other("the setup failed: JavaScript heap out of memory; database or disk is full");
+        assert_eq!(HostFault::of(&said, &std::env::temp_dir()), None);
     }
 
     #[test]

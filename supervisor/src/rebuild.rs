@@ -22,6 +22,7 @@ use crate::charge::{open_store, store_path};
 use crate::clock::{self, BootClock};
 use crate::errand::Place;
 use crate::errand::order::What;
+use crate::host_fault::HostFault;
 use crate::landing::repository::Repository;
 use crate::landing::{self, settled};
 use crate::owner;
@@ -106,8 +107,9 @@ async fn is_whole(state: &Path) -> Result<bool, StoreError> {
     };
     match looked.await {
         Ok(()) => Ok(true),
-        // Neither is damage.
+        // Neither is damage, nor is a machine that lacks something.
         Err(error @ (StoreError::Newer { .. } | StoreError::Busy { .. })) => Err(error),
+        Err(error) if HostFault::of(&error, state).is_some() => Err(error),
         Err(_) => Ok(false),
     }
 }
@@ -188,13 +190,13 @@ fn attempt_of(folder: &Path) -> Option<(TaskKey, u64, Option<(String, String)>)>
             What::Agent(asked) => Some((asked.agent, asked.subject)),
             _ => None,
         };
-        return Some((order.task, order.epoch.0, asked));
+        return (order.epoch.0 <= landing::HIGHEST_COUNT).then_some((order.task, order.epoch.0, asked));
     }
     let name = folder.file_name()?.to_str()?;
     let (protocol, rest) = name.split_once('.')?;
     let (id, epoch) = rest.rsplit_once('.')?;
     let key = TaskKey { protocol: protocol.to_owned(), id: id.to_owned() };
-    Some((key, epoch.parse().ok()?, None))
+    Some((key, epoch.parse().ok().filter(|epoch| *epoch <= landing::HIGHEST_COUNT)?, None))
 }
 
 /// A new store that knows this.

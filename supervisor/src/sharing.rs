@@ -44,6 +44,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// How long an upstream that has answered before is waited for. One that never did is no outage.
 const OUTAGE: Duration = Duration::from_mins(10);
 
+/// So often does a push that is not answered, by an upstream that answers fetches, count as an outage.
+const REFUSALS: u32 = 4;
+
 /// Whom a person hears it from when something could not be told.
 pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 
@@ -71,6 +74,8 @@ struct Seen {
     takes: Duration,
     /// When it last answered.
     answered: Option<Instant>,
+    /// Since when, and how often, no push was answered.
+    unheard: Option<(Instant, u32)>,
     /// What a person has to do before anything is claimed or lands here.
     for_a_person: Option<String>,
     /// There are commits of ours that it does not have yet.
@@ -245,11 +250,17 @@ impl Sharing {
         let mut seen = self.seen();
         match pushed {
             Ok(Pushed::Taken) => {
-                (seen.answered, seen.untold) = (Some(Instant::now()), false);
+                (seen.answered, seen.untold, seen.unheard) = (Some(Instant::now()), false, None);
                 Ok(true)
             }
             Ok(Pushed::Behind) => Ok(false),
-            Err(error) if is_needed => Err(error),
+            Err(error) if is_needed => {
+                if let landing::Error::Unreachable { .. } = error {
+                    let (since, times) = seen.unheard.unwrap_or((Instant::now(), 0));
+                    seen.unheard = Some((since, times + 1));
+                }
+                Err(error)
+            }
             Err(error) => {
                 seen.untold = true;
                 drop(seen);
@@ -284,7 +295,12 @@ impl Sharing {
 
     /// Whether an upstream that does not answer now is worth waiting for.
     fn is_outage(&self) -> bool {
-        self.seen().answered.is_some_and(|answered| answered.elapsed() < OUTAGE)
+        let seen = self.seen();
+        // Who can be asked, and never takes anything, refuses us.
+        let is_heard = |answered: Instant| {
+            seen.unheard.is_none_or(|(since, times)| times < REFUSALS || answered < since)
+        };
+        seen.answered.is_some_and(|answered| answered.elapsed() < OUTAGE && is_heard(answered))
     }
 
     /// Where the branch is shared, if anywhere; or why it may not be.

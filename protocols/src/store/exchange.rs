@@ -89,6 +89,7 @@ impl Exchange<'_> {
     /// A file that holds `before` holds `after`, for whoever takes back what was interrupted; `None` stands for no file. Where
     /// a person changed the same, theirs stays.
     pub fn put(&self, path: &str, before: &str, after: Option<&str>) -> Result<(), StoreError> {
+        self.clear(path)?;
         let put = match after {
             Some(after) => self.replace(path, before, after).map(drop),
             None => self.uncreate(path, before),
@@ -99,6 +100,18 @@ impl Exchange<'_> {
         }
         self.tree.unstage(path)?;
         Ok(self.tree.sync_parent(path)?)
+    }
+
+    /// Makes the place beside a file free. What lies there before anything has begun was left by a crash that nobody
+    /// wrote down, or came with the repository: it is never overwritten, and never believed.
+    pub(super) fn clear(&self, path: &str) -> Result<(), StoreError> {
+        match self.displaced(path)? {
+            Displaced::Nothing => Ok(()),
+            Displaced::File(bytes) if self.tree.read(path)?.as_ref() == Some(&bytes) => {
+                Ok(self.tree.unstage(path)?)
+            }
+            _ => self.save(path),
+        }
     }
 
     /// Carries a change out, or leaves everything as a person has it. What it displaced stays beside its place until
@@ -558,6 +571,24 @@ mod tests {
                 board.store.update(|_| Ok::<_, StoreError>(((), Effects::none()))).expect("once");
             }
         }
+    }
+
+    /// What lies beside a file before anything has begun is a crash's that nobody wrote down, or came along.
+    #[test]
+    fn what_lies_beside_a_file_is_never_overwritten_nor_believed() {
+        let board = Board::new();
+        board.write(".a.md.agency-swap", "a person's\n");
+        let update = || board.store.update(|_| Ok::<_, StoreError>(((), both())));
+        let told = update().expect_err("told once").to_string();
+        assert!(told.contains("a.md.saved-1"), "{told}");
+        update().expect("done");
+        // A second name of the same file would keep it where it is.
+        fs::hard_link(board.path("a.md"), board.path(".a.md.agency-swap")).expect("linked");
+        let mut effects = Effects::none();
+        effects.rename("a.md", "new\n", "c.md", "moved\n");
+        board.store.update(|_| Ok::<_, StoreError>(((), effects.clone()))).expect("moved");
+        let files = [("a.md.saved-1", "a person's\n"), ("b.md", "new\n"), ("c.md", "moved\n")];
+        board.assert_files(&files);
     }
 
     #[test]

@@ -230,14 +230,19 @@ impl Store {
         if effects.is_empty() {
             return Ok(());
         }
+        let exchange = Exchange { tree: &self.tree, check: self.check };
+        effects.changes.iter().try_for_each(|change| exchange.clear(change.path()))?;
         let changes = effects.changes.iter().map(|change| on_what_is_there(&self.tree, change));
         let changes = changes.collect::<Result<Vec<Change>, StoreError>>()?;
         journal::write(&self.state, &self.tree, &changes)?;
-        let exchange = Exchange { tree: &self.tree, check: self.check };
         let mut done = Vec::new();
         for change in &changes {
             match exchange.perform(change) {
                 Ok(one) => done.push(one),
+                // What the disk made of it is seen by whoever finds the journal.
+                Err(StoreError::Tree(error)) if !matches!(error, TreeError::Exists { .. }) => {
+                    return Err(error.into());
+                }
                 Err(error) => {
                     // What a person did comes first. The verb looks at it, and at files as they were.
                     done.iter().rev().try_for_each(|one| exchange.undo(one))?;

@@ -8,6 +8,9 @@ use similar::{DiffOp, TextDiff};
 /// Texts that take longer to compare are not merged.
 const LONGEST: Duration = Duration::from_secs(1);
 
+/// Texts of more lines are not merged.
+const MOST: usize = 200_000;
+
 /// Lines of the base that became others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Hunk<'t> {
@@ -15,13 +18,16 @@ struct Hunk<'t> {
     lines: &'t [&'t str],
 }
 
-/// Both sides' changes in one text; `None` where they change the same lines, or lines that touch. What both add at one
-/// place is added, ours first.
+/// Both sides' changes in one text; `None` where they change the same lines, or lines that touch, and for texts of too
+/// many lines. What both append is appended, ours first.
 pub fn merge(base: &str, ours: &str, theirs: &str) -> Option<String> {
     if base == theirs {
         return Some(ours.to_owned());
     }
     let (base, ours, theirs) = (lines(base), lines(ours), lines(theirs));
+    if [&base, &ours, &theirs].iter().any(|lines| lines.len() > MOST) {
+        return None;
+    }
     let mut left = hunks(&base, &ours).into_iter().peekable();
     let mut right = hunks(&base, &theirs).into_iter().peekable();
     let mut merged = String::new();
@@ -30,7 +36,14 @@ pub fn merge(base: &str, ours: &str, theirs: &str) -> Option<String> {
         let hunk = match (left.peek(), right.peek()) {
             (None, None) => break,
             (Some(one), Some(other)) if one == other => right.next().and(left.next()),
-            (Some(one), Some(other)) if one.base.is_empty() && one.base == other.base => left.next(),
+            // Lines that both append. Elsewhere, two new lines at one place may contradict each other.
+            (Some(one), Some(other))
+                if one.base == (base.len()..base.len())
+                    && one.base == other.base
+                    && one.lines.last().is_none_or(|line| line.ends_with('\n')) =>
+            {
+                left.next()
+            }
             (Some(one), Some(other)) if one.base.end < other.base.start => left.next(),
             (Some(one), Some(other)) if other.base.end < one.base.start => right.next(),
             (Some(_), Some(_)) => return None,
@@ -90,6 +103,8 @@ mod tests {
         let base = "status: NEW\nnext\n";
         assert_eq!(merge(base, "status: DONE\nnext\n", "status: CANCELED\nnext\n"), None);
         assert_eq!(merge(base, "status: DONE\nnext\n", "status: NEW\nmine\nnext\n"), None);
+        assert_eq!(merge(base, "status: NEW\na: 1\nnext\n", "status: NEW\na: 2\nnext\n"), None);
+        assert_eq!(merge("a\n", "a\nours", "a\ntheirs"), None);
     }
 
     fn text() -> impl Strategy<Value = Vec<u8>> {

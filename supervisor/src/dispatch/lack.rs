@@ -8,12 +8,16 @@ use crate::attempt::TaskKey;
 use crate::causes;
 use crate::clock::{BootClock, Clock, Instant};
 use crate::host_fault::HostFault;
+use crate::life::Blame;
 use crate::notice::Notice;
 use crate::store::Store;
 
 /// How long nothing is started at first, and at most.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// So often may an attempt lack something that others have.
+const ALONE: u32 = 5;
 
 /// What the machine lacked when it was last asked.
 #[derive(Debug)]
@@ -68,8 +72,16 @@ impl<S: Store> Dispatcher<S> {
         Ok(())
     }
 
-    /// An attempt met a host fault. It counts for nothing, and is taken up again.
+    /// An attempt met a host fault. It counts for nothing, and is taken up again. One that lacks something again and
+    /// again, while others do not, is in trouble of its own.
     pub(super) async fn met_host_fault(&mut self, key: TaskKey, what: String) -> Result<(), RunError> {
+        let (since, alone) = self.lacked_alone.entry(key.clone()).or_insert((self.went_on, 0));
+        if *since != self.went_on {
+            (*since, *alone) = (self.went_on, *alone + 1);
+        }
+        if *alone >= ALONE {
+            return self.set_aside(key, Blame::Attempt, what).await;
+        }
         let until = self.note(Some(&key), &what);
         if let Some(attempt) = self.reread(&key).await? {
             let resting =
@@ -81,6 +93,7 @@ impl<S: Store> Dispatcher<S> {
 
     /// Work went on, so it is there again.
     pub(super) fn lacks_nothing(&mut self) {
+        self.went_on += 1;
         if self.lack.take().is_some() {
             self.shop.teller.tell(&Notice::Resumed);
         }

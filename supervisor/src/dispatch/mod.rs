@@ -152,6 +152,10 @@ struct Dispatcher<S> {
     full: bool,
     /// What the machine lacked last, until work has gone on.
     lack: Option<Lack>,
+    /// How often an attempt came to its end for which the machine lacked nothing.
+    went_on: u64,
+    /// For an attempt that lacked something: when that was, by the number above, and how often others went on meanwhile.
+    lacked_alone: HashMap<TaskKey, (u64, u32)>,
     /// Attempts that rest, and could not be written down or read when they came to it.
     unread: HashSet<TaskKey>,
     /// `None` where it can't be asked.
@@ -199,6 +203,8 @@ pub async fn run<S: Store>(
         begun: HashSet::new(),
         full: false,
         lack: None,
+        went_on: 0,
+        lacked_alone: HashMap::new(),
         unread: HashSet::new(),
         system: System::new().ok(),
         told: Standing::default(),

@@ -188,7 +188,12 @@ impl<S: Store> Dispatcher<S> {
 
     /// The attempt can't be taken further: it ends, with its reason. Where not even that can be done, it stays open, and
     /// the next run tries.
-    async fn set_aside(&mut self, key: TaskKey, blame: Blame, why: String) -> Result<(), RunError> {
+    pub(super) async fn set_aside(
+        &mut self,
+        key: TaskKey,
+        blame: Blame,
+        why: String,
+    ) -> Result<(), RunError> {
         let Some(attempt) = self.reread(&key).await? else { return Ok(()) };
         match self.shop.set_aside(attempt.clone(), blame, why.clone()).await {
             Ok(ending) => self.over(key, attempt, ending).await,

@@ -60,4 +60,5 @@ pub mod worktree;
 
 pub use error::Error;
 pub use index::IndexAt;
+pub(crate) use record::HIGHEST as HIGHEST_COUNT;
 pub use undo::Undone;

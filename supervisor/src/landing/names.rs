@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 
 use super::error::Error;
+use super::record;
 
 /// How a repository names its objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -258,7 +259,10 @@ impl Says {
             "lease" => (Task::of_component(second, third)?, Self::Lease),
             "landed" => (Task::of_component(second, third)?, Self::Landed),
             "pin" => (Task::of_component(second, third)?, Self::Pin),
-            protocol => (Task::of_component(protocol, second)?, Self::Candidate(third.parse().ok()?)),
+            protocol => (
+                Task::of_component(protocol, second)?,
+                Self::Candidate(third.parse().ok().filter(|epoch| *epoch <= record::HIGHEST)?),
+            ),
         };
         let own = match says {
             Self::Lease => task.lease(),

@@ -20,6 +20,9 @@ use super::objects::Objects;
 
 const VERSION: &str = "1";
 
+/// More attempts or owners than a store could ever count to.
+pub(crate) const HIGHEST: u64 = 1 << 48;
+
 /// The text of a record: what it is, its version, and its fields, each on a line.
 pub(super) fn text(kind: &str, fields: &[(&str, &dyn Display)]) -> String {
     let mut text = format!("agency {kind} {VERSION}\n");
@@ -49,7 +52,6 @@ impl Fields {
 
     /// A count of attempts or owners. More than a store could ever count to was not counted.
     pub(super) fn number(&self, key: &str) -> Option<u64> {
-        const HIGHEST: u64 = 1 << 48;
         self.text(key)?.parse().ok().filter(|number| *number <= HIGHEST)
     }
 }

@@ -56,10 +56,24 @@ pub fn find(repository: &Repository) -> Result<Vec<Strayed>, Error> {
     for (branch, all) in branches {
         let Some(tip) = refs::at(repository, &branch)? else { continue };
         for some in all.chunks(AT_ONCE) {
-            strayed.extend(of_branch(repository, &tip, some)?);
+            strayed.extend(match of_branch(repository, &tip, some) {
+                Ok(found) => found,
+                Err(_) => one_by_one(repository, &tip, some),
+            });
         }
     }
     Ok(strayed)
+}
+
+/// The same where one of them can't be looked for, and keeps nobody from looking for the others.
+fn one_by_one(repository: &Repository, tip: &Oid, all: &[(Named, Landed)]) -> Vec<Strayed> {
+    let look = |one: &(Named, Landed)| {
+        of_branch(repository, tip, std::slice::from_ref(one)).unwrap_or_else(|_| {
+            let (Named { task, .. }, landed) = one;
+            vec![Strayed { task: task.clone(), landed: landed.clone(), kept: None }]
+        })
+    };
+    all.iter().flat_map(look).collect()
 }
 
 fn of_branch(repository: &Repository, tip: &Oid, all: &[(Named, Landed)]) -> Result<Vec<Strayed>, Error> {
@@ -121,6 +135,8 @@ fn copies(
     let (mut found, mut task) = (HashSet::new(), None);
     // Where several commits became one, its text has the lines of each.
     for line in lines(repository, &[&["log", "--format=%B", tip.as_str(), "--not"], &below[..]].concat())? {
+        // `git merge --squash` sets them in.
+        let line = line.trim_start();
         if let Some(id) = line.strip_prefix("Agency-Task: ") {
             task = Some(id.to_owned());
         } else if let Some(attempt) = line.strip_prefix("Agency-Attempt: ").and_then(|text| text.parse().ok())

@@ -9,6 +9,7 @@ use crate::errand::ErrandError;
 use crate::host_fault::HostFault;
 use crate::landing;
 use crate::store::StoreError;
+use agency_protocols::store::StoreError as BoardStoreError;
 
 /// Who has to do something about an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +41,8 @@ impl LifeError {
             self,
             Self::Host { .. }
                 | Self::Board(BoardError::Unreachable { .. })
+                // A person's program keeps a file of the board open: nothing can be told to the board meanwhile.
+                | Self::Board(BoardError::Store(BoardStoreError::Open { .. }))
                 | Self::Landing(landing::Error::Unreachable { .. })
         );
         if away || HostFault::of(self, state).is_some() {

@@ -41,3 +41,21 @@ fn without_processes_nothing_is_blocked() {
     let Some(user) = actors().into_iter().find(|actor| *actor == Actor::User) else { return };
     starved(user, "nproc", 1, "nothing new is started until there is");
 }
+
+/// What a program writes that runs on an agent's tree says nothing about the machine.
+#[test]
+fn words_of_a_program_are_no_fault_of_the_machine() {
+    let mut queue = Queue::with_agent(HONEST);
+    queue.ground.write(".gitignore", "deps/\n");
+    queue.ground.write("lock.txt", "one\n");
+    queue.agent("other", &format!("echo heavy > lock.txt; {HONEST}"), "");
+    let setup = "mkdir -p deps; grep -q one lock.txt || { echo 'JavaScript heap out of memory'; exit 134; }";
+    let setup = serde_json::json!(setup);
+    queue.tables(&format!("[workspace.setup]\ncommand = {setup}\nkeyed_by = [\"lock.txt\"]\n"));
+    queue.ground.commit_all();
+    let id = queue.task("other", &["--may-touch", "lock.txt"]);
+    let said = queue.run(&["--parallel", "1"]);
+    assert_eq!(said.code, 10, "{said:?}");
+    assert!(!said.err.contains("nothing new is started until there is"), "{said:?}");
+    said.assert_names(&[&format!("{id} failed: it could not be verified")]);
+}

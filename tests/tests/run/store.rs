@@ -156,3 +156,22 @@ fn a_run_whose_state_folder_is_deleted_says_so_and_ends() {
     fs::remove_dir_all(&aside).expect("deleted");
     gate::open(&queue);
 }
+
+/// A number in the name of a reference that nobody ever counted to is not gone on from.
+#[test]
+fn numbers_that_nobody_counted_to_are_not_gone_on_from() {
+    let queue = Queue::new();
+    let tasks = queue.tasks(2);
+    assert_eq!(queue.run(&["--task", &tasks[0]]).code, 0);
+    let head = queue.ground.git(&["rev-parse", "HEAD"]).trim().to_owned();
+    for epoch in ["9223372036854775806", "9223372036854775807", "18446744073709551615"] {
+        queue.ground.git(&["update-ref", &format!("refs/agency/kodingx/{}/{epoch}", tasks[1]), &head]);
+    }
+    let store = std::fs::OpenOptions::new().write(true).open(queue.state().join("store.sqlite"));
+    store.and_then(|store| store.set_len(8192)).expect("cut short");
+    queue.ground.ok(&["store", "rebuild", "--yes"]);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    queue.assert_landed(&tasks);
+    assert!(queue.records(&tasks[1], 1).exists());
+}

@@ -7,11 +7,17 @@ use agency_tests::processes::wait_until;
 use agency_tests::queue::{HONEST, LONG, Queue};
 use nix::sys::signal::Signal;
 
+/// Waits until the agent of the first attempt needs nobody any more.
+fn until_begun(queue: &Queue, id: &str) {
+    let begun = queue.records(id, 1).join("agent/started");
+    assert!(wait_until(LONG, || begun.exists()), "{id} is not begun: {:?}", queue.open_attempts());
+}
+
 /// A run that is stopped while the agent of its first task comes to its end; what was done meanwhile; and how the run
 /// went on.
 fn while_it_is_stopped(queue: &Queue, id: &str, meanwhile: impl FnOnce()) -> agency_tests::ground::Said {
     let mut run = queue.start(&["--parallel", "1"]);
-    queue.until_phase(id, "started");
+    until_begun(queue, id);
     run.signal(Signal::SIGSTOP);
     run.stopped();
     let outcome = queue.records(id, 1).join("agent/outcome.json");
@@ -133,7 +139,7 @@ fn unreadable(file: &str, spoil: fn(&Path)) {
     let id = queue.task("early", &[]);
     let mut others = queue.tasks(2);
     let run = queue.start(&["--parallel", "1"]);
-    queue.until_phase(&id, "started");
+    until_begun(&queue, &id);
     run.kill();
     let records = queue.records(&id, 1).join("agent");
     assert!(wait_until(LONG, || records.join("outcome.json").exists()), "its agent does not end");

@@ -82,6 +82,52 @@ fn work_below_other_work_that_a_person_rewrote_is_not_missed() {
     assert!(!queue.run(&[]).err.contains("not there any more"));
 }
 
+/// The message that `git merge --squash` proposes has the lines set in.
+#[test]
+fn work_that_a_person_squashed_is_not_missed() {
+    let queue = Queue::new();
+    let before = queue.ground.git(&["rev-parse", "HEAD"]).trim().to_owned();
+    landed(&queue);
+    queue.ground.git(&["branch", "side"]);
+    queue.ground.git(&["reset", "--quiet", "--soft", &before]);
+    queue.ground.git(&["reset", "--quiet", "--", "src"]);
+    queue.ground.git(&["clean", "--quiet", "--force", "src"]);
+    queue.ground.git(&["merge", "--squash", "--quiet", "side"]);
+    queue.ground.git(&["-c", "user.name=Ada", "commit", "--quiet", "--no-edit"]);
+    assert_eq!(queue.ground.agency(&["lint"]).code, 0, "{:?}", queue.ground.agency(&["lint"]));
+}
+
+/// A record that can't be looked for hides no other.
+#[test]
+fn a_record_without_its_history_hides_nothing() {
+    let queue = Queue::new();
+    let before = queue.ground.git(&["rev-parse", "HEAD"]).trim().to_owned();
+    let tasks = landed(&queue);
+    queue.ground.git(&["reset", "--quiet", "--soft", &before]);
+    let tree = queue.ground.git(&["rev-parse", "HEAD^{tree}"]).trim().to_owned();
+    let put = |kind: &str, text: String| {
+        queue.ground.write("object", text);
+        let object =
+            queue.ground.git(&["hash-object", "-w", "-t", kind, "--literally", "object"]).trim().to_owned();
+        queue.ground.remove("object");
+        object
+    };
+    let who = "a <a@b> 1 +0000";
+    let commit = put(
+        "commit",
+        format!("tree {tree}\nparent {}\nauthor {who}\ncommitter {who}\n\nx\n", "12".repeat(20)),
+    );
+    let record = put(
+        "blob",
+        format!(
+            "agency landed 1\ntask kodingx:T9999\nepoch 1\nterm 1\nbranch refs/heads/main\ncommit {commit}\n"
+        ),
+    );
+    queue.ground.git(&["update-ref", "refs/agency/landed/kodingx/T9999", &record]);
+    let said = queue.ground.agency(&["lint"]);
+    assert!(said.out.contains(&format!("cherry-pick refs/agency/pin/kodingx/{}", tasks[0])), "{said:?}");
+}
+
 /// A task that is not done, and a branch that is gone, are nobody's loss.
 #[test]
 fn what_is_archived_or_canceled_is_not_missed() {
