@@ -99,8 +99,8 @@ impl HostFault {
         match code & 0xff {
             7 => Some(Self::Memory),
             13 => Some(Self::Disk),
-            // A file could not be opened. It does not say why; another descriptor tells.
-            14 => rustix::pipe::pipe().err().and_then(|error| Self::of_kernel(&error.into())),
+            // A file could not be opened that could be before. It does not say why, and asking comes too late.
+            14 => Some(Self::Descriptors),
             _ => None,
         }
     }
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(HostFault::of(&git("fatal: not a repository"), &here), None);
         assert_eq!(HostFault::of(&git("fatal: No space left on device is no branch"), &here), None);
         assert_eq!(HostFault::of_sqlite(13), Some(HostFault::Disk));
-        assert_eq!(HostFault::of_sqlite(14), None, "there are descriptors");
+        assert_eq!(HostFault::of_sqlite(11), None, "damage is none");
     }
 
     /// What a program of an agent's writes is no fault of the machine's.

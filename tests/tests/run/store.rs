@@ -167,7 +167,7 @@ fn numbers_that_nobody_counted_to_are_not_gone_on_from() {
     for epoch in ["9223372036854775806", "9223372036854775807", "18446744073709551615"] {
         queue.ground.git(&["update-ref", &format!("refs/agency/kodingx/{}/{epoch}", tasks[1]), &head]);
     }
-    let store = std::fs::OpenOptions::new().write(true).open(queue.state().join("store.sqlite"));
+    let store = OpenOptions::new().write(true).open(queue.state().join("store.sqlite"));
     store.and_then(|store| store.set_len(8192)).expect("cut short");
     queue.ground.ok(&["store", "rebuild", "--yes"]);
     let said = queue.run(&[]);
