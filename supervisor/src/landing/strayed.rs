@@ -109,7 +109,7 @@ fn copies(
     // and leaves the branch in turn.
     let below: Vec<String> = match known.is_empty() {
         true => Vec::new(),
-        false => match repository.objects.run(&[&["merge-base", "--octopus"], &known[..]].concat()) {
+        false => match repository.objects.run([&["merge-base", "--octopus"], &known[..]].concat()) {
             Ok(output) => String::from_utf8_lossy(&output).lines().map(str::to_owned).collect(),
             // They have nothing in common.
             Err(_) => Vec::new(),
