@@ -150,7 +150,9 @@ fn assert_every_word_found(queue: &Queue, person: &Person<'_>, said: &str) {
         let mut deleted = person.taken.iter().filter(|(_, taken)| taken.deleted);
         deleted.any(|(id, _)| file.contains(&format!("/{id}-")))
     };
-    let is_named = |name: &str| !name.contains(".saved-") || said.contains(name);
+    // Nobody looks for a line of theirs in a file that a change of ours left beside the real one.
+    let is_named =
+        |name: &str| !name.ends_with(".agency-swap") && (!name.contains(".saved-") || said.contains(name));
     let is_found = |word: &str| {
         corpus.history.contains(word)
             || corpus.files.iter().any(|(name, text)| is_named(name) && text.contains(word))
