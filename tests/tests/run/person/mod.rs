@@ -72,7 +72,7 @@ fn run_and_kill(
             Duration::from_secs(120)
                 + Duration::from_secs(3) * u32::try_from(tasks.len()).unwrap_or(u32::MAX),
         );
-    while killed < kills || !tasks.iter().all(|id| is_over(queue, id)) {
+    while !tasks.iter().all(|id| is_over(queue, id)) {
         assert!(
             Instant::now() < end,
             "the queue does not end:\n{said}\n{:?}",
@@ -86,7 +86,7 @@ fn run_and_kill(
             run
         };
         let moment = match killed < kills {
-            true => Duration::from_millis(dice.below(2000)),
+            true => Duration::from_millis(dice.below(900)),
             false => LONG,
         };
         // A moment of the clock is what this test is about.
@@ -101,10 +101,8 @@ fn run_and_kill(
         if !said.ends_with(&words) {
             said.push_str(&words);
         }
-        if tasks.iter().all(|id| is_over(queue, id)) {
-            break;
-        }
     }
+    assert!(killed > 0, "everything was done before the first kill");
     said
 }
 
@@ -152,7 +150,9 @@ fn assert_every_word_found(queue: &Queue, person: &Person<'_>, said: &str) {
         let mut deleted = person.taken.iter().filter(|(_, taken)| taken.deleted);
         deleted.any(|(id, _)| file.contains(&format!("/{id}-")))
     };
-    let is_named = |name: &str| !name.contains(".saved-") || said.contains(name);
+    // Nobody looks for a line of theirs in a file that a change of ours left beside the real one.
+    let is_named =
+        |name: &str| !name.ends_with(".agency-swap") && (!name.contains(".saved-") || said.contains(name));
     let is_found = |word: &str| {
         corpus.history.contains(word)
             || corpus.files.iter().any(|(name, text)| is_named(name) && text.contains(word))
@@ -266,7 +266,7 @@ fn person_at_work(count: usize, kills: usize, garbage: Garbage, seed: u64) {
 
 #[test]
 fn nothing_that_a_person_writes_while_runs_are_killed_is_lost() {
-    person_at_work(14, 3, Garbage::Old, 1);
+    person_at_work(16, 3, Garbage::Old, 1);
 }
 
 #[test]
