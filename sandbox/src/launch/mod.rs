@@ -129,6 +129,11 @@ impl LaunchError {
         }
     }
 
+    /// Whether the sandbox ended by itself, or was killed, before it was ready.
+    pub fn is_early_end(&self) -> bool {
+        matches!(self, Self::Internal { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
+    }
+
     /// Whether it may be otherwise in a moment, and nothing was started.
     pub fn is_passing(&self) -> bool {
         matches!(self, Self::Engine(EngineError::None { .. } | EngineError::Gone))

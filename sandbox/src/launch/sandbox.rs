@@ -96,7 +96,10 @@ impl Sandbox {
 }
 
 pub(super) fn too_early(what: &'static str) -> LaunchError {
-    LaunchError::Internal { what, source: io::Error::other("it ended before it was ready") }
+    LaunchError::Internal {
+        what,
+        source: io::Error::new(io::ErrorKind::BrokenPipe, "it ended before it was ready"),
+    }
 }
 
 impl Drop for Sandbox {

@@ -98,6 +98,8 @@ pub(super) fn not_run(place: &Place, error: &(dyn Error + 'static)) -> Done {
     let launch = causes::all(error).find_map(|cause| cause.downcast_ref::<LaunchError>());
     match launch {
         Some(LaunchError::Lost { .. }) => Done::Lost { reason },
+        // Somebody killed it: that is not the task's fault.
+        Some(error) if error.is_early_end() => Done::Lost { reason },
         Some(error) if error.is_passing() => Done::Away { reason },
         _ => Done::NotRun { reason, hint: launch.and_then(LaunchError::hint) },
     }

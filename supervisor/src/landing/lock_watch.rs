@@ -5,8 +5,9 @@
 //! named, and never removed.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::names::RefName;
 use super::repository::Repository;
@@ -18,17 +19,27 @@ pub struct LockWatch {
     path: PathBuf,
     first: Option<Identity>,
     began: Instant,
+    /// How old the lock was then. Nobody waits again for one that others waited for.
+    age: Duration,
+}
+
+/// Since it was made or moved here: that time is the kernel's, not that of whoever packed it.
+fn age(stat: &fs::Metadata) -> Duration {
+    let made = UNIX_EPOCH + Duration::from_secs(u64::try_from(stat.ctime()).unwrap_or(0));
+    SystemTime::now().duration_since(made).unwrap_or_default()
 }
 
 impl LockWatch {
     pub fn begin(repository: &Repository, name: &RefName) -> Self {
         let path = repository.real.common.join(format!("{}.lock", name.as_str()));
-        let first = fs::symlink_metadata(&path).ok().map(|stat| Identity::of(&stat));
-        Self { path, first, began: Instant::now() }
+        let found = fs::symlink_metadata(&path).ok();
+        let age = found.as_ref().map_or(Duration::ZERO, age);
+        Self { path, first: found.as_ref().map(Identity::of), began: Instant::now(), age }
     }
 
+    /// For how long it has been looked at, and a lock that was there before has been there.
     pub fn elapsed(&self) -> Duration {
-        self.began.elapsed()
+        self.age + self.began.elapsed()
     }
 
     /// If the lock is the one that was there at first: what to do about it.

@@ -17,8 +17,6 @@ const AGENT: &str = "sleep 0.2; mkdir -p src && echo \"by $AGENCY_TASK_ID\" > sr
 const SEED: &str = "AGENCY_KILLS_SEED";
 const ROUNDS: &str = "AGENCY_KILLS_ROUNDS";
 const TASKS: &str = "AGENCY_KILLS_TASKS";
-/// 1 for kills of sandboxes that are just being started, too.
-const STARTING: &str = "AGENCY_KILLS_STARTING";
 
 /// What is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,15 +84,7 @@ fn processes(queue: &Queue, supervisor: u32) -> Vec<Process> {
 /// Kills one, if there is one.
 fn strike(queue: &Queue, supervisor: &Supervisor, victim: Victim, dice: &mut Dice) -> bool {
     let all = processes(queue, supervisor.pid());
-    // A first process that is killed before its program runs makes a failure that is not tried again: `agency retry` is
-    // for that, and a run with STARTING shows it.
-    let has_begun = |one: &Process| {
-        victim != Victim::First
-            || number(STARTING, 0) == 1
-            || all.iter().any(|child| child.parent == one.pid && !child.command.contains("agency shim "))
-    };
-    let found: Vec<&Process> =
-        all.iter().filter(|one| one.is(victim, supervisor.pid()) && has_begun(one)).collect();
+    let found: Vec<&Process> = all.iter().filter(|one| one.is(victim, supervisor.pid())).collect();
     let chosen = usize::try_from(dice.below(found.len().max(1) as u64)).unwrap_or_default();
     let Some(one) = found.get(chosen) else { return false };
     let pid = Pid::from_raw(i32::try_from(one.pid).expect("a process"));
