@@ -15,3 +15,19 @@ impl Dice {
         (self.0 >> 33) % bound
     }
 }
+
+/// Says, when a test fails, how to do the same again: `suite` is a verb of `scripts/chaos`.
+#[derive(Debug)]
+pub struct SeedOnFailure {
+    pub suite: &'static str,
+    pub seed: u64,
+}
+
+impl Drop for SeedOnFailure {
+    #[allow(clippy::print_stderr)]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the same again: scripts/chaos {} --seed {}", self.suite, self.seed);
+        }
+    }
+}

@@ -353,6 +353,19 @@ pub(crate) fn approver(given: Option<&str>, who: &Who, here: &Here, what: &str) 
     })
 }
 
+/// Asks a person at a terminal before something is done that can't be undone. `verb` is the command that does not ask, and
+/// `otherwise` what became of a no.
+pub(crate) fn ask_person(deed: &str, verb: &str, question: &str, otherwise: &str) -> Result<(), Failure> {
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Err(Failure::usage(format!("{deed} is for a person at a terminal"))
+            .with_hint(format!("`{verb}` does not ask")));
+    }
+    match confirmed(question)? {
+        true => Ok(()),
+        false => Err(Failure::usage(otherwise)),
+    }
+}
+
 /// Asks at the terminal.
 pub(crate) fn confirmed(question: &str) -> Result<bool, Failure> {
     let mut err = std::io::stderr().lock();

@@ -1,14 +1,12 @@
 //! `agency adopt`: a repository that was moved or copied gets its queue back.
 
-use std::io::IsTerminal;
-
 use agency_sandbox::host::Host;
 use agency_supervisor::charge;
 use agency_supervisor::identity::{self, Adopted, IdentityError};
 use clap::Args;
 use serde::Serialize;
 
-use crate::board::{Here, confirmed, print_json};
+use crate::board::{Here, ask_person, print_json};
 use crate::message::{self, Failure, INTERNAL, USAGE};
 use crate::state;
 
@@ -44,13 +42,12 @@ pub(crate) fn run(command: &Adopt) -> Result<u8, Failure> {
         return Err(Failure::usage(format!("{} is not a git repository", here.folder.root.display())));
     };
     if !command.yes {
-        if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-            return Err(Failure::usage("adopting a repository is for a person at a terminal")
-                .with_hint("`agency adopt --yes` does not ask"));
-        }
-        if !confirmed("believe what this repository says about its queue?")? {
-            return Err(Failure::usage("nothing was adopted"));
-        }
+        ask_person(
+            "adopting a repository",
+            "agency adopt --yes",
+            "believe what this repository says about its queue?",
+            "nothing was adopted",
+        )?;
     }
     let adopted = identity::adopt(&repository, &state::home()?, &state, &real.common).map_err(|error| {
         let code = match &error {

@@ -1,7 +1,5 @@
 //! `agency store rebuild`: a damaged store is made anew.
 
-use std::io::IsTerminal;
-
 use agency_sandbox::host::Host;
 use agency_supervisor::charge;
 use agency_supervisor::rebuild::{self, RebuildError, Rebuilt};
@@ -9,7 +7,7 @@ use agency_supervisor::store::StoreError;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use crate::board::{Here, confirmed, print_json};
+use crate::board::{Here, ask_person, print_json};
 use crate::message::{self, Failure, INTERNAL, USAGE};
 use crate::state;
 
@@ -57,13 +55,12 @@ pub(crate) fn run(command: &StoreCommand) -> Result<u8, Failure> {
     // References of another store say nothing about this one.
     super::confirm_store(&here, &repository, state.path())?;
     if !command.yes {
-        if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-            return Err(Failure::usage("rebuilding a store is for a person at a terminal")
-                .with_hint("`agency store rebuild --yes` does not ask"));
-        }
-        if !confirmed("make the store anew from git and the records?")? {
-            return Err(Failure::usage("nothing was rebuilt"));
-        }
+        ask_person(
+            "rebuilding a store",
+            "agency store rebuild --yes",
+            "make the store anew from git and the records?",
+            "nothing was rebuilt",
+        )?;
     }
     let rebuilt = super::runtime()?.block_on(rebuild::rebuild(&repository, state.path())).map_err(refused)?;
     if command.json {

@@ -85,7 +85,8 @@ fn of_branch(repository: &Repository, tip: &Oid, all: &[(Named, Landed)]) -> Res
     let not_on_it: HashSet<String> = match there.is_empty() {
         true => HashSet::new(),
         false => {
-            lines(repository, &[&["rev-list"], &there[..], &["--not", tip.as_str()]].concat())?.collect()
+            let arguments = [&["rev-list"], &there[..], &["--not", tip.as_str()]].concat();
+            lines(repository, &arguments)?.into_iter().collect()
         }
     };
     let has_left = |landed: &Landed| {
@@ -101,11 +102,11 @@ fn of_branch(repository: &Repository, tip: &Oid, all: &[(Named, Landed)]) -> Res
         |(named, landed): &&&(Named, Landed)| copies.contains(&(named.task.id().to_owned(), landed.epoch));
     let strayed = left.iter().filter(|one| !is_there(one)).map(|(named, landed)| {
         let commit = &landed.commit;
-        let kept = match () {
-            () if gone.contains(commit.as_str()) => None,
-            () if named.pin.as_ref() == Some(commit) => Some(named.task.pin().as_str().to_owned()),
-            () => Some(commit.to_string()),
+        let name = match named.pin.as_ref() == Some(commit) {
+            true => named.task.pin().as_str().to_owned(),
+            false => commit.to_string(),
         };
+        let kept = (!gone.contains(commit.as_str())).then_some(name);
         Strayed { task: named.task.clone(), landed: landed.clone(), kept }
     });
     Ok(strayed.collect())
@@ -125,11 +126,8 @@ fn copies(
     // and leaves the branch in turn.
     let below: Vec<String> = match known.is_empty() {
         true => Vec::new(),
-        false => match repository.objects.run([&["merge-base", "--octopus"], &known[..]].concat()) {
-            Ok(output) => String::from_utf8_lossy(&output).lines().map(str::to_owned).collect(),
-            // They have nothing in common.
-            Err(_) => Vec::new(),
-        },
+        // They may have nothing in common.
+        false => lines(repository, &[&["merge-base", "--octopus"], &known[..]].concat()).unwrap_or_default(),
     };
     let below: Vec<&str> = below.iter().map(String::as_str).collect();
     let (mut found, mut task) = (HashSet::new(), None);
@@ -158,8 +156,7 @@ fn missing(repository: &Repository, commits: &BTreeSet<&str>) -> Result<HashSet<
     Ok(text.lines().filter_map(|line| line.strip_suffix(" missing")).map(str::to_owned).collect())
 }
 
-fn lines(repository: &Repository, arguments: &[&str]) -> Result<impl Iterator<Item = String>, Error> {
+fn lines(repository: &Repository, arguments: &[&str]) -> Result<Vec<String>, Error> {
     let output = repository.objects.run(arguments).map_err(git(DOING))?;
-    let text = String::from_utf8_lossy(&output).into_owned();
-    Ok(text.lines().map(str::to_owned).collect::<Vec<_>>().into_iter())
+    Ok(String::from_utf8_lossy(&output).lines().map(str::to_owned).collect())
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use agency_tests::dice::Dice;
 use agency_tests::ground::Said;
 use agency_tests::processes::wait_until;
 use agency_tests::queue::{LONG, Queue};
@@ -220,12 +221,8 @@ fn climb(name: &str, tasks: usize, mut step: impl FnMut() -> u64) {
 
 #[test]
 fn however_little_room_there_is_nothing_is_lost() {
-    // Numbers that are the same every time.
-    let mut seed = 3_u64;
-    climb("however_little_room_there_is_nothing_is_lost", 2, || {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        BLOCK * (1 + (seed >> 33) % 24)
-    });
+    let mut dice = Dice::new(3);
+    climb("however_little_room_there_is_nothing_is_lost", 2, || BLOCK * (1 + dice.below(24)));
 }
 
 #[test]

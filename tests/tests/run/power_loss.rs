@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use agency_tests::dice::Dice;
+use agency_tests::dice::{Dice, SeedOnFailure};
 use agency_tests::ground::Said;
 use agency_tests::processes::{Alive, wait_until};
 use agency_tests::queue::{HONEST, LONG, Queue, Supervisor};
@@ -267,18 +267,6 @@ fn lose_power_at_every_step(name: &str) {
     }
 }
 
-/// The seed of a test that failed is among what it says.
-struct Told(u64);
-
-impl Drop for Told {
-    #[allow(clippy::print_stderr)]
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("the same again: scripts/chaos power --seed {}", self.0);
-        }
-    }
-}
-
 /// What is in a file when its name got to the disk and it did not.
 fn empty(path: &Path) {
     fs::write(path, "").unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -339,7 +327,7 @@ fn a_snapshot_that_was_never_synced_is_not_used_by_a_later_run() {
 #[test]
 fn what_a_loss_of_power_leaves_is_brought_to_its_end() {
     let seed = 1;
-    let _told = Told(seed);
+    let _told = SeedOnFailure { suite: "power", seed };
     lose_power("what_a_loss_of_power_leaves_is_brought_to_its_end", seed, 4);
 }
 
@@ -355,6 +343,6 @@ fn fifty_losses_of_power() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
     let seed = number(SEED).unwrap_or(50);
     let rounds = usize::try_from(number(ROUNDS).unwrap_or(50)).expect("a number");
-    let _told = Told(seed);
+    let _told = SeedOnFailure { suite: "power", seed };
     lose_power("fifty_losses_of_power", seed, rounds);
 }

@@ -84,14 +84,13 @@ fn a_task_that_is_deleted_when_its_agent_ends_stops_nothing_else() {
     );
 }
 
-/// `git gc --prune=now` takes everything that has no name.
-#[test]
-fn a_merge_that_waits_for_a_person_outlives_a_garbage_collection() {
+/// A merge that waits for a person lands after `git gc --prune=now`, which takes everything that has no name.
+fn outlives_a_garbage_collection(before: impl FnOnce(&Queue, &str)) {
     let queue = Queue::with_agent("echo four >> src/a.txt");
     let id = queue.tasks(1).remove(0);
     queue.ground.write("src/a.txt", "mine\n");
     assert_eq!(queue.run(&[]).code, 10);
-    queue.ground.git(&["reflog", "expire", "--expire=now", "--all"]);
+    before(&queue, &id);
     queue.ground.git(&["gc", "--quiet", "--prune=now"]);
     queue.ground.git(&["checkout", "--quiet", "src/a.txt"]);
     let said = queue.run(&[]);
@@ -100,20 +99,19 @@ fn a_merge_that_waits_for_a_person_outlives_a_garbage_collection() {
     assert!(!queue.records(&id, 2).exists(), "it was begun again");
 }
 
+#[test]
+fn a_merge_that_waits_for_a_person_outlives_a_garbage_collection() {
+    outlives_a_garbage_collection(|queue, _| {
+        queue.ground.git(&["reflog", "expire", "--expire=now", "--all"]);
+    });
+}
+
 /// The same when a person has removed the name, too: the merge is made again.
 #[test]
 fn a_merge_that_is_gone_is_made_again() {
-    let queue = Queue::with_agent("echo four >> src/a.txt");
-    let id = queue.tasks(1).remove(0);
-    queue.ground.write("src/a.txt", "mine\n");
-    assert_eq!(queue.run(&[]).code, 10);
-    queue.ground.git(&["update-ref", "-d", &format!("refs/agency/pin/kodingx/{id}")]);
-    queue.ground.git(&["gc", "--quiet", "--prune=now"]);
-    queue.ground.git(&["checkout", "--quiet", "src/a.txt"]);
-    let said = queue.run(&[]);
-    assert_eq!(said.code, 0, "{said:?}");
-    queue.assert_landed(std::slice::from_ref(&id));
-    assert!(!queue.records(&id, 2).exists(), "it was begun again");
+    outlives_a_garbage_collection(|queue, id| {
+        queue.ground.git(&["update-ref", "-d", &format!("refs/agency/pin/kodingx/{id}")]);
+    });
 }
 
 /// What an agent works on has a name, whatever the person does to the branch meanwhile.

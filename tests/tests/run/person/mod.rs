@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use acts::{Garbage, Person};
-use agency_tests::dice::Dice;
+use agency_tests::dice::{Dice, SeedOnFailure};
 use agency_tests::ground::header;
 use agency_tests::processes::{emulated, wait_until};
 use agency_tests::queue::{LONG, Queue};
@@ -32,18 +32,6 @@ const ROUNDS: &str = "AGENCY_PERSON_ROUNDS";
 const TASKS: &str = "AGENCY_PERSON_TASKS";
 /// 1 for a person who prunes everything at once.
 const PRUNE: &str = "AGENCY_PERSON_PRUNE";
-
-/// The seed of a test that failed is among what it says.
-struct Told(u64);
-
-impl Drop for Told {
-    #[allow(clippy::print_stderr)]
-    fn drop(&mut self) {
-        if thread::panicking() {
-            eprintln!("the same again: scripts/chaos person --seed {}", self.0);
-        }
-    }
-}
 
 /// How a task stands, as its file says; nothing if there is none.
 fn status(queue: &Queue, id: &str) -> Option<String> {
@@ -243,7 +231,7 @@ impl Drop for Shown<'_> {
 }
 
 fn person_at_work(count: usize, kills: usize, garbage: Garbage, seed: u64) {
-    let _told = Told(seed);
+    let _told = SeedOnFailure { suite: "person", seed };
     let queue = Queue::with_agent(AGENT);
     let tasks = queue.tasks(count);
     let (stop, on_main) = (AtomicBool::new(false), Mutex::new(()));
