@@ -102,6 +102,14 @@ pub(crate) enum Command {
         folder: PathBuf,
         term: u64,
     },
+    /// What a shim starts to read what an agent wrote
+    #[command(hide = true)]
+    ReadClaim {
+        protocol: String,
+        kind: String,
+        task: String,
+        agent: String,
+    },
 }
 
 /// Run a command so that only its scope can change

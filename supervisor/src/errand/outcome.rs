@@ -1,6 +1,7 @@
 //! What came of an errand, as it was seen from outside the sandbox.
 
 use agency_protocols::board::Evidence;
+use agency_protocols::claim::Claim;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -92,7 +93,11 @@ pub struct AgentDone {
     pub did_something: bool,
     /// The commit that has its work; `None` where there is none, or none that may land.
     pub candidate: Option<String>,
-    /// What it wrote as its report, redacted.
+    /// What it wrote, redacted and read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<Claim>,
+    /// What it wrote as it is, redacted: in outcomes of shims that did not read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<String>,
     /// What it says it used.
     #[serde(default)]

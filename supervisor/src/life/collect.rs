@@ -3,14 +3,16 @@
 #![allow(clippy::disallowed_methods, reason = "opens our own records")]
 
 use agency_protocols::board::{Outcome as BoardOutcome, Seen, Told, Used};
+use agency_protocols::claim::{Claim, ClaimKind};
 use agency_sandbox::scope::{Judgement, Scope};
 use jiff::{Timestamp, Zoned};
 
 use super::{Life, LifeError, Step, odd, parking};
 use crate::attempt::{Ended, Ending, Failure, FailureKind, Phase, Spent, Work};
+use crate::errand::claims::AgentText;
 use crate::errand::order::{AgentOrder, Purse, What};
 use crate::errand::outcome::{AgentDone, Done, End, Outcome, StopReason};
-use crate::errand::{Place, Standing};
+use crate::errand::{ErrandError, Place, Standing};
 use crate::landing::names::Oid;
 use crate::landing::{candidate, difference};
 use crate::said;
@@ -104,9 +106,16 @@ impl<S: Store> Life<'_, S> {
     /// The agent's report, corrected by what was seen.
     pub(super) async fn told(&self, outcome: &Outcome) -> Result<Told, LifeError> {
         let (task, agent) = self.names()?;
-        let (claim, files, usage) = match &outcome.done {
-            Done::Agent(done) => (done.report.clone(), done.changed.clone(), done.usage),
-            _ => (None, Vec::new(), None),
+        let (files, usage) = match &outcome.done {
+            Done::Agent(done) => (done.changed.clone(), done.usage),
+            _ => (Vec::new(), None),
+        };
+        let claim = match self.claim(&outcome.done, ClaimKind::Report, &self.attempt.agent).await? {
+            Some(Claim::Report(report)) => Some(report),
+            Some(Claim::Verdict(_) | Claim::NoVerdict { .. }) => {
+                return Err(odd("the agent's claim is that of an auditor"));
+            }
+            None => None,
         };
         let used = usage.map(|usage| Used {
             tokens: usage.tokens,
@@ -131,6 +140,24 @@ impl<S: Store> Life<'_, S> {
             Ok(board.report(claim.as_deref(), &seen))
         });
         Ok(told.await?)
+    }
+
+    /// What an agent of this attempt wrote. What an older shim left as text is read now, as the shim would have.
+    pub(super) async fn claim(
+        &self,
+        done: &Done,
+        kind: ClaimKind,
+        agent: &str,
+    ) -> Result<Option<Claim>, LifeError> {
+        let Done::Agent(done) = done else { return Ok(None) };
+        let (None, Some(text)) = (&done.claim, &done.report) else { return Ok(done.claim.clone()) };
+        let (reader, task, agent, text) =
+            (self.shop.reader.clone(), self.attempt.task.clone(), agent.to_owned(), text.clone());
+        let read = move || reader.read(AgentText { kind, task: &task, agent: &agent, text: &text });
+        match tokio::task::spawn_blocking(read).await {
+            Ok(read) => Ok(Some(read.map_err(|source| ErrandError::Start { source })?)),
+            Err(_) => Err(odd("a thread broke")),
+        }
     }
 
     async fn judge(&self, outcome: &Outcome, order: &AgentOrder) -> Result<Ended, LifeError> {

@@ -53,6 +53,7 @@ use crate::attempt::{
 };
 use crate::clock::Instant;
 use crate::desk::Desk;
+use crate::errand::claims::ClaimReader;
 use crate::errand::order::{self, Order, What};
 use crate::errand::outcome::StopReason;
 use crate::errand::send::Shim;
@@ -161,6 +162,7 @@ pub struct Workshop<S> {
     pub(crate) sharing: Option<Sharing>,
     pub(crate) settings: Settings,
     pub(crate) shim: Shim,
+    pub(crate) reader: ClaimReader,
     pub(crate) term: Term,
     pub(crate) train: Train,
     pub(crate) roster: Arc<Roster>,
