@@ -245,7 +245,7 @@ impl Site {
                 let (said, most) = (said.tokens, possible.tokens);
                 let seconds = elapsed_ms / 1000;
                 warnings.push(format!(
-                    "it says that it used {said} tokens in {seconds} s; {most} are counted, and no more cost than they can have"
+                    "it says that it used {said} tokens in {seconds} s; {most} are counted for its task, and no more cost than they can have"
                 ));
                 possible
             }

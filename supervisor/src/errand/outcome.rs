@@ -142,6 +142,9 @@ pub struct Usage {
     /// In millionths of the unit people count in; `None` where it says nothing of it.
     #[serde(default)]
     pub cost_micros: Option<u64>,
+    /// Whether it says more than can be, and this is only the most that can.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub impossible: bool,
 }
 
 impl Usage {
@@ -152,8 +155,7 @@ impl Usage {
     /// What the shortest attempt may have used.
     const LEAST_SECONDS: u64 = 10;
 
-    /// What can have been used in a time. An agent's word spends a budget that others need, too; it is not believed
-    /// beyond that. `None` if it says no more.
+    /// The most that can have been used in a time, where it says more; `None` where it does not.
     pub fn capped(self, elapsed_ms: u64) -> Option<Self> {
         let seconds = (elapsed_ms / 1000).max(Self::LEAST_SECONDS);
         let tokens = seconds.saturating_mul(Self::TOKENS_PER_SECOND);
@@ -163,8 +165,9 @@ impl Usage {
             input: self.input.map(|input| input.min(tokens)),
             output: self.output.map(|output| output.min(tokens)),
             cost_micros: self.cost_micros.map(|cost| cost.min(micros)),
+            impossible: self.impossible,
         };
-        (capped != self).then_some(capped)
+        (capped != self).then_some(Self { impossible: true, ..capped })
     }
 }
 
@@ -207,11 +210,16 @@ mod tests {
 
     #[test]
     fn no_agent_can_have_used_more_than_there_was_time_for() {
-        let said =
-            Usage { tokens: u64::MAX, input: Some(u64::MAX), output: None, cost_micros: Some(u64::MAX) };
+        let said = Usage {
+            tokens: u64::MAX,
+            input: Some(u64::MAX),
+            output: None,
+            cost_micros: Some(u64::MAX),
+            impossible: false,
+        };
         let capped = said.capped(60_000).expect("capped");
         assert_eq!((capped.tokens, capped.input, capped.output), (6_000_000, Some(6_000_000), None));
-        assert_eq!(capped.cost_micros, Some(900_000_000));
+        assert_eq!((capped.cost_micros, capped.impossible), (Some(900_000_000), true));
         assert_eq!(said.capped(5).expect("capped").tokens, 1_000_000);
         let honest = Usage { tokens: 900_000, cost_micros: Some(3_000_000), ..Usage::default() };
         assert_eq!(honest.capped(1), None);

@@ -2,6 +2,8 @@
 
 #![allow(clippy::disallowed_methods, reason = "opens our own records")]
 
+use std::path::Path;
+
 use agency_protocols::board::{Outcome as BoardOutcome, Seen, Told, Used};
 use agency_protocols::claim::{Claim, ClaimKind};
 use agency_sandbox::scope::{Judgement, Scope};
@@ -81,26 +83,7 @@ impl<S: Store> Life<'_, S> {
 
     /// What the agents of this attempt used so far.
     pub(super) fn spent(&self) -> Spent {
-        let folder = self.shop.records(&self.attempt);
-        let audits =
-            (1..).map(|number| folder.join(format!("audit-{number}"))).take_while(|path| path.exists());
-        let places = std::iter::once(folder.join("agent")).chain(audits).map(Place::new);
-        let used = places.filter_map(|place| match place.standing() {
-            Ok(Standing::Over(outcome)) => match outcome.done {
-                Done::Agent(done) => Some(done),
-                _ => None,
-            },
-            _ => None,
-        });
-        used.map(|done| {
-            let usage = done.usage.unwrap_or_default();
-            Spent {
-                time_ms: done.elapsed_ms,
-                tokens: usage.tokens,
-                cost_micros: usage.cost_micros.unwrap_or(0),
-            }
-        })
-        .sum()
+        agents_done(&self.shop.records(&self.attempt)).map(|done| spent_by(&done)).sum()
     }
 
     /// The agent's report, corrected by what was seen.
@@ -241,6 +224,32 @@ impl<S: Store> Life<'_, S> {
         let log = std::fs::File::open(self.agent_place().output());
         log.and_then(|mut log| said::last_words(&mut log, 0, MOST)).unwrap_or_default()
     }
+}
+
+/// How the agents of an attempt ended, the builder and its auditors, by the folder of its records.
+fn agents_done(folder: &Path) -> impl Iterator<Item = Box<AgentDone>> + use<> {
+    let folder = folder.to_owned();
+    let builder = std::iter::once(folder.join("agent"));
+    let audits =
+        (1..).map(move |number| folder.join(format!("audit-{number}"))).take_while(|path| path.exists());
+    builder.chain(audits).filter_map(|path| match Place::new(path).standing() {
+        Ok(Standing::Over(outcome)) => match outcome.done {
+            Done::Agent(done) => Some(done),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+fn spent_by(done: &AgentDone) -> Spent {
+    let usage = done.usage.unwrap_or_default();
+    Spent { time_ms: done.elapsed_ms, tokens: usage.tokens, cost_micros: usage.cost_micros.unwrap_or(0) }
+}
+
+/// The part of what an attempt used that only stands for claims of more than can be.
+pub(crate) fn impossible(folder: &Path) -> Spent {
+    let claims = agents_done(folder).filter(|done| done.usage.is_some_and(|usage| usage.impossible));
+    claims.map(|done| Spent { time_ms: 0, ..spent_by(&done) }).sum()
 }
 
 /// What had to change, for a sentence that says that it did not.

@@ -37,6 +37,8 @@ pub(crate) mod parking;
 mod seat;
 mod set_aside;
 
+pub(crate) use collect::impossible;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
