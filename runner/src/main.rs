@@ -103,8 +103,6 @@ fn act(Arguments { who, command }: Arguments) -> Result<u8, Failure> {
         Command::Completions(command) => manual::completions(&command),
         Command::Man(command) => manual::manual(&command),
         Command::Shim { folder, term } => run::shim(&folder, term),
-        Command::ReadClaim { protocol, kind, task, agent } => {
-            run::read_claim::run(&protocol, &kind, &task, &agent)
-        }
+        Command::ReadClaim { about } => run::read_claim::run(&about),
     }
 }

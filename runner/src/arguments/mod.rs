@@ -105,10 +105,9 @@ pub(crate) enum Command {
     /// What a shim starts to read what an agent wrote
     #[command(hide = true)]
     ReadClaim {
-        protocol: String,
-        kind: String,
-        task: String,
-        agent: String,
+        /// Protocol, kind, task and agent
+        #[arg(num_args = 4, required = true)]
+        about: Vec<String>,
     },
 }
 

@@ -21,7 +21,10 @@ pub(crate) fn reader() -> ClaimReader {
     ClaimReader { command: ["/proc/self/exe", "read-claim"].map(OsString::from).to_vec() }
 }
 
-pub(crate) fn run(protocol: &str, kind: &str, task: &str, agent: &str) -> Result<u8, Failure> {
+pub(crate) fn run(about: &[String]) -> Result<u8, Failure> {
+    let [protocol, kind, task, agent] = about else {
+        return Err(Failure::usage("a protocol, a kind, a task and an agent are needed"));
+    };
     let failed = |error: io::Error| Failure::new(INTERNAL, &error);
     // It is not to outlive its shim. Neither of them is needed where it comes to its end.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));

@@ -25,7 +25,7 @@ fn ended_alone(change: impl FnOnce(&mut Value)) -> (Queue, String) {
     let mut outcome: Value = serde_json::from_slice(&fs::read(&file).expect("read")).expect("JSON");
     let done = &mut outcome["done"];
     assert_eq!(done["claim"]["claim"], "report", "{done}");
-    assert_eq!(done["claim"]["words"], "The words\nof the agent.");
+    assert_eq!(done["claim"]["words"], "The words\nof the agent.", "{done}");
     assert_eq!(done.get("report"), None, "the text itself is not kept");
     change(done);
     fs::write(&file, serde_json::to_vec(&outcome).expect("JSON")).expect("written");
