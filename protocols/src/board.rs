@@ -9,6 +9,7 @@ use jiff::{Timestamp, Zoned};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::claim::ReportClaim;
 use crate::finding::Finding;
 use crate::names::{Actor, AgentName, TaskId};
 use crate::store::tree::{Tree, TreeError};
@@ -51,9 +52,6 @@ pub trait Board: std::fmt::Debug + Send + Sync {
     /// What an agent is told that judges the work of another. Its report is a verdict.
     fn audit(&self, tree: &Tree, task: &TaskId, auditor: &AgentName) -> Result<Brief, BoardError>;
 
-    /// The verdict in an auditor's report, or why there is none in it.
-    fn verdict(&self, task: &TaskId, claim: Option<&str>) -> Result<Verdict, String>;
-
     /// An agent starts on a task.
     fn claim(
         &self,
@@ -75,7 +73,7 @@ pub trait Board: std::fmt::Debug + Send + Sync {
     fn record(&self, tree: &Tree, task: &TaskId, event: &Event, now: &Zoned) -> Result<Effects, BoardError>;
 
     /// The report on an attempt: what the agent claims, corrected by what was seen.
-    fn report(&self, claim: Option<&str>, seen: &Seen<'_>) -> Told;
+    fn report(&self, claim: Option<&ReportClaim>, seen: &Seen<'_>) -> Told;
 
     /// What was found when its Definition of Done was tried. Said twice, it is recorded once.
     fn verified(

@@ -9,6 +9,7 @@
 
 pub mod board;
 mod circles;
+pub mod claim;
 pub mod codifica;
 pub mod detect;
 pub mod finding;

@@ -6,6 +6,7 @@
 use serde_yaml::Value;
 
 use crate::board::{Remark, Ruling, Verdict};
+use crate::claim::{cut, shorten};
 use crate::names::{AgentName, TaskId};
 use crate::text::frontmatter::Frontmatter;
 use crate::text::one_line;
@@ -13,7 +14,9 @@ use crate::text::yaml::text_of as scalar;
 
 /// More than anybody reads.
 const MOST_FINDINGS: usize = 50;
-const LONGEST_MESSAGE: usize = 2_000;
+/// Bytes of what a finding says, and of the name of its file.
+const LONGEST_MESSAGE: usize = 4_000;
+const LONGEST_FILE: usize = 1_000;
 
 /// How a verdict is written, in words.
 pub(crate) fn instructions(task: &TaskId, auditor: &AgentName) -> String {
@@ -30,6 +33,19 @@ pub(crate) fn instructions(task: &TaskId, auditor: &AgentName) -> String {
          ---\n\n\
          ## Reasons\n"
     )
+}
+
+impl Verdict {
+    /// The verdict with as many findings as anybody reads, each as long as it may be.
+    pub(crate) fn bounded(mut self) -> Self {
+        self.findings.truncate(MOST_FINDINGS);
+        shorten(&mut self.findings, |finding| {
+            finding.file = finding.file.take().map(|file| cut(file, LONGEST_FILE));
+            finding.message = cut(std::mem::take(&mut finding.message), LONGEST_MESSAGE);
+            finding.message.len() + finding.file.as_ref().map_or(0, String::len)
+        });
+        self
+    }
 }
 
 /// The verdict in a text, or why there is none.
@@ -69,11 +85,7 @@ fn remark(value: &Value) -> Result<Remark, String> {
         None | Some(Value::Null) => None,
         Some(line) => Some(line.as_u64().ok_or("the `line` of a finding is no number")?),
     };
-    Ok(Remark {
-        file: text("file").filter(|file| !file.is_empty()),
-        line,
-        message: message.chars().take(LONGEST_MESSAGE).collect(),
-    })
+    Ok(Remark { file: text("file").filter(|file| !file.is_empty()), line, message })
 }
 
 /// A text without the one fence that models like to put around everything they write.

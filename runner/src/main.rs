@@ -65,6 +65,7 @@ fn act(Arguments { who, command }: Arguments) -> Result<u8, Failure> {
             | Command::Doctor(_)
             | Command::Man(_)
             | Command::Shim { .. }
+            | Command::ReadClaim { .. }
     );
     if !is_elsewhere {
         owner::become_owner()?;
@@ -102,5 +103,6 @@ fn act(Arguments { who, command }: Arguments) -> Result<u8, Failure> {
         Command::Completions(command) => manual::completions(&command),
         Command::Man(command) => manual::manual(&command),
         Command::Shim { folder, term } => run::shim(&folder, term),
+        Command::ReadClaim { about } => run::read_claim::run(&about),
     }
 }

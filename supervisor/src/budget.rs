@@ -14,6 +14,23 @@ pub struct Budget {
     pub run: Allowance,
 }
 
+impl Budget {
+    /// What an attempt counts for the run. `impossible` is the part of it that stands for claims of more than can be.
+    ///
+    /// Nobody knows what an agent used that claims the impossible. Its own task pays for all of it; the run, which others
+    /// need, too, pays what the task was allowed, and nothing where nobody said what that is.
+    pub fn counts_for_the_run(&self, spent: Spent, impossible: Spent) -> Spent {
+        let part = |spent: u64, impossible: u64, allowed: Option<u64>| {
+            spent.saturating_sub(impossible).saturating_add(impossible.min(spent).min(allowed.unwrap_or(0)))
+        };
+        Spent {
+            time_ms: spent.time_ms,
+            tokens: part(spent.tokens, impossible.tokens, self.task.tokens),
+            cost_micros: part(spent.cost_micros, impossible.cost_micros, self.task.cost_micros),
+        }
+    }
+}
+
 /// `None` is as much as it takes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Allowance {
@@ -95,6 +112,17 @@ mod tests {
             assert_eq!(left.used_up(&used, attempts).as_deref(), Some(what));
             assert_eq!(Allowance::default().used_up(&used, attempts), None, "nobody set a bound");
         }
+    }
+
+    #[test]
+    fn a_claim_of_the_impossible_costs_the_run_what_its_task_was_allowed() {
+        let (used, claim) = (spent(5, 1_000_300, 40), spent(0, 1_000_000, 0));
+        let budget = Budget { task: whole(), run: Allowance::default() };
+        assert_eq!(budget.counts_for_the_run(used, claim), spent(5, 1300, 40));
+        assert_eq!(Budget::default().counts_for_the_run(used, claim), spent(5, 300, 40));
+        let honest = Spent::default();
+        assert_eq!(budget.counts_for_the_run(used, honest), used, "what can be counts, whatever it is");
+        assert!(budget.task.used_up(&used, 0).is_some(), "its own task pays");
     }
 
     proptest! {

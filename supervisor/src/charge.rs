@@ -16,6 +16,7 @@ use crate::causes;
 use crate::clock::{self, BootClock, Clock as _};
 use crate::desk::Desk;
 use crate::dispatch::{self, Interrupt, RunError, Summary, Wishes};
+use crate::errand::claims::ClaimReader;
 use crate::errand::send::Shim;
 use crate::folder_watch::FolderWatch;
 use crate::identity::IdentityError;
@@ -128,6 +129,8 @@ pub struct Charge {
     pub sharing: Option<Sharing>,
     pub desk: Desk,
     pub shim: Shim,
+    /// For outcomes of older shims, which did not read what their agents wrote.
+    pub reader: ClaimReader,
     pub teller: Arc<dyn Teller>,
     pub witness: Witness,
 }
@@ -190,7 +193,7 @@ pub async fn run(
     wishes: Wishes,
     interrupts: mpsc::Receiver<Interrupt>,
 ) -> Result<Summary, ChargeError> {
-    let Charge { settings, repository, sharing, desk, shim, teller, witness } = charge;
+    let Charge { settings, repository, sharing, desk, shim, reader, teller, witness } = charge;
     let state = settings.state.clone();
     let failed = |source| ChargeError::State { path: state.clone(), source };
     let layers = State::at(&state);
@@ -234,6 +237,7 @@ pub async fn run(
         sharing,
         settings,
         shim,
+        reader,
         term,
         train: Train::default(),
         roster,

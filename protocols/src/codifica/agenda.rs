@@ -10,8 +10,9 @@ use super::transitions::State;
 use super::{Codifica, Found, block, notes, unreadable};
 use crate::board::{
     Agenda, Board, BoardError, Brief, Claimant, Event, Evidence, Judged, Outcome, Role, Seen, Start, Told,
-    Verdict, Waiting,
+    Waiting,
 };
+use crate::claim::ReportClaim;
 use crate::names::{Actor, AgentName, TaskId};
 use crate::store::Effects;
 use crate::store::tree::Tree;
@@ -131,10 +132,6 @@ impl Board for Codifica {
         })
     }
 
-    fn verdict(&self, task: &TaskId, claim: Option<&str>) -> Result<Verdict, String> {
-        crate::verdict::read(task, claim.ok_or("it wrote none")?)
-    }
-
     /// §8.1: state, owner and time of the claim, in a single commit.
     fn claim(
         &self,
@@ -188,7 +185,7 @@ impl Board for Codifica {
         }
     }
 
-    fn report(&self, claim: Option<&str>, seen: &Seen<'_>) -> Told {
+    fn report(&self, claim: Option<&ReportClaim>, seen: &Seen<'_>) -> Told {
         super::report::corrected(claim, seen)
     }
 

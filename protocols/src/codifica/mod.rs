@@ -29,6 +29,7 @@ pub mod task;
 pub mod transitions;
 
 pub use agenda::{PROFILE, PROFILES};
+pub(crate) use report::read as read_report;
 
 use std::collections::BTreeSet;
 

@@ -5,6 +5,7 @@ use serde_yaml::Value;
 
 use super::notes::{Artifact, LONGEST_SUMMARY, summary};
 use crate::board::{Seen, Told};
+use crate::claim::{ClaimedFile, ReportClaim};
 use crate::text::frontmatter::Frontmatter;
 use crate::text::one_line;
 use crate::text::yaml::{quoted, text_of};
@@ -39,40 +40,66 @@ pub(super) fn instructions() -> String {
     )
 }
 
-/// The report as it is kept.
-pub(super) fn corrected(claim: Option<&str>, seen: &Seen<'_>) -> Told {
-    let claim = claim.map(|text| text.chars().take(LONGEST).collect::<String>());
-    let matter = claim.as_deref().and_then(|text| Frontmatter::parse(text.trim_start()).ok());
+/// What a builder's report says, within bounds.
+pub(crate) fn read(text: &str) -> ReportClaim {
+    let text: String = text.chars().take(LONGEST).collect();
+    let matter = Frontmatter::parse(text.trim_start()).ok();
     let field = |key: &str| matter.as_ref().and_then(|matter| matter.value(key).ok().flatten());
-    let words = match (&matter, &claim) {
-        (Some(matter), _) => matter.body().trim(),
-        (None, Some(text)) => text.trim(),
-        (None, None) => "",
-    };
+    let words = matter.as_ref().map_or(text.as_str(), |matter| matter.body()).trim();
     let said = field("summary").as_ref().and_then(text_of).filter(|text| !text.trim().is_empty());
-    let summary = summary(&said.unwrap_or_else(|| first_sentence(words, seen)));
-    let mut artifacts = claimed(field("artifacts"));
-    let untrue: Vec<String> =
-        artifacts.iter().map(|one| one.path.clone()).filter(|path| !seen.files.contains(path)).collect();
-    artifacts.retain(|one| seen.files.contains(&one.path));
+    let summary = said.or_else(|| first_sentence(words)).map(|text| summary(&text));
+    let files = claimed(field("artifacts")).into_iter();
+    let status = field("status").as_ref().and_then(text_of).unwrap_or_default();
+    let blocked = status.eq_ignore_ascii_case("blocked");
+    ReportClaim {
+        blocked: blocked.then(|| reason(words).or_else(|| summary.clone()).unwrap_or_else(unsaid)),
+        summary,
+        files: files.map(|Artifact { path, kind }| ClaimedFile { path, kind }).collect(),
+        words: words.to_owned(),
+        ..ReportClaim::default()
+    }
+}
+
+fn unsaid() -> String {
+    "the agent says that it can't go on, and not why".to_owned()
+}
+
+/// The report as it is kept.
+pub(super) fn corrected(claim: Option<&ReportClaim>, seen: &Seen<'_>) -> Told {
+    let said = claim.and_then(|claim| claim.summary.clone());
+    let summary =
+        said.unwrap_or_else(|| format!("{} files changed; the agent did not say more", seen.files.len()));
+    let files = claim.map(|claim| claim.files.as_slice()).unwrap_or_default();
+    let (true_ones, untrue): (Vec<_>, Vec<_>) =
+        files.iter().partition(|file| seen.files.contains(&file.path));
+    let mut artifacts: Vec<Artifact> = true_ones
+        .into_iter()
+        .map(|file| Artifact { path: file.path.clone(), kind: file.kind.clone() })
+        .collect();
     if artifacts.is_empty() {
         let made = seen.files.iter().take(MOST_ARTIFACTS);
         artifacts = made.map(|path| Artifact { path: path.clone(), kind: Some("file".to_owned()) }).collect();
     }
-    let mut note = if words.is_empty() { summary.clone() } else { words.to_owned() };
+    let words = claim.map(|claim| claim.words.trim()).filter(|words| !words.is_empty());
+    // Words that nobody could read may be longer.
+    let mut note: String = words.unwrap_or(&summary).chars().take(LONGEST).collect();
     let mut notes = vec![seen.ended.to_owned()];
-    if claim.is_none() {
-        notes.push("The agent wrote no report; this was made from what was seen.".to_owned());
+    match claim {
+        None => notes.push("The agent wrote no report; this was made from what was seen.".to_owned()),
+        Some(ReportClaim { unread: Some(why), .. }) => {
+            notes.push(format!("The agent's report could not be understood ({why})."));
+        }
+        Some(_) => {}
     }
     if !untrue.is_empty() {
+        let untrue: Vec<&str> = untrue.iter().map(|file| file.path.as_str()).collect();
         notes.push(format!("It named artifacts that did not change: {}.", untrue.join(", ")));
     }
     if seen.files.len() > artifacts.len() {
         notes.push(format!("{} files changed.", seen.files.len()));
     }
     note.push_str(&format!("\n\nSeen from outside: {}", one_line(&notes.join(" "))));
-    let status = field("status").as_ref().and_then(text_of).unwrap_or_default();
-    let blocked = status.eq_ignore_ascii_case("blocked").then(|| reason(words, &summary));
+    let blocked = claim.and_then(|claim| claim.blocked.clone());
     Told { text: Report { summary, artifacts, note }.render(), blocked }
 }
 
@@ -88,27 +115,20 @@ fn claimed(value: Option<Value>) -> Vec<Artifact> {
     items.iter().filter_map(read).take(MOST_ARTIFACTS).collect()
 }
 
-fn first_sentence(words: &str, seen: &Seen<'_>) -> String {
-    let line =
-        words.lines().map(|line| line.trim().trim_start_matches('#').trim()).find(|line| !line.is_empty());
-    line.map_or_else(
-        || format!("{} files changed; the agent did not say more", seen.files.len()),
-        str::to_owned,
-    )
+fn first_sentence(words: &str) -> Option<String> {
+    let mut lines = words.lines().map(|line| line.trim().trim_start_matches('#').trim());
+    lines.find(|line| !line.is_empty()).map(str::to_owned)
 }
 
 /// Why an agent can't go on: the first paragraph it wrote.
-fn reason(words: &str, summary: &str) -> String {
+fn reason(words: &str) -> Option<String> {
     let paragraph: Vec<&str> = words
         .lines()
         .map(str::trim)
         .skip_while(|line| line.is_empty() || line.starts_with('#'))
         .take_while(|line| !line.is_empty())
         .collect();
-    match paragraph.is_empty() {
-        true => summary.to_owned(),
-        false => paragraph.join(" ").chars().take(LONGEST_REASON).collect(),
-    }
+    (!paragraph.is_empty()).then(|| paragraph.join(" ").chars().take(LONGEST_REASON).collect())
 }
 
 impl Report {
@@ -158,7 +178,7 @@ mod tests {
             ended: "It ended with exit code 0.",
             used: None,
         };
-        corrected(claim, &seen)
+        corrected(claim.map(read).as_ref(), &seen)
     }
 
     #[test]

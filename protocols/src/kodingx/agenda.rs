@@ -13,8 +13,9 @@ use super::task::Task;
 use super::{Found, KodingX};
 use crate::board::{
     Agenda, Board, BoardError, Brief, Claimant, Event, Evidence, Judged, Outcome, Role, Scope, Seen, Start,
-    Told, Verdict, Waiting,
+    Told, Waiting,
 };
+use crate::claim::ReportClaim;
 use crate::finding::Finding;
 use crate::moment::Moment;
 use crate::names::{Actor, AgentName, TaskId};
@@ -92,10 +93,6 @@ impl Board for KodingX {
         })
     }
 
-    fn verdict(&self, task: &TaskId, claim: Option<&str>) -> Result<Verdict, String> {
-        crate::verdict::read(task, claim.ok_or("it wrote none")?)
-    }
-
     fn is_wanted(&self, tree: &Tree, task: &TaskId) -> Result<bool, BoardError> {
         match self.find(tree, task) {
             Ok(found) => Ok(!found.place.archived
@@ -168,7 +165,7 @@ impl Board for KodingX {
         }
     }
 
-    fn report(&self, claim: Option<&str>, seen: &Seen<'_>) -> Told {
+    fn report(&self, claim: Option<&ReportClaim>, seen: &Seen<'_>) -> Told {
         super::told::corrected(claim, seen, self.zone())
     }
 

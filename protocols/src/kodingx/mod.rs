@@ -44,6 +44,7 @@ use layout::{Kind, Place};
 use manifest::{Manifest, ManifestError};
 use report::Report;
 use task::{Reading, Task};
+pub(crate) use told::read as read_report;
 
 /// A board in a repository.
 #[derive(Debug, Clone)]

@@ -3,16 +3,17 @@
 //! An agent's report is a claim. What can be seen from outside is put in its place: which task and agent it is
 //! about, when it began and ended, which files differ. The rest is the agent's word, and stays.
 
+use std::collections::BTreeSet;
+
 use jiff::tz::TimeZone;
 
 use super::report::{Report, ReportStatus};
 use crate::board::{Seen, Told};
+use crate::claim::{ClaimedFile, ReportClaim};
 use crate::moment::Moment;
 use crate::names::{AgentName, TaskId};
 use crate::text::frontmatter::Frontmatter;
 
-/// The most of an agent's own words that is kept.
-const LONGEST: usize = 64 << 10;
 /// The most of a sentence that says why it can't go on.
 const LONGEST_REASON: usize = 500;
 
@@ -37,66 +38,91 @@ pub(super) fn instructions(task: &TaskId, agent: &AgentName) -> String {
     )
 }
 
+/// What a builder's report says, within bounds.
+pub(crate) fn read(text: &str, agent: &AgentName) -> ReportClaim {
+    // Its times are not used: where it names no zone, any will do.
+    let reading = Report::read("the report", text, Some(agent.as_str()), &TimeZone::UTC);
+    let words = Frontmatter::parse(text).map_or(text, |matter| matter.body()).trim();
+    let Some(report) = reading.value else {
+        let why = reading.findings.into_iter().next().map(|finding| finding.message);
+        return ReportClaim {
+            words: words.to_owned(),
+            unread: Some(why.unwrap_or_default()),
+            ..ReportClaim::default()
+        };
+    };
+    ReportClaim {
+        task: Some(report.task_id.to_string()),
+        agent: Some(report.agent.to_string()),
+        blocked: (report.status == ReportStatus::Blocked).then(|| reason(words)),
+        summary: None,
+        files: report.files_modified.into_iter().map(|path| ClaimedFile { path, kind: None }).collect(),
+        commands: report.commands_run,
+        passed: report.dod_passed,
+        risks: report.risks,
+        words: words.to_owned(),
+        unread: None,
+        left_out: 0,
+    }
+}
+
 /// The report as it is kept.
-pub(super) fn corrected(claim: Option<&str>, seen: &Seen<'_>, zone: &TimeZone) -> Told {
-    let claim = claim.map(|text| shortened(text, LONGEST));
-    let read = claim.as_deref().map(|text| Report::read("the report", text, Some(seen.agent.as_str()), zone));
-    let claimed = read.as_ref().and_then(|reading| reading.value.as_ref());
+pub(super) fn corrected(claim: Option<&ReportClaim>, seen: &Seen<'_>, zone: &TimeZone) -> Told {
     let moment = |at: jiff::Timestamp| Some(Moment::of(&at.to_zoned(zone.clone())));
+    let blocked = claim.and_then(|claim| claim.blocked.clone());
     let report = Report {
         task_id: seen.task.clone(),
         agent: seen.agent.clone(),
-        status: claimed.map_or(ReportStatus::ReadyForReview, |claimed| claimed.status),
+        status: if blocked.is_some() { ReportStatus::Blocked } else { ReportStatus::ReadyForReview },
         started_at: moment(seen.started),
         finished_at: moment(seen.finished),
         files_modified: seen.files.to_vec(),
-        commands_run: claimed.map(|claimed| claimed.commands_run.clone()).unwrap_or_default(),
-        dod_passed: claimed.is_some_and(|claimed| claimed.dod_passed),
-        risks: claimed.map(|claimed| claimed.risks.clone()).unwrap_or_default(),
+        commands_run: claim.map(|claim| claim.commands.clone()).unwrap_or_default(),
+        dod_passed: claim.is_some_and(|claim| claim.passed),
+        risks: claim.map(|claim| claim.risks.clone()).unwrap_or_default(),
         attempt: Some(seen.attempt),
         returned: false,
         usage: seen.used,
     };
-    let words = claim.as_deref().map(|text| Frontmatter::parse(text).map_or(text, |matter| matter.body()));
-    let mut body = words.unwrap_or_default().trim().to_owned();
+    let mut body = claim.map(|claim| claim.words.trim().to_owned()).unwrap_or_default();
     let mut notes = vec![seen.ended.to_owned()];
-    match (&claim, claimed) {
-        (None, _) => {
-            notes.push("The agent wrote no report; this one was made from what was seen.".to_owned());
-        }
-        (Some(_), None) => notes.push(format!(
-            "The agent's report could not be understood ({}); its words are above as they are.",
-            read.iter().flat_map(|reading| &reading.findings).next().map_or("", |finding| &finding.message)
+    match claim {
+        None => notes.push("The agent wrote no report; this one was made from what was seen.".to_owned()),
+        Some(ReportClaim { unread: Some(why), .. }) => notes.push(format!(
+            "The agent's report could not be understood ({why}); its words are above as they are."
         )),
-        (Some(_), Some(claimed)) => notes.extend(differences(claimed, &report)),
+        Some(claim) => notes.extend(differences(claim, &report)),
     }
     body.push_str("\n\n## Seen from outside\n");
     for note in &notes {
         body.push_str(&format!("- {}\n", note.replace('\n', " ")));
     }
-    let blocked = (report.status == ReportStatus::Blocked).then(|| reason(words.unwrap_or_default()));
     Told { text: report.render(&format!("\n{}\n", body.trim())), blocked }
 }
 
 /// What the agent said of itself that is not so.
-fn differences(claimed: &Report, seen: &Report) -> Vec<String> {
+fn differences(claim: &ReportClaim, seen: &Report) -> Vec<String> {
     let mut notes = Vec::new();
-    if claimed.task_id != seen.task_id {
-        notes.push(format!("It said that it was about {}.", claimed.task_id));
+    if let Some(task) = claim.task.as_ref().filter(|task| **task != seen.task_id.as_str()) {
+        notes.push(format!("It said that it was about {task}."));
     }
-    if claimed.agent != seen.agent {
-        notes.push(format!("It said that it was by {}.", claimed.agent));
+    if let Some(agent) = claim.agent.as_ref().filter(|agent| **agent != seen.agent.as_str()) {
+        notes.push(format!("It said that it was by {agent}."));
     }
-    let missing = |of: &[String], from: &[String]| -> Vec<String> {
-        of.iter().filter(|file| !from.contains(file)).cloned().collect()
+    let claimed: BTreeSet<&str> = claim.files.iter().map(|file| file.path.as_str()).collect();
+    let changed: BTreeSet<&str> = seen.files_modified.iter().map(String::as_str).collect();
+    let missing = |of: &BTreeSet<&str>, from: &BTreeSet<&str>| -> Vec<String> {
+        of.difference(from).map(ToString::to_string).collect()
     };
-    let unsaid = missing(&seen.files_modified, &claimed.files_modified);
-    let untrue = missing(&claimed.files_modified, &seen.files_modified);
+    let (unsaid, untrue) = (missing(&changed, &claimed), missing(&claimed, &changed));
     if !unsaid.is_empty() {
         notes.push(format!("It did not mention: {}.", unsaid.join(", ")));
     }
     if !untrue.is_empty() {
         notes.push(format!("It mentioned what did not change: {}.", untrue.join(", ")));
+    }
+    if claim.left_out > 0 {
+        notes.push(format!("{} entries of its lists were left out.", claim.left_out));
     }
     notes
 }
@@ -146,7 +172,7 @@ mod tests {
                 cost_micros: Some(15_000),
             }),
         };
-        corrected(claim, &seen, &TimeZone::UTC)
+        corrected(claim.map(|text| super::read(text, &agent)).as_ref(), &seen, &TimeZone::UTC)
     }
 
     fn read(told: &Told) -> Report {

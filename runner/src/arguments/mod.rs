@@ -102,6 +102,13 @@ pub(crate) enum Command {
         folder: PathBuf,
         term: u64,
     },
+    /// What a shim starts to read what an agent wrote
+    #[command(hide = true)]
+    ReadClaim {
+        /// Protocol, kind, task and agent
+        #[arg(num_args = 4, required = true)]
+        about: Vec<String>,
+    },
 }
 
 /// Run a command so that only its scope can change

@@ -12,6 +12,7 @@ mod events;
 pub(crate) mod logs;
 mod progress;
 pub(crate) mod ps;
+pub(crate) mod read_claim;
 pub(crate) mod settings;
 pub(crate) mod store;
 mod table;
@@ -228,6 +229,7 @@ fn work(
         sharing,
         desk,
         shim: Shim { command: vec![shim.into(), "shim".into()] },
+        reader: read_claim::reader(),
         teller: Arc::<Voice>::clone(voice),
         witness: Arc::new(|_, _, _| {}),
     };
@@ -342,7 +344,7 @@ fn code(summary: &Summary) -> u8 {
 
 /// What a supervisor starts for each sandbox.
 pub(crate) fn shim(folder: &Path, term: u64) -> Result<u8, Failure> {
-    errand::shim::run(folder, Term(term), &mut std::io::stdout())
+    errand::shim::run(folder, Term(term), &read_claim::reader(), &mut std::io::stdout())
         .map(|()| 0)
         .map_err(|error| Failure::new(INTERNAL, &error))
 }

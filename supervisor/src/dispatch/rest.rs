@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::summary::Fate;
 use super::{Dispatcher, RunError, Running, TRY_EVERY, backoff};
-use crate::attempt::{Attempt, Ending, FailureKind, TaskKey};
+use crate::attempt::{Attempt, Ending, FailureKind, Spent, TaskKey};
 use crate::causes;
 use crate::clock::{self, BootClock, Clock, Instant};
 use crate::life::parking::LONGEST;
-use crate::life::{Blame, LifeError, Rest};
+use crate::life::{self, Blame, LifeError, Rest};
 use crate::notice::Notice;
 use crate::store::Store;
 
@@ -151,7 +151,9 @@ impl<S: Store> Dispatcher<S> {
         if !self.shop.settings.budget.run.is_boundless() {
             let attempts = self.shop.store.attempts(&key).await?;
             let over = attempts.iter().filter(|one| one.epoch == attempt.epoch);
-            self.used += over.map(|one| one.spent).sum();
+            let spent: Spent = over.map(|one| one.spent).sum();
+            let impossible = life::impossible(&self.shop.records(&attempt));
+            self.used += self.shop.settings.budget.counts_for_the_run(spent, impossible);
         }
         self.summary.tasks.insert(key, Fate::Ended(ending));
         Ok(())

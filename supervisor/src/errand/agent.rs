@@ -15,6 +15,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use agency_protocols::claim::{Claim, ClaimKind};
 use agency_sandbox::harvest::{Harvest, Reason};
 use agency_sandbox::host::Host;
 use agency_sandbox::launch::{self, LaunchError, Request};
@@ -32,9 +33,10 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use serde_json::json;
 
 use super::Place;
+use super::claims::{AgentText, ClaimReader};
 use super::control::Reception;
 use super::given;
-use super::order::{AgentOrder, Order};
+use super::order::{AgentOrder, Order, What};
 use super::outcome::{AgentDone, Done, End, kept};
 use super::setup::{self, Shop};
 use super::shim::waited_for_room;
@@ -60,7 +62,13 @@ const LONGEST_USAGE: u64 = 16 << 20;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-pub(super) fn run(place: &Place, order: &Order, agent: &AgentOrder, reception: &Reception) -> Done {
+pub(super) fn run(
+    place: &Place,
+    order: &Order,
+    agent: &AgentOrder,
+    reader: &ClaimReader,
+    reception: &Reception,
+) -> Done {
     let site = match prepare(place, order, agent, reception) {
         Ok(site) => site,
         Err(error) if setup::is_stopped(error.as_ref()) => return Done::Stopped,
@@ -75,7 +83,7 @@ pub(super) fn run(place: &Place, order: &Order, agent: &AgentOrder, reception: &
         }
         Err(error) => return not_run(place, &error),
     };
-    match site.collect(place, order, agent, outcome, reception) {
+    match site.collect(place, order, agent, outcome, reader, reception) {
         Ok(done) => Done::Agent(Box::new(done)),
         Err(error) => {
             let reason = causes::on_one_line(error.as_ref());
@@ -193,6 +201,7 @@ impl Site {
         order: &Order,
         agent: &AgentOrder,
         outcome: launch::Outcome,
+        reader: &ClaimReader,
         reception: &Reception,
     ) -> Result<AgentDone> {
         let Site { folder, state, ground, policy, ear, run, .. } = self;
@@ -236,13 +245,17 @@ impl Site {
                 let (said, most) = (said.tokens, possible.tokens);
                 let seconds = elapsed_ms / 1000;
                 warnings.push(format!(
-                    "it says that it used {said} tokens in {seconds} s; {most} are counted, and no more cost than they can have"
+                    "it says that it used {said} tokens in {seconds} s; {most} are counted for its task, and no more cost than they can have"
                 ));
                 possible
             }
         });
-        let report = left(REPORT, LONGEST_REPORT)?
+        let wrote = left(REPORT, LONGEST_REPORT)?
             .map(|text| String::from_utf8_lossy(&output::redacted(&policy.secrets, &text)).into_owned());
+        let claim = match &wrote {
+            Some(text) => Some(claimed(place, order, agent, text, reader, reception)?),
+            None => None,
+        };
         let (changed, changed_left_out) =
             kept(harvest.changes.iter().map(|change| change.path.to_string()), MOST_CHANGED);
         let (violations, left_out) = kept(harvest.violations.iter().map(ToString::to_string), MOST_REFUSED);
@@ -260,7 +273,8 @@ impl Site {
             openings: kept(openings, MOST_OPENINGS).0,
             did_something,
             candidate: candidate.map(|commit| commit.to_string()),
-            report,
+            claim,
+            report: None,
             usage,
             heard,
             warnings,
@@ -272,6 +286,32 @@ impl Site {
         drop(run);
         drop(outcome);
         Ok(done)
+    }
+}
+
+/// What the agent wrote, as a value of ours.
+fn claimed(
+    place: &Place,
+    order: &Order,
+    agent: &AgentOrder,
+    text: &str,
+    reader: &ClaimReader,
+    reception: &Reception,
+) -> io::Result<Claim> {
+    let kind = match order.what {
+        What::Audit(_) => ClaimKind::Verdict,
+        What::Agent(_) | What::Proof(_) => ClaimKind::Report,
+    };
+    loop {
+        match reader.read(AgentText { kind, task: &order.task, agent: &agent.agent, text }) {
+            Err(error) if waited_for_room(place, reception, &error) => {}
+            // The machine could not run the reader: that is not the agent's fault.
+            Err(error) if HostFault::of(&error, place.path()).is_some() => return Err(error),
+            Err(error) => {
+                return Ok(Claim::unread(kind, text, &format!("its reader could not be run: {error}")));
+            }
+            read => return read,
+        }
     }
 }
 

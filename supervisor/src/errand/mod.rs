@@ -25,6 +25,7 @@
 #![allow(clippy::disallowed_methods, reason = "opens our own records")]
 
 mod agent;
+pub mod claims;
 mod control;
 mod given;
 pub mod order;

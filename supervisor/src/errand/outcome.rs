@@ -1,6 +1,7 @@
 //! What came of an errand, as it was seen from outside the sandbox.
 
 use agency_protocols::board::Evidence;
+use agency_protocols::claim::Claim;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -92,7 +93,11 @@ pub struct AgentDone {
     pub did_something: bool,
     /// The commit that has its work; `None` where there is none, or none that may land.
     pub candidate: Option<String>,
-    /// What it wrote as its report, redacted.
+    /// What it wrote, redacted and read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<Claim>,
+    /// What it wrote as it is, redacted: in outcomes of shims that did not read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<String>,
     /// What it says it used.
     #[serde(default)]
@@ -137,6 +142,9 @@ pub struct Usage {
     /// In millionths of the unit people count in; `None` where it says nothing of it.
     #[serde(default)]
     pub cost_micros: Option<u64>,
+    /// Whether it says more than can be, and this is only the most that can.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub impossible: bool,
 }
 
 impl Usage {
@@ -147,8 +155,7 @@ impl Usage {
     /// What the shortest attempt may have used.
     const LEAST_SECONDS: u64 = 10;
 
-    /// What can have been used in a time. An agent's word spends a budget that others need, too; it is not believed
-    /// beyond that. `None` if it says no more.
+    /// The most that can have been used in a time, where it says more; `None` where it does not.
     pub fn capped(self, elapsed_ms: u64) -> Option<Self> {
         let seconds = (elapsed_ms / 1000).max(Self::LEAST_SECONDS);
         let tokens = seconds.saturating_mul(Self::TOKENS_PER_SECOND);
@@ -158,8 +165,9 @@ impl Usage {
             input: self.input.map(|input| input.min(tokens)),
             output: self.output.map(|output| output.min(tokens)),
             cost_micros: self.cost_micros.map(|cost| cost.min(micros)),
+            impossible: self.impossible,
         };
-        (capped != self).then_some(capped)
+        (capped != self).then_some(Self { impossible: true, ..capped })
     }
 }
 
@@ -202,11 +210,16 @@ mod tests {
 
     #[test]
     fn no_agent_can_have_used_more_than_there_was_time_for() {
-        let said =
-            Usage { tokens: u64::MAX, input: Some(u64::MAX), output: None, cost_micros: Some(u64::MAX) };
+        let said = Usage {
+            tokens: u64::MAX,
+            input: Some(u64::MAX),
+            output: None,
+            cost_micros: Some(u64::MAX),
+            impossible: false,
+        };
         let capped = said.capped(60_000).expect("capped");
         assert_eq!((capped.tokens, capped.input, capped.output), (6_000_000, Some(6_000_000), None));
-        assert_eq!(capped.cost_micros, Some(900_000_000));
+        assert_eq!((capped.cost_micros, capped.impossible), (Some(900_000_000), true));
         assert_eq!(said.capped(5).expect("capped").tokens, 1_000_000);
         let honest = Usage { tokens: 900_000, cost_micros: Some(3_000_000), ..Usage::default() };
         assert_eq!(honest.capped(1), None);

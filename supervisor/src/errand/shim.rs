@@ -17,6 +17,7 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use rustix::time::Timespec;
 
+use super::claims::ClaimReader;
 use super::control::{Reception, Word};
 use super::order::{Order, What};
 use super::outcome::{self, Done, Outcome, Times};
@@ -39,8 +40,13 @@ pub(super) const READY: &str = "ready";
 
 /// Carries out the order in a folder, once it is told to. Somebody else at work there, an order that was begun
 /// before, or an input that ends without a word, and nothing is done. `supervisor`, which is in charge under `term`,
-/// is told when it waits for that word, which comes by standard input.
-pub fn run(folder: &Path, term: Term, supervisor: &mut dyn Write) -> Result<(), ErrandError> {
+/// is told when it waits for that word, which comes by standard input. `reader` reads what agents wrote.
+pub fn run(
+    folder: &Path,
+    term: Term,
+    reader: &ClaimReader,
+    supervisor: &mut dyn Write,
+) -> Result<(), ErrandError> {
     // Whoever presses Ctrl-C means the supervisor, which then decides. In a session of its own already, it is
     // nobody's business.
     let _ = rustix::process::setsid();
@@ -69,7 +75,7 @@ pub fn run(folder: &Path, term: Term, supervisor: &mut dyn Write) -> Result<(), 
         return Ok(());
     }
     let (started_at, from) = (wall(), wall_exactly());
-    let done = carry_out(&place, &order, &reception);
+    let done = carry_out(&place, &order, reader, &reception);
     let stopped = reception.stopped();
     let times = Some(Times { from, to: wall_exactly() });
     let outcome = Outcome { version: outcome::VERSION, started_at, ended_at: wall(), times, stopped, done };
@@ -105,9 +111,9 @@ fn lock(place: &Place) -> Result<Option<File>, ErrandError> {
     Ok(None)
 }
 
-fn carry_out(place: &Place, order: &Order, reception: &Reception) -> Done {
+fn carry_out(place: &Place, order: &Order, reader: &ClaimReader, reception: &Reception) -> Done {
     match &order.what {
-        What::Agent(agent) | What::Audit(agent) => agent::run(place, order, agent, reception),
+        What::Agent(agent) | What::Audit(agent) => agent::run(place, order, agent, reader, reception),
         What::Proof(proof) => proof::run(place, order, proof, reception),
     }
 }

@@ -79,6 +79,7 @@ impl Meter {
             input: counted.input,
             output: counted.output,
             cost_micros: said.or(priced),
+            impossible: false,
         })
     }
 }
@@ -97,6 +98,7 @@ fn claim(said: &Value) -> Option<Usage> {
         input,
         output,
         cost_micros: cost.map(micros),
+        impossible: false,
     })
 }
 

@@ -4,6 +4,7 @@
 //! read is none; whoever gives none twice leaves the matter to a person, as one that says NEEDS_REVIEW does.
 
 use agency_protocols::board::{Remark, Ruling, Verdict};
+use agency_protocols::claim::{Claim, ClaimKind};
 use agency_protocols::names::AgentName;
 
 use super::collect::is_out_of_the_runs_time;
@@ -195,14 +196,7 @@ impl<S: Store> Life<'_, S> {
         if let Some(parked) = parked(&outcome) {
             return self.put_off(auditing, parked).await;
         }
-        let verdict = match claim(&outcome) {
-            Ok(claim) => {
-                let (task, _) = self.names()?;
-                self.shop.desk.look(move |board, _| Ok(board.verdict(&task, claim.as_deref()))).await?
-            }
-            Err(why) => Err(why),
-        };
-        let verdict = match verdict {
+        let verdict = match self.verdict_of(&outcome, &auditing.audit).await? {
             Ok(verdict) => verdict,
             Err(why) => {
                 self.unheard(auditing, why).await?;
@@ -222,6 +216,23 @@ impl<S: Store> Life<'_, S> {
         self.step(Step::Heed, self.record(&phase)).await?;
         self.reach(phase);
         Ok(None)
+    }
+
+    /// What the auditor says, or why that does not count.
+    async fn verdict_of(
+        &self,
+        outcome: &Outcome,
+        audit: &Audit,
+    ) -> Result<Result<Verdict, String>, LifeError> {
+        if let Err(why) = ended_well(outcome) {
+            return Ok(Err(why));
+        }
+        Ok(match self.claim(&outcome.done, ClaimKind::Verdict, &audit.auditor).await? {
+            Some(Claim::Verdict(verdict)) => Ok(verdict),
+            Some(Claim::NoVerdict { why }) => Err(why),
+            Some(Claim::Report(_)) => return Err(odd("the auditor's claim is that of a builder")),
+            None => Err("it wrote none".to_owned()),
+        })
     }
 
     /// An auditor could not work. It is asked again when it can, if that is known; a few times, and then a person is.
@@ -279,9 +290,7 @@ impl<S: Store> Life<'_, S> {
         }
         let note = format!("audited by {}: {}", audit.auditor, Ruling::Pass);
         let Standing::Over(outcome) = self.audit_place(audit).standing()? else { return Ok(note) };
-        let (Ok(claim), (task, _)) = (claim(&outcome), self.names()?) else { return Ok(note) };
-        let verdict = self.shop.desk.look(move |board, _| Ok(board.verdict(&task, claim.as_deref()))).await?;
-        Ok(match verdict {
+        Ok(match self.verdict_of(&outcome, audit).await? {
             Ok(verdict) if !verdict.findings.is_empty() => format!("{note}; {}", remarks(&verdict)),
             _ => note,
         })
@@ -295,19 +304,19 @@ fn failed(work: &Work, reason: String) -> Phase {
 /// Why an auditor that wrote nothing could not work, if it says so.
 fn parked(outcome: &Outcome) -> Option<Parked> {
     let Done::Agent(done) = &outcome.done else { return None };
-    let wrote = matches!(claim(outcome), Ok(Some(_)));
+    let wrote = ended_well(outcome).is_ok() && (done.claim.is_some() || done.report.is_some());
     let excuse = done.heard.as_ref().filter(|_| !wrote && done.violations.is_empty());
     parking::parked(excuse?, outcome.ended_at)
 }
 
-/// What the auditor wrote, if it came to its end; or why that does not count.
-fn claim(outcome: &Outcome) -> Result<Option<String>, String> {
+/// Why what the auditor wrote does not count, however it reads.
+fn ended_well(outcome: &Outcome) -> Result<(), String> {
     match &outcome.done {
         Done::Agent(done) => match done.end {
             _ if !done.violations.is_empty() => {
                 Err(format!("it tried to change what it judges: {}", done.violations[0]))
             }
-            End::Exited { code: 0 } => Ok(done.report.clone()),
+            End::Exited { code: 0 } => Ok(()),
             End::Exited { code } => Err(format!("it ended with exit code {code}")),
             End::Signaled { signal } => Err(format!("it was ended by signal {signal}")),
             End::Wall => Err("it ran for too long".to_owned()),

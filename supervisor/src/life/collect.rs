@@ -2,15 +2,19 @@
 
 #![allow(clippy::disallowed_methods, reason = "opens our own records")]
 
+use std::path::Path;
+
 use agency_protocols::board::{Outcome as BoardOutcome, Seen, Told, Used};
+use agency_protocols::claim::{Claim, ClaimKind};
 use agency_sandbox::scope::{Judgement, Scope};
 use jiff::{Timestamp, Zoned};
 
 use super::{Life, LifeError, Step, odd, parking};
 use crate::attempt::{Ended, Ending, Failure, FailureKind, Phase, Spent, Work};
+use crate::errand::claims::AgentText;
 use crate::errand::order::{AgentOrder, Purse, What};
 use crate::errand::outcome::{AgentDone, Done, End, Outcome, StopReason};
-use crate::errand::{Place, Standing};
+use crate::errand::{ErrandError, Place, Standing};
 use crate::landing::names::Oid;
 use crate::landing::{candidate, difference};
 use crate::said;
@@ -79,34 +83,22 @@ impl<S: Store> Life<'_, S> {
 
     /// What the agents of this attempt used so far.
     pub(super) fn spent(&self) -> Spent {
-        let folder = self.shop.records(&self.attempt);
-        let audits =
-            (1..).map(|number| folder.join(format!("audit-{number}"))).take_while(|path| path.exists());
-        let places = std::iter::once(folder.join("agent")).chain(audits).map(Place::new);
-        let used = places.filter_map(|place| match place.standing() {
-            Ok(Standing::Over(outcome)) => match outcome.done {
-                Done::Agent(done) => Some(done),
-                _ => None,
-            },
-            _ => None,
-        });
-        used.map(|done| {
-            let usage = done.usage.unwrap_or_default();
-            Spent {
-                time_ms: done.elapsed_ms,
-                tokens: usage.tokens,
-                cost_micros: usage.cost_micros.unwrap_or(0),
-            }
-        })
-        .sum()
+        agents_done(&self.shop.records(&self.attempt)).map(|done| spent_by(&done)).sum()
     }
 
     /// The agent's report, corrected by what was seen.
     pub(super) async fn told(&self, outcome: &Outcome) -> Result<Told, LifeError> {
         let (task, agent) = self.names()?;
-        let (claim, files, usage) = match &outcome.done {
-            Done::Agent(done) => (done.report.clone(), done.changed.clone(), done.usage),
-            _ => (None, Vec::new(), None),
+        let (files, usage) = match &outcome.done {
+            Done::Agent(done) => (done.changed.clone(), done.usage),
+            _ => (Vec::new(), None),
+        };
+        let claim = match self.claim(&outcome.done, ClaimKind::Report, &self.attempt.agent).await? {
+            Some(Claim::Report(report)) => Some(report),
+            Some(Claim::Verdict(_) | Claim::NoVerdict { .. }) => {
+                return Err(odd("the agent's claim is that of an auditor"));
+            }
+            None => None,
         };
         let used = usage.map(|usage| Used {
             tokens: usage.tokens,
@@ -131,6 +123,24 @@ impl<S: Store> Life<'_, S> {
             Ok(board.report(claim.as_deref(), &seen))
         });
         Ok(told.await?)
+    }
+
+    /// What an agent of this attempt wrote. What an older shim left as text is read now, as the shim would have.
+    pub(super) async fn claim(
+        &self,
+        done: &Done,
+        kind: ClaimKind,
+        agent: &str,
+    ) -> Result<Option<Claim>, LifeError> {
+        let Done::Agent(done) = done else { return Ok(None) };
+        let (None, Some(text)) = (&done.claim, &done.report) else { return Ok(done.claim.clone()) };
+        let (reader, task, agent, text) =
+            (self.shop.reader.clone(), self.attempt.task.clone(), agent.to_owned(), text.clone());
+        let read = move || reader.read(AgentText { kind, task: &task, agent: &agent, text: &text });
+        match tokio::task::spawn_blocking(read).await {
+            Ok(read) => Ok(Some(read.map_err(|source| ErrandError::Start { source })?)),
+            Err(_) => Err(odd("a thread broke")),
+        }
     }
 
     async fn judge(&self, outcome: &Outcome, order: &AgentOrder) -> Result<Ended, LifeError> {
@@ -214,6 +224,32 @@ impl<S: Store> Life<'_, S> {
         let log = std::fs::File::open(self.agent_place().output());
         log.and_then(|mut log| said::last_words(&mut log, 0, MOST)).unwrap_or_default()
     }
+}
+
+/// How the agents of an attempt ended, the builder and its auditors, by the folder of its records.
+fn agents_done(folder: &Path) -> impl Iterator<Item = Box<AgentDone>> + use<> {
+    let folder = folder.to_owned();
+    let builder = std::iter::once(folder.join("agent"));
+    let audits =
+        (1..).map(move |number| folder.join(format!("audit-{number}"))).take_while(|path| path.exists());
+    builder.chain(audits).filter_map(|path| match Place::new(path).standing() {
+        Ok(Standing::Over(outcome)) => match outcome.done {
+            Done::Agent(done) => Some(done),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+fn spent_by(done: &AgentDone) -> Spent {
+    let usage = done.usage.unwrap_or_default();
+    Spent { time_ms: done.elapsed_ms, tokens: usage.tokens, cost_micros: usage.cost_micros.unwrap_or(0) }
+}
+
+/// The part of what an attempt used that only stands for claims of more than can be.
+pub(crate) fn impossible(folder: &Path) -> Spent {
+    let claims = agents_done(folder).filter(|done| done.usage.is_some_and(|usage| usage.impossible));
+    claims.map(|done| Spent { time_ms: 0, ..spent_by(&done) }).sum()
 }
 
 /// What had to change, for a sentence that says that it did not.

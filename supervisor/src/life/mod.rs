@@ -37,6 +37,8 @@ pub(crate) mod parking;
 mod seat;
 mod set_aside;
 
+pub(crate) use collect::impossible;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -53,6 +55,7 @@ use crate::attempt::{
 };
 use crate::clock::Instant;
 use crate::desk::Desk;
+use crate::errand::claims::ClaimReader;
 use crate::errand::order::{self, Order, What};
 use crate::errand::outcome::StopReason;
 use crate::errand::send::Shim;
@@ -161,6 +164,7 @@ pub struct Workshop<S> {
     pub(crate) sharing: Option<Sharing>,
     pub(crate) settings: Settings,
     pub(crate) shim: Shim,
+    pub(crate) reader: ClaimReader,
     pub(crate) term: Term,
     pub(crate) train: Train,
     pub(crate) roster: Arc<Roster>,

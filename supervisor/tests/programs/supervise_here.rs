@@ -4,19 +4,22 @@
 //! `supervise_here key=value …` with `script` (what the agent `shell` runs); if need be `parallel` (1), `lease`
 //! (seconds, 900), `auditor` (what the agent `judge` runs, which then judges), and what to do to itself: `kill` or `stop`, each `STEP:SIDE` with `before` or `after`, the
 //! first time that a task comes there. `supervise_here steps` prints every step there is, and
-//! `supervise_here shim FOLDER TERM` is a shim.
+//! `supervise_here shim FOLDER TERM` is a shim, and `supervise_here read-claim …` reads what an agent wrote.
 
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use agency_protocols::board::Board;
+use agency_protocols::claim::{self, ClaimKind};
 use agency_protocols::codifica::{Codifica, Setting};
+use agency_protocols::detect::Protocol;
 use agency_protocols::kodingx::KodingX;
-use agency_protocols::names::AgentName;
+use agency_protocols::names::{AgentName, TaskId};
 use agency_protocols::store::Store;
 use agency_sandbox::changed;
 use agency_sandbox::host::Host;
@@ -29,7 +32,7 @@ use agency_supervisor::charge::{self, Charge};
 use agency_supervisor::desk::Desk;
 use agency_supervisor::dispatch::Wishes;
 use agency_supervisor::errand::order::{Program, Reach, Trust};
-use agency_supervisor::errand::{self, send::Shim};
+use agency_supervisor::errand::{self, claims::ClaimReader, send::Shim};
 use agency_supervisor::identity;
 use agency_supervisor::landing::remote::{self, Trusted};
 use agency_supervisor::life::{Side, Step, Witness};
@@ -50,11 +53,27 @@ fn main() -> Result<()> {
     match arguments.first().map(String::as_str) {
         Some("steps") => Step::ALL.iter().for_each(|step| println!("{}", step.name())),
         Some("shim") => {
-            errand::shim::run(Path::new(&arguments[1]), Term(arguments[2].parse()?), &mut io::stdout())?;
+            let (folder, term) = (Path::new(&arguments[1]), Term(arguments[2].parse()?));
+            errand::shim::run(folder, term, &reader(), &mut io::stdout())?;
         }
+        Some("read-claim") => read_claim(&arguments[1..])?,
         _ => supervise(&Arguments(arguments))?,
     }
     Ok(())
+}
+
+fn reader() -> ClaimReader {
+    ClaimReader { command: ["/proc/self/exe", "read-claim"].map(OsString::from).to_vec() }
+}
+
+/// As the runner's command of that name does it.
+fn read_claim(arguments: &[String]) -> Result<()> {
+    let [protocol, kind, task, agent] = arguments else { return Err("four arguments are needed".into()) };
+    let protocol = Protocol::parse(protocol).ok_or("no protocol")?;
+    let kind = ClaimKind::parse(kind).ok_or("no kind")?;
+    let text = io::read_to_string(io::stdin())?;
+    let claim = claim::read(protocol, kind, &TaskId::parse(task)?, &AgentName::parse(agent)?, &text);
+    Ok(serde_json::to_writer(io::stdout(), &claim)?)
 }
 
 struct Arguments(Vec<String>);
@@ -136,6 +155,7 @@ fn supervise(arguments: &Arguments) -> Result<()> {
         desk: desk(sharing.clone(), folder.root, state)?,
         sharing,
         shim: Shim { command: vec![std::env::current_exe()?.into(), "shim".into()] },
+        reader: reader(),
         teller: Arc::new(Silent),
         witness: witness(arguments)?,
     };

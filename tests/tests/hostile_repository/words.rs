@@ -65,7 +65,7 @@ fn no_claim_of_one_agent_ends_the_run_for_others_by(actor: Actor) {
         &format!("{HONEST}; echo '{{\"tokens\": 9000000000000000000, \"cost\": 1e18}}' > $AGENCY_USAGE_FILE"),
         "",
     );
-    queue.tables("[budget.run]\ntokens = 50000000\ncost = 5000.0\n");
+    queue.tables("[budget.run]\ntokens = 1000\ncost = 1.0\n");
     queue.ground.commit_all();
     let mut tasks = vec![queue.task("liar", &[])];
     tasks.extend(queue.tasks(3));

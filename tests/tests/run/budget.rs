@@ -123,6 +123,29 @@ fn a_run_that_costs_too_much_ends() {
     assert_run_ends_after(WASTEFUL, "[budget.run]\ncost = 1\n", 2, "a cost of 1.50 of 1.00");
 }
 
+/// An agent that claims more than can be ends its own task, and costs the run what that task was allowed.
+#[test]
+fn a_claim_of_the_impossible_ends_its_own_task_and_not_the_run() {
+    let liar = "echo '{\"tokens\": 9000000000000000000}' > $AGENCY_USAGE_FILE; exit 3";
+    let mut queue = queue(HONEST, "[budget.task]\ntokens = 1000\n[budget.run]\ntokens = 2500\n");
+    queue.agent("liar", liar, "");
+    let lied = queue.task("liar", &[]);
+    let tasks = queue.tasks(3);
+    let said = queue.run(&["--parallel", "1"]);
+    assert_eq!(said.code, 10, "{said:?}");
+    said.assert_names(&["its budget is used up: 1000000 of 1000 tokens"]);
+    assert!(!said.err.contains("the budget of this run is used up"), "{said:?}");
+    assert_eq!(queue.ground.status(&lied), "BLOCKED");
+    assert!(!queue.records(&lied, 2).exists());
+    queue.assert_landed(&tasks);
+    // Three of them are more than the run has.
+    let more: Vec<String> = (0..3).map(|_| queue.task("liar", &[])).collect();
+    let last = queue.task("shell", &["--priority", "P3"]);
+    let said = queue.run(&["--parallel", "1"]);
+    said.assert_names(&["the budget of this run is used up: 3000 of 2500 tokens"]);
+    assert!(more.iter().all(|id| queue.records(id, 1).exists()) && !queue.records(&last, 1).exists());
+}
+
 #[test]
 fn a_run_of_too_many_attempts_ends() {
     assert_run_ends_after(HONEST, "[budget.run]\nattempts = 2\n", 2, "2 of 2 attempts");

@@ -5,6 +5,7 @@ mod audit;
 mod board_files;
 mod budget;
 mod chaos;
+mod claims;
 mod contained;
 mod control;
 mod control_plane;
