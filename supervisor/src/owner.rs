@@ -30,7 +30,7 @@ pub(crate) fn myself() -> Owner {
     Owner { host: host.trim().to_owned(), boot: boot(), pid: std::process::id() }
 }
 
-fn boot() -> String {
+pub(crate) fn boot() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 

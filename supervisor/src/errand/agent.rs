@@ -10,7 +10,7 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use agency_protocols::claim::{Claim, ClaimKind};
 use agency_sandbox::harvest::{Harvest, Reason};
 use agency_sandbox::host::Host;
 use agency_sandbox::launch::{self, LaunchError, Request};
-use agency_sandbox::output;
+use agency_sandbox::output::redacted;
 use agency_sandbox::path::RelPath;
 use agency_sandbox::policy::{Level, Policy};
 use agency_sandbox::scope::{Judgement, Scope};
@@ -28,13 +28,14 @@ use agency_sandbox::workspace::folder::Folder;
 use agency_sandbox::workspace::ground::Ground;
 use agency_sandbox::workspace::snapshot::Prepared;
 use agency_sandbox::workspace::state::{Run, State};
-use agency_sandbox::workspace::{Added, Workspace};
+use agency_sandbox::workspace::{Added, Layer, Workspace};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use serde_json::json;
 
 use super::Place;
 use super::claims::{AgentText, ClaimReader};
 use super::control::Reception;
+use super::ended::{self, EndedAgent};
 use super::given;
 use super::order::{AgentOrder, Order, What};
 use super::outcome::{AgentDone, Done, End, kept};
@@ -48,6 +49,7 @@ use crate::landing::candidate::{self, Work};
 use crate::landing::commit::{Signature, Statement};
 use crate::landing::names::{Format, Oid, Task};
 use crate::landing::repository::{Opening, Repository};
+use crate::owner;
 
 /// The most of a report that is read.
 const LONGEST_REPORT: u64 = 256 << 10;
@@ -62,20 +64,29 @@ const LONGEST_USAGE: u64 = 16 << 20;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-pub(super) fn run(
-    place: &Place,
-    order: &Order,
-    agent: &AgentOrder,
-    reader: &ClaimReader,
-    reception: &Reception,
-) -> Done {
-    let site = match prepare(place, order, agent, reception) {
-        Ok(site) => site,
+/// An agent that is to be run, or to be collected.
+#[derive(Clone, Copy)]
+pub(super) struct AgentJob<'a> {
+    pub(super) place: &'a Place,
+    pub(super) order: &'a Order,
+    pub(super) agent: &'a AgentOrder,
+    /// Reads what the agent wrote.
+    pub(super) reader: &'a ClaimReader,
+    pub(super) reception: &'a Reception,
+}
+
+pub(super) fn run(job: AgentJob<'_>) -> Done {
+    let AgentJob { place, order, agent, reception, .. } = job;
+    let started_at = crate::clock::wall();
+    let prepared = prepare(job, None);
+    let prepared = prepared.and_then(|site| Ok((site, Ear::new(&agent.program.reading)?)));
+    let (site, ear) = match prepared {
+        Ok(prepared) => prepared,
         Err(error) if setup::is_stopped(error.as_ref()) => return Done::Stopped,
         Err(error) => return not_run(place, error.as_ref()),
     };
     let disk = DiskWatch::new(&order.state);
-    let outcome = match site.run(reception, &disk) {
+    let outcome = match site.run(reception, &ear, &disk) {
         Ok(_) if disk.was_nearly_full() => return Done::Lost { reason: disk.reason() },
         Ok(outcome) => outcome,
         Err(error @ LaunchError::Uncollected { .. }) => {
@@ -83,7 +94,34 @@ pub(super) fn run(
         }
         Err(error) => return not_run(place, &error),
     };
-    match site.collect(place, order, agent, outcome, reader, reception) {
+    let done = site.ended(order, started_at, ear, &outcome).and_then(|ended| {
+        site.write_down(place, &ended);
+        let launch::Outcome { upper, remains, .. } = outcome;
+        let done = site.collect(job, ended, upper);
+        // The layers went while the kernel was still taking the sandbox apart; now that is waited for.
+        drop(remains);
+        done
+    });
+    collected(place, done)
+}
+
+/// Collects what an agent did whose shim was killed after its end. Every process of it is dead.
+pub(super) fn go_on(job: AgentJob<'_>, ended: EndedAgent) -> Done {
+    let opened = prepare(job, Some(&ended));
+    match opened.and_then(|site| Ok((site, ended.open_upper()?.into()))) {
+        Ok((site, upper)) => collected(job.place, site.collect(job, ended, upper)),
+        // That is not the agent's fault.
+        Err(error) => {
+            let reason = causes::on_one_line(error.as_ref());
+            Done::Lost {
+                reason: format!("its shim was killed, and what it did can't be collected: {reason}"),
+            }
+        }
+    }
+}
+
+fn collected(place: &Place, done: Result<AgentDone>) -> Done {
+    match done {
         Ok(done) => Done::Agent(Box::new(done)),
         Err(error) => {
             let reason = causes::on_one_line(error.as_ref());
@@ -126,12 +164,13 @@ struct Site {
     command: Vec<OsString>,
     input: File,
     log: File,
-    ear: Ear,
     /// Last, so that what it removes is not used any more.
     run: Run,
 }
 
-fn prepare(place: &Place, order: &Order, agent: &AgentOrder, reception: &Reception) -> Result<Site> {
+/// Everything for an agent that is to begin, or for one that has ended and is to be collected.
+fn prepare(job: AgentJob<'_>, ended: Option<&EndedAgent>) -> Result<Site> {
+    let AgentJob { place, order, agent, reception, .. } = job;
     let host = Host::observe();
     let folder = Folder::around(&order.root)?;
     if folder.repository.is_none() {
@@ -139,6 +178,7 @@ fn prepare(place: &Place, order: &Order, agent: &AgentOrder, reception: &Recepti
     }
     let state = State::at(&order.state);
     let run = match order.level {
+        _ if let Some(ended) = ended => Run::adopt(&ended.run)?,
         Level::Landlock => State::for_copies(&order.copies, host.is_root())?.run(),
         Level::Process | Level::Container => state.run(),
     };
@@ -152,31 +192,18 @@ fn prepare(place: &Place, order: &Order, agent: &AgentOrder, reception: &Recepti
     let words = Words::new(&workspace, order, agent, &run);
     ground.workspace = furnish(workspace, agent, &words)?;
     let policy = given::policy(order, agent, &host, &words)?;
-    let ear = Ear::new(&agent.program.reading)?;
     ground.workspace = ground.workspace.answered(&policy);
     let staging = state.folder("stage")?;
     let log = File::options().append(true).create(true).mode(0o600).open(place.output())?;
     let (command, input) = (words.command(agent), words.input(agent)?);
-    Ok(Site {
-        host,
-        folder,
-        state,
-        ground,
-        _prepared: prepared,
-        policy,
-        staging,
-        command,
-        input,
-        log,
-        ear,
-        run,
-    })
+    Ok(Site { host, folder, state, ground, _prepared: prepared, policy, staging, command, input, log, run })
 }
 
 impl Site {
     fn run(
         &self,
         reception: &Reception,
+        ear: &Ear,
         disk: &DiskWatch,
     ) -> std::result::Result<launch::Outcome, LaunchError> {
         let request = Request {
@@ -189,36 +216,76 @@ impl Site {
             start: &RelPath::root(),
             terminal: false,
             streams: [self.input.as_fd(), self.log.as_fd(), self.log.as_fd()],
-            attendant: &Post { reception, ear: &self.ear, log: &self.log, disk },
+            attendant: &Post { reception, ear, log: &self.log, disk },
         };
         launch::run(&request, None)
     }
 
-    /// What the agent did. The layers go with it.
-    fn collect(
-        self,
-        place: &Place,
+    /// What is known of an agent that has ended, before anybody looks at what it changed.
+    fn ended(
+        &self,
         order: &Order,
-        agent: &AgentOrder,
-        outcome: launch::Outcome,
-        reader: &ClaimReader,
-        reception: &Reception,
-    ) -> Result<AgentDone> {
-        let Site { folder, state, ground, policy, ear, run, .. } = self;
-        let harvest = ground.harvest(outcome.upper.as_fd(), &policy)?;
+        started_at: i64,
+        ear: Ear,
+        outcome: &launch::Outcome,
+    ) -> Result<EndedAgent> {
+        let (heard, usage) = ear.finish(self.left(USAGE, LONGEST_USAGE)?.as_deref());
+        let upper = match (order.level, self.ground.workspace.overlays.first().map(|overlay| &overlay.layer))
+        {
+            (Level::Process, Some(Layer::Disk { upper, .. })) => upper.clone(),
+            // It goes with the sandbox.
+            (Level::Process, _) => PathBuf::new(),
+            (Level::Landlock | Level::Container, _) => self.run.path().join("upper"),
+        };
+        Ok(EndedAgent {
+            boot: owner::boot(),
+            started_at,
+            run: self.run.path().to_owned(),
+            upper,
+            end: end(outcome.end),
+            elapsed_ms: u64::try_from(outcome.elapsed.as_millis()).unwrap_or(u64::MAX),
+            usage,
+            heard,
+            attestation: serde_json::to_value(&outcome.attestation)?,
+            network: json!(outcome.network),
+            output: json!(outcome.output),
+        })
+    }
+
+    /// Lets another shim go on from here, should this one be killed. It is a second chance: nothing fails without it.
+    fn write_down(&self, place: &Place, ended: &EndedAgent) {
+        if self.run.keep_while(&place.file(ended::NAME)).is_ok() {
+            let _ = ended.write(place);
+        }
+    }
+
+    /// What the agent left for us under a name.
+    fn left(&self, name: &str, most: u64) -> io::Result<Option<Vec<u8>>> {
+        match &self.ground.workspace.outbox {
+            Some(outbox) => left(&outbox.source, name, most),
+            None => Ok(None),
+        }
+    }
+
+    /// What the agent did. The layers go with it.
+    fn collect(self, job: AgentJob<'_>, ended: EndedAgent, upper: OwnedFd) -> Result<AgentDone> {
+        let AgentJob { place, order, agent, reception, .. } = job;
+        let EndedAgent { end, elapsed_ms, usage, heard, attestation, network, output, .. } = ended;
+        let wrote = self.left(REPORT, LONGEST_REPORT)?;
+        let Site { folder, state, ground, policy, run, .. } = self;
+        let harvest = ground.harvest(upper.as_fd(), &policy)?;
         let must = Scope::parse(&agent.scope.must, &[])?;
         // What has to change did before, where earlier work is gone on with.
         let did_something = match must.write.is_empty() || agent.start.is_some() {
             true => !harvest.changes.is_empty(),
             false => harvest.changes.iter().any(|change| must.judge(&change.path) == Judgement::InScope),
         };
-        let end = end(outcome.end);
         let (mut warnings, _) = kept(harvest.warnings.iter().map(ToString::to_string), MOST_REFUSED);
         let candidate = match end == (End::Exited { code: 0 }) && harvest.is_clean() {
             true => {
                 let repository = open_repository(&folder, &state, agent)?;
                 let made = loop {
-                    match commit(order, agent, &repository, &harvest, outcome.upper.as_fd()) {
+                    match commit(order, agent, &repository, &harvest, upper.as_fd()) {
                         Err(error) if waited_for_room(place, reception, error.as_ref()) => {}
                         made => break made?,
                     }
@@ -233,12 +300,6 @@ impl Site {
             }
             false => None,
         };
-        let left = |name: &str, most: u64| match &ground.workspace.outbox {
-            Some(outbox) => left(&outbox.source, name, most),
-            None => Ok(None),
-        };
-        let (heard, usage) = ear.finish(left(USAGE, LONGEST_USAGE)?.as_deref());
-        let elapsed_ms = u64::try_from(outcome.elapsed.as_millis()).unwrap_or(u64::MAX);
         let usage = usage.map(|said| match said.capped(elapsed_ms) {
             None => said,
             Some(possible) => {
@@ -250,10 +311,9 @@ impl Site {
                 possible
             }
         });
-        let wrote = left(REPORT, LONGEST_REPORT)?
-            .map(|text| String::from_utf8_lossy(&output::redacted(&policy.secrets, &text)).into_owned());
+        let wrote = wrote.map(|text| String::from_utf8_lossy(&redacted(&policy.secrets, &text)).into_owned());
         let claim = match &wrote {
-            Some(text) => Some(claimed(place, order, agent, text, reader, reception)?),
+            Some(text) => Some(claimed(job, text)?),
             None => None,
         };
         let (changed, changed_left_out) =
@@ -278,26 +338,18 @@ impl Site {
             usage,
             heard,
             warnings,
-            attestation: serde_json::to_value(&outcome.attestation)?,
-            network: json!(outcome.network),
-            output: json!(outcome.output),
+            attestation,
+            network,
+            output,
         };
-        // The layers go while the kernel is still taking the sandbox apart; then that is waited for.
-        drop(run);
-        drop(outcome);
+        drop((run, upper));
         Ok(done)
     }
 }
 
 /// What the agent wrote, as a value of ours.
-fn claimed(
-    place: &Place,
-    order: &Order,
-    agent: &AgentOrder,
-    text: &str,
-    reader: &ClaimReader,
-    reception: &Reception,
-) -> io::Result<Claim> {
+fn claimed(job: AgentJob<'_>, text: &str) -> io::Result<Claim> {
+    let AgentJob { place, order, agent, reader, reception } = job;
     let kind = match order.what {
         What::Audit(_) => ClaimKind::Verdict,
         What::Agent(_) | What::Proof(_) => ClaimKind::Report,

@@ -11,6 +11,7 @@
 //!   control       where a supervisor talks to it
 //!   started       whether the order may have been begun: then it is never begun again
 //!   output.log    what the sandbox wrote, redacted
+//!   ended.json    how its agent ended, while what it did is being collected
 //!   outcome.json  what came of it; written last
 //! ```
 //!
@@ -18,6 +19,9 @@
 //! its own record is durable; a supervisor that dies before that closes the shim's input, and the shim goes. Then
 //! the shim marks its folder and only then begins. So there is one start at most, whoever is killed when, and
 //! whether there was one can be told from the folder alone ([`Standing`]).
+//!
+//! A shim that is killed while it collects what its agent did leaves `ended.json`. Then a shim may be sent once more, which
+//! begins nothing and only collects ([`ended`]).
 //!
 //! The lease that the errand was started under ends by itself. A shim whose supervisor does not put that off
 //! stops what it runs.
@@ -27,6 +31,7 @@
 mod agent;
 pub mod claims;
 mod control;
+mod ended;
 mod given;
 pub mod order;
 pub mod outcome;
@@ -59,7 +64,8 @@ pub struct Place {
 pub enum Standing {
     /// Nobody has been asked.
     Unordered,
-    /// It was not begun, and nobody is about to.
+    /// A shim may be sent: nothing was begun and nobody is about to, or an agent has ended and nobody collects what it
+    /// did.
     Waiting,
     /// A shim lives: it waits for its word, or is at work.
     Alive,
@@ -131,6 +137,13 @@ impl Place {
     /// Nothing came of it, and it may be begun again.
     pub fn take_back(&self) -> Result<(), ErrandError> {
         // The mark first, also on the disk: without it, the outcome still says that nothing was run.
+        let lock = OpenOptions::new().write(true).open(self.file("lock")).and_then(|lock| lock.set_len(0));
+        match lock {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(self.failed("empty", "lock")(error));
+            }
+            _ => {}
+        }
         for name in ["started", "outcome.json"] {
             match std::fs::remove_file(self.file(name)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -158,12 +171,18 @@ impl Place {
         }
         // The lock is looked at first: whoever has it may be about to write the outcome.
         let lives = self.lock(FlockOperation::NonBlockingLockShared)?.is_none();
-        match (lives, self.file("outcome.json").exists(), self.file("started").exists()) {
+        match (lives, self.file("outcome.json").exists(), self.is_begun()) {
             (_, true, _) => Ok(Standing::Over(Box::new(self.read("outcome.json")?))),
             (true, false, _) => Ok(Standing::Alive),
-            (false, false, true) => Ok(Standing::Lost),
-            (false, false, false) => Ok(Standing::Waiting),
+            (false, false, true) if self.ended().is_none() => Ok(Standing::Lost),
+            (false, false, _) => Ok(Standing::Waiting),
         }
+    }
+
+    /// Whether the order may have been begun. The lock says so, too: a mark that is lost begins no second agent.
+    fn is_begun(&self) -> bool {
+        let is_noted = std::fs::metadata(self.file("lock")).is_ok_and(|stat| stat.len() > 0);
+        is_noted || self.file("started").exists()
     }
 
     /// Whether a shim is at work here, whatever its files say.

@@ -17,11 +17,13 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use rustix::time::Timespec;
 
+use super::agent::{self, AgentJob};
 use super::claims::ClaimReader;
 use super::control::{Reception, Word};
+use super::ended::{self, EndedAgent};
 use super::order::{Order, What};
 use super::outcome::{self, Done, Outcome, Times};
-use super::{ErrandError, Place, agent, proof};
+use super::{ErrandError, Place, proof};
 use crate::attempt::Term;
 use crate::clock::{BootClock, Clock, wall, wall_exactly};
 use crate::durable;
@@ -51,8 +53,9 @@ pub fn run(
     // nobody's business.
     let _ = rustix::process::setsid();
     let place = Place::new(folder.to_owned());
-    let Some(_lock) = lock(&place)? else { return Ok(()) };
-    if place.file("started").exists() || place.file("outcome.json").exists() {
+    let Some(lock) = lock(&place)? else { return Ok(()) };
+    let ended = place.ended();
+    if (place.is_begun() && ended.is_none()) || place.file("outcome.json").exists() {
         return Ok(());
     }
     let order = place.read_order()?;
@@ -71,11 +74,13 @@ pub fn run(
         Some(word) if reception.obeys(word) && reception.is_held() => {}
         _ => return Ok(()),
     }
-    if !durable::mark(&place.file("started")).map_err(place.failed("write", "started"))? {
+    (&lock).write_all(b"begun\n").map_err(place.failed("write", "lock"))?;
+    let is_new = durable::mark(&place.file("started")).map_err(place.failed("write", "started"))?;
+    if !is_new && ended.is_none() {
         return Ok(());
     }
-    let (started_at, from) = (wall(), wall_exactly());
-    let done = carry_out(&place, &order, reader, &reception);
+    let (started_at, from) = (ended.as_ref().map_or_else(wall, |ended| ended.started_at), wall_exactly());
+    let done = carry_out(&place, &order, ended, reader, &reception);
     let stopped = reception.stopped();
     let times = Some(Times { from, to: wall_exactly() });
     let outcome = Outcome { version: outcome::VERSION, started_at, ended_at: wall(), times, stopped, done };
@@ -85,7 +90,12 @@ pub fn run(
         match durable::write(&place.file("outcome.json"), &text) {
             // An hour of work is not lost for want of a few bytes, if somebody makes room meanwhile.
             Err(error) if waited_for_room(&place, &reception, &error) => {}
-            written => return written.map_err(place.failed("write", "outcome.json")),
+            written => {
+                written.map_err(place.failed("write", "outcome.json"))?;
+                // Nobody needs the layer any more. What is left of either is removed with the records, or by the next sandbox.
+                let _ = std::fs::remove_file(place.file(ended::NAME));
+                return Ok(());
+            }
         }
     }
 }
@@ -111,9 +121,21 @@ fn lock(place: &Place) -> Result<Option<File>, ErrandError> {
     Ok(None)
 }
 
-fn carry_out(place: &Place, order: &Order, reader: &ClaimReader, reception: &Reception) -> Done {
+fn carry_out(
+    place: &Place,
+    order: &Order,
+    ended: Option<EndedAgent>,
+    reader: &ClaimReader,
+    reception: &Reception,
+) -> Done {
     match &order.what {
-        What::Agent(agent) | What::Audit(agent) => agent::run(place, order, agent, reader, reception),
+        What::Agent(agent) | What::Audit(agent) => {
+            let job = AgentJob { place, order, agent, reader, reception };
+            match ended {
+                Some(ended) => agent::go_on(job, ended),
+                None => agent::run(job),
+            }
+        }
         What::Proof(proof) => proof::run(place, order, proof, reception),
     }
 }

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use agency_tests::processes::wait_until;
 use agency_tests::queue::{HONEST, LONG, Queue};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 /// Waits until the agent of the first attempt needs nobody any more.
 fn until_begun(queue: &Queue, id: &str) {
@@ -199,4 +200,61 @@ fn work_that_has_no_name_yet_outlives_a_garbage_collection() {
     queue.assert_landed(std::slice::from_ref(&id));
     assert!(!queue.records(&id, 2).exists(), "it was begun again");
     queue.ground.git(&["fsck", "--full", "--strict", "--no-dangling", "--no-progress"]);
+}
+
+/// The shim of a task's first attempt.
+fn shim_of(queue: &Queue, id: &str) -> Pid {
+    let folder = queue.records(id, 1).join("agent").display().to_string();
+    let is_shim = |pid: u32| {
+        let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let command = String::from_utf8_lossy(&command).replace('\0', " ");
+        command.contains(" shim ") && command.contains(&folder)
+    };
+    // The first process of its sandbox was forked from it, and looks the same.
+    let found = queue.marker().alive().into_iter().map(|alive| alive.pid).filter(|pid| is_shim(*pid)).min();
+    Pid::from_raw(i32::try_from(found.expect("a shim")).expect("a process"))
+}
+
+/// What an agent did is in its layer, whoever looks at it.
+#[test]
+fn a_shim_that_is_killed_while_it_collects_loses_nothing() {
+    let script = "mkdir -p src/many; i=0; while [ $i -lt 4000 ]; do echo $i > src/many/$i; i=$((i+1)); done";
+    for level in ["process", "landlock"] {
+        let mut queue = Queue::with_agent(script);
+        queue.settings(&format!("isolation = \"{level}\""));
+        queue.ground.commit_all();
+        let id = queue.tasks(1).remove(0);
+        let run = queue.start(&[]);
+        let ended = queue.records(&id, 1).join("agent/ended.json");
+        assert!(wait_until(LONG, || ended.exists()), "its agent does not end");
+        kill(shim_of(&queue, &id), Signal::SIGKILL).expect("killed");
+        assert!(!queue.records(&id, 1).join("agent/outcome.json").exists(), "it was too fast for this test");
+        let said = run.end();
+        assert_eq!(said.code, 0, "{level}: {said:?}");
+        queue.assert_landed(std::slice::from_ref(&id));
+        assert!(!queue.records(&id, 2).exists(), "{level}: it was begun again: {said:?}");
+        assert_eq!(queue.ground.git(&["ls-files", "src/many"]).lines().count(), 4000);
+        queue.assert_nothing_at_work();
+        let (own, copies) = (queue.state().join("sandboxes"), queue.ground.home_state().join("sandboxes"));
+        for layers in [own, copies].into_iter().filter(|folder| folder.is_dir()) {
+            assert_eq!(fs::read_dir(&layers).expect("listed").count(), 0, "{level}: {}", layers.display());
+        }
+    }
+}
+
+/// A mark that is lost together with everybody who knew better.
+#[test]
+fn an_agent_whose_mark_is_lost_is_not_begun_twice_in_one_attempt() {
+    let queue = Queue::with_agent("sleep 1; echo four >> src/a.txt");
+    let id = queue.tasks(1).remove(0);
+    let run = queue.start(&[]);
+    until_begun(&queue, &id);
+    let shim = shim_of(&queue, &id);
+    run.kill();
+    kill(shim, Signal::SIGKILL).expect("killed");
+    fs::remove_file(queue.records(&id, 1).join("agent/started")).expect("removed");
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    queue.assert_landed(std::slice::from_ref(&id));
+    assert!(queue.records(&id, 2).exists(), "it was begun again in its first attempt: {said:?}");
 }
