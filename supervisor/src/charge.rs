@@ -24,7 +24,7 @@ use crate::landing::names::RefName;
 use crate::landing::repository::{Opening, Repository};
 use crate::landing::undo::Undone;
 use crate::landing::worktree::{self, Head, Operation};
-use crate::landing::{self, board, land, refs, strayed};
+use crate::landing::{self, board, land, refs, spare, strayed};
 use crate::life::{Witness, Workshop};
 use crate::notice::{Notice, Teller};
 use crate::owner::{self, Presence};
@@ -210,6 +210,8 @@ pub async fn run(
     // What a landing that was cut short left in somebody's files is taken back before anything else.
     let opened = Arc::clone(&repository);
     let recover = move || {
+        // First, because it may be what the others need.
+        spare::restore_named(&opened)?;
         let undone = land::recover(&opened)?;
         board::recover(&opened).map(|()| undone)
     };
@@ -254,6 +256,10 @@ pub async fn run(
         return Err(ChargeError::StateGone { path: state });
     }
     let summary = summary?;
+    let named = Arc::clone(&shop.repository);
+    if let Ok(Err(error)) = tokio::task::spawn_blocking(move || spare::restore_named(&named)).await {
+        shop.teller.tell(&Notice::Trouble { task: None, what: causes::on_one_line(&error) });
+    }
     tell_strayed(&shop.repository, &shop.desk, shop.teller.as_ref()).await;
     shop.store.leave(term).await?;
     drop(presence);

@@ -333,6 +333,7 @@ impl Drawn {
         }
         transaction.commit()?;
         tell(Step::Commit)?;
+        repository.outlast(&[&self.commit])?;
         Ok(None)
     }
 }

@@ -72,6 +72,8 @@ const MOST_BYTES: u64 = 4 << 20;
 
 /// Keeps a candidate, if the attempt still holds its lease.
 pub fn keep(repository: &Repository, lease: &Lease, commit: &Oid) -> Result<bool, Error> {
+    // The agent may have ended hours ago, and a person may have pruned since.
+    repository.make_whole(commit)?;
     let lines = [
         Line::Verify { name: lease.task.lease(), at: Some(lease.object.clone()) },
         Line::Update {

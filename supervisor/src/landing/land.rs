@@ -210,7 +210,11 @@ fn attempt(
         },
         moves_files: matches!(request.work, Work::Commit { .. }),
     };
-    Landing { repository, motion, worktrees: &worktrees, publish }.carry_out(checkout, observer)
+    let named: Vec<Oid> = refs::named_by(&motion.lines).into_iter().cloned().collect();
+    let tried =
+        Landing { repository, motion, worktrees: &worktrees, publish }.carry_out(checkout, observer)?;
+    repository.outlast(&named.iter().collect::<Vec<_>>())?;
+    Ok(tried)
 }
 
 /// Everything a plan is made of.

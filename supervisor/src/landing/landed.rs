@@ -27,7 +27,7 @@ pub struct Landed {
 /// The landing of a task that was recorded last.
 pub fn read(repository: &Repository, task: &Task) -> Result<Option<Landed>, Error> {
     match refs::at(repository, &task.landed())? {
-        Some(object) => repository.ask(|objects| parse(objects, object)).map(Some),
+        Some(object) => repository.restoring(|objects| parse(objects, object.clone())).map(Some),
         None => Ok(None),
     }
 }

@@ -102,7 +102,7 @@ pub fn holds(repository: &Repository, lease: &Lease) -> Result<bool, Error> {
 /// The last claim there was.
 pub fn read(repository: &Repository, task: &Task) -> Result<Option<Last>, Error> {
     match refs::at(repository, &task.lease())? {
-        Some(object) => repository.ask(|objects| parse(objects, task, object)).map(Some),
+        Some(object) => repository.restoring(|objects| parse(objects, task, object.clone())).map(Some),
         None => Ok(None),
     }
 }

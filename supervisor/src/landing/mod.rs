@@ -48,6 +48,7 @@ pub mod repository;
 pub mod scope;
 mod settings;
 pub mod settled;
+pub mod spare;
 mod stamp;
 pub mod steps;
 pub mod store_ref;

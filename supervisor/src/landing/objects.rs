@@ -126,6 +126,19 @@ impl Objects {
         self.ask("info", object.as_str().as_bytes(), |_, _, size, _| Ok(size))
     }
 
+    /// What kind of object this is.
+    pub(super) fn kind_of(&mut self, object: &Oid) -> Result<String, Error> {
+        let missing = || Error::Missing { kind: "object".to_owned(), object: object.to_string() };
+        self.ask("info", object.as_str().as_bytes(), |_, kind, _, _| Ok(kind.to_owned()))?.ok_or_else(missing)
+    }
+
+    /// The tree that a commit names, whether it is there or not.
+    pub(super) fn tree_named_by(&mut self, commit: &Oid) -> Result<Oid, Error> {
+        let text = self.contents(commit, "commit")?;
+        let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        Oid::of_line(line.strip_prefix(b"tree ").ok_or(Error::Answer { doing: DOING })?)
+    }
+
     /// The tree of a commit; a tree is its own.
     pub(super) fn tree_of(&mut self, commit: &Oid) -> Result<Oid, Error> {
         let name = format!("{commit}^{{tree}}");

@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -153,6 +153,11 @@ impl Line {
         }
     }
 
+    /// Whether nobody but us moves this reference.
+    fn is_ours(&self) -> bool {
+        self.name().as_str().starts_with(OURS)
+    }
+
     /// Whose lock it will have, and what that will say.
     fn intent(&self) -> String {
         let to = match self {
@@ -190,6 +195,8 @@ pub(super) struct Mover {
     said: File,
     /// What the transaction it has prepared changes, below the repository.
     moves: Vec<String>,
+    /// Notes of earlier transactions whose locks may yet turn out to be ours.
+    undecided: BTreeSet<String>,
 }
 
 impl Talks for Mover {
@@ -208,7 +215,7 @@ impl Mover {
             command.args(["-m", &reason.text]);
             reason.who.as_committer(&mut command);
         }
-        Ok(Self { talk: Talk::start(command)?, said, moves: Vec::new() })
+        Ok(Self { talk: Talk::start(command)?, said, moves: Vec::new(), undecided: BTreeSet::new() })
     }
 
     fn turn<'a>(&self, repository: &'a Repository) -> Result<Turn<'a>, Error> {
@@ -221,7 +228,13 @@ impl Mover {
         for line in lines {
             check(repository, line.name())?;
         }
-        clear_left_locks(repository, &self.said, lines)?;
+        self.undecided = clear_left_locks(repository)?;
+        for line in lines.iter().filter(|line| line.is_ours()) {
+            // It is nearly never there; if it can't be removed, git says so.
+            let _ = fs::remove_file(repository.real.common.join(format!("{}.lock", line.name().as_str())));
+        }
+        let theirs = lines.iter().filter(|line| !line.is_ours()).map(Line::intent);
+        self.note(theirs.collect()).map_err(files("write", repository.moving.path()))?;
         let nothing = repository.format.nothing();
         let text: String = lines.iter().map(|line| line.text(&nothing)).collect();
         let moved = lines.iter().filter(|line| !matches!(line, Line::Verify { .. }));
@@ -230,6 +243,17 @@ impl Mover {
             self.moves.push("packed-refs".to_owned());
         }
         self.ask(&format!("start\n{text}prepare\n"), "prepare: ok")
+    }
+
+    /// Writes down which locks of people's branches are about to be taken, beside those that are undecided.
+    fn note(&self, intents: BTreeSet<String>) -> io::Result<()> {
+        self.said.set_len(0)?;
+        let text: String = self.undecided.union(&intents).map(String::as_str).collect();
+        if text.is_empty() {
+            return Ok(());
+        }
+        (&self.said).write_all(text.as_bytes())?;
+        self.said.sync_data()
     }
 
     /// They are where they should be then, also after a crash of the machine: the store, which may lie on another disk,
@@ -289,6 +313,15 @@ pub struct Transaction<'a> {
 
 impl<'a> Transaction<'a> {
     pub fn prepare(repository: &'a Repository, lines: &[Line], reason: &Reason<'_>) -> Result<Self, Error> {
+        match Self::prepare_once(repository, lines, reason) {
+            Err(Error::Refs { .. }) if repository.restore_missing(&named_by(lines))? => {
+                Self::prepare_once(repository, lines, reason)
+            }
+            prepared => prepared,
+        }
+    }
+
+    fn prepare_once(repository: &'a Repository, lines: &[Line], reason: &Reason<'_>) -> Result<Self, Error> {
         let mover = Mover::start(repository, Some(reason))?;
         let turn = mover.turn(repository)?;
         let mut transaction = Self { repository, mover, _turn: turn };
@@ -306,13 +339,31 @@ impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         // A git that ended by itself left no lock behind; one that was killed may have.
         if self.mover.talk.end().is_some() {
-            let _ = self.mover.said.set_len(0);
+            let _ = self.mover.note(BTreeSet::new());
         }
     }
 }
 
-/// Moves references of our own, of which git keeps no log.
+/// Moves references of our own, of which git keeps no log. A garbage collection takes nothing away that they name then.
 pub(super) fn transact(repository: &Repository, lines: &[Line]) -> Result<(), Error> {
+    let named = named_by(lines);
+    match transact_once(repository, lines) {
+        Err(Error::Refs { .. }) if repository.restore_missing(&named)? => transact_once(repository, lines)?,
+        moved => moved?,
+    }
+    repository.outlast(&named)
+}
+
+/// The objects that references come to name.
+pub(super) fn named_by(lines: &[Line]) -> Vec<&Oid> {
+    let updates = lines.iter().filter_map(|line| match line {
+        Line::Update { to, .. } => Some(to),
+        Line::Verify { .. } | Line::Delete { .. } => None,
+    });
+    updates.collect()
+}
+
+fn transact_once(repository: &Repository, lines: &[Line]) -> Result<(), Error> {
     let start = || Mover::start(repository, None);
     repository.movers.with(start, |mover| {
         let _turn = mover.turn(repository)?;
@@ -332,39 +383,30 @@ fn is_old(path: &Path) -> bool {
     changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age > LONG))
 }
 
-/// Removes lock files of references that a git of ours was killed with, and notes those of people's branches
-/// that the next one will take. The caller has the turn.
+/// Removes locks of people's branches that a git of ours was killed with. Returns the notes about locks that may be ours,
+/// which only time can tell. The caller has the turn.
 ///
-/// Below `refs/agency` they can't be anybody else's. That of a branch is ours when we were about to take it, never
-/// got to forget that, and it says where the branch was to go, or nothing for a while.
-fn clear_left_locks(repository: &Repository, said: &File, lines: &[Line]) -> Result<(), Error> {
-    let path = repository.moving.path();
-    let lock = |name: &str| repository.real.common.join(format!("{name}.lock"));
-    let left = read_text(path)?.unwrap_or_default();
-    for (name, to) in left.lines().filter_map(|line| line.strip_prefix(INTENT)?.split_once(' ')) {
-        let Ok(name) = RefName::parse(name) else { continue };
-        let lock = lock(name.as_str());
+/// The lock of a branch is ours when we were about to take it, never got to forget that, and it says where the branch was
+/// to go, or nothing for a while.
+fn clear_left_locks(repository: &Repository) -> Result<BTreeSet<String>, Error> {
+    let left = read_text(repository.moving.path())?.unwrap_or_default();
+    let mut undecided = BTreeSet::new();
+    for intent in left.lines() {
+        let noted = intent.strip_prefix(INTENT).and_then(|rest| rest.split_once(' '));
+        let Some((Ok(name), to)) = noted.map(|(name, to)| (RefName::parse(name), to)) else { continue };
+        let lock = repository.real.common.join(format!("{}.lock", name.as_str()));
         let ours = match read_text(&lock)?.as_deref().map(str::trim_end) {
             // A person who removes a branch has such a one, for a moment.
-            Some("") => is_old(&lock),
-            Some(found) => found == to,
+            Some("") if !is_old(&lock) => {
+                undecided.insert(format!("{intent}\n"));
+                false
+            }
+            Some(found) => found.is_empty() || found == to,
             None => false,
         };
         if ours {
             fs::remove_file(&lock).map_err(files("remove", &lock))?;
         }
     }
-    let (ours, theirs): (Vec<&Line>, Vec<&Line>) =
-        lines.iter().partition(|line| line.name().as_str().starts_with(OURS));
-    for line in ours {
-        // It is nearly never there; if it can't be removed, git says so.
-        let _ = fs::remove_file(lock(line.name().as_str()));
-    }
-    said.set_len(0).map_err(files("empty", path))?;
-    if !theirs.is_empty() {
-        let intents: String = theirs.iter().map(|line| line.intent()).collect();
-        let mut said = said;
-        said.write_all(intents.as_bytes()).and_then(|()| said.sync_data()).map_err(files("write", path))?;
-    }
-    Ok(())
+    Ok(undecided)
 }

@@ -33,6 +33,7 @@ use super::names::{Format, Oid};
 use super::objects::{ObjectKind, Objects, Writer};
 use super::refs::Mover;
 use super::settings::{self, Reader, Remembered, Settings};
+use super::spare::Spares;
 use super::turns::Turns;
 use crate::durable;
 
@@ -64,6 +65,8 @@ pub struct Repository {
     pub(super) place: PathBuf,
     pub(super) format: Format,
     pub(super) settings: Settings,
+    pub(super) patience: Duration,
+    pub(super) spares: Spares,
     home: Option<PathBuf>,
     remembered: Remembered,
     pub(super) objects: OwnGit,
@@ -121,6 +124,8 @@ impl Repository {
             place: opening.place.to_owned(),
             format,
             settings,
+            patience: opening.patience,
+            spares: Spares::new(opening.place.join("spares")),
             home: opening.home.map(Path::to_owned),
             remembered: Remembered::default(),
             readers: Kept::default(),
@@ -160,6 +165,7 @@ impl Repository {
         if kind == ObjectKind::Commit {
             self.sync_names(&written)?;
         }
+        self.spare(&written, kind, contents);
         Ok(written)
     }
 

@@ -124,6 +124,27 @@ fn killed_together_with_git_the_locks_are_known_as_ours() {
     }
 }
 
+/// Git makes a lock and fills it a moment later. Killed in between, it leaves an empty one.
+#[test]
+fn an_empty_lock_that_a_killed_git_left_is_known_as_ours_after_a_while() {
+    for world in worlds_by_git() {
+        let work = world.candidate(&world.at("main"), &[("src/1.txt", Put::File(b"agent\n"))]);
+        assert!(world.land_with("T1", &work, &["kill_group=Prepare:After"]).killed);
+        let lock = world.root().join(".git/refs/heads/main.lock");
+        fs::write(&lock, "").expect("written");
+        // It may be a person's who removes a branch. References of ours move meanwhile, and the lock is not forgotten.
+        world.land("T1", &work).is("busy");
+        Said::of(world.program("T2", &["act=claim", "epoch=1"]).spawn().expect("starts")).is("claimed");
+        assert!(lock.exists());
+        let while_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
+        let file = fs::File::options().write(true).open(&lock).expect("opens");
+        file.set_modified(while_ago).expect("made older");
+        world.land("T1", &work).is("landed");
+        assert_eq!((world.at("main"), world.status().as_str()), (work, ""));
+        world.assert_tidy();
+    }
+}
+
 /// The attempt that was killed lost its lease: nothing of it may stay, whether its git lives on or not.
 #[test]
 fn the_next_task_takes_back_what_a_killed_one_left() {

@@ -164,3 +164,39 @@ fn an_outcome_that_cannot_be_read_is_set_aside() {
 fn an_order_that_cannot_be_read_is_set_aside() {
     unreadable("order.json", |path| fs::write(path, "").expect("spoilt"));
 }
+
+/// A garbage collection that listed the references before a lease was taken removes the lease's record afterwards.
+#[test]
+fn a_record_that_a_garbage_collection_took_away_is_written_again() {
+    let queue = Queue::with_agent("sleep 1; echo four >> src/a.txt");
+    let id = queue.tasks(1).remove(0);
+    let run = queue.start(&[]);
+    queue.until_phase(&id, "started");
+    let record = queue.ground.git(&["rev-parse", &format!("refs/agency/lease/kodingx/{id}")]);
+    let (folder, name) = record.trim().split_at(2);
+    queue.ground.remove(&format!(".git/objects/{folder}/{name}"));
+    run.kill();
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    queue.assert_landed(std::slice::from_ref(&id));
+    assert!(!queue.records(&id, 2).exists(), "it was begun again");
+    queue.ground.git(&["fsck", "--full", "--strict", "--no-dangling", "--no-progress"]);
+}
+
+/// An agent that ends while no supervisor is there leaves work that nothing names yet.
+#[test]
+fn work_that_has_no_name_yet_outlives_a_garbage_collection() {
+    let queue = Queue::with_agent("sleep 1; echo four >> src/a.txt");
+    let id = queue.tasks(1).remove(0);
+    let run = queue.start(&[]);
+    queue.until_phase(&id, "started");
+    run.kill();
+    let outcome = queue.records(&id, 1).join("agent/outcome.json");
+    assert!(wait_until(LONG, || outcome.exists()), "the agent ends");
+    queue.ground.git(&["gc", "--quiet", "--prune=now"]);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    queue.assert_landed(std::slice::from_ref(&id));
+    assert!(!queue.records(&id, 2).exists(), "it was begun again");
+    queue.ground.git(&["fsck", "--full", "--strict", "--no-dangling", "--no-progress"]);
+}

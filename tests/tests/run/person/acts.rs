@@ -24,7 +24,6 @@ pub(super) struct Person<'q> {
     tasks: &'q [String],
     /// Held while another branch than `main` is checked out: people begin a run on the branch it is to land on.
     on_main: &'q Mutex<()>,
-    garbage: Garbage,
     dice: Dice,
     began: Instant,
     /// The files they committed.
@@ -38,16 +37,6 @@ pub(super) struct Person<'q> {
     branches: usize,
 }
 
-/// What a person's `git gc` takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Garbage {
-    /// Objects that nothing has named for two weeks.
-    Old,
-    /// Every object that has no name when git begins to prune, also one that is given a name meanwhile. So records of
-    /// runs may go that are younger than the prune, and a run can't mend that yet.
-    All,
-}
-
 /// How a task was taken away.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Taken {
@@ -57,18 +46,11 @@ pub(super) struct Taken {
 }
 
 impl<'q> Person<'q> {
-    pub(super) fn new(
-        queue: &'q Queue,
-        tasks: &'q [String],
-        on_main: &'q Mutex<()>,
-        garbage: Garbage,
-        seed: u64,
-    ) -> Self {
+    pub(super) fn new(queue: &'q Queue, tasks: &'q [String], on_main: &'q Mutex<()>, seed: u64) -> Self {
         let person = Self {
             queue,
             tasks,
             on_main,
-            garbage,
             dice: Dice::new(seed),
             began: Instant::now(),
             files: Vec::new(),
@@ -329,10 +311,7 @@ impl<'q> Person<'q> {
     }
 
     fn collect_garbage(&mut self) {
-        match self.garbage {
-            Garbage::Old => self.git(&["gc", "--quiet"]),
-            Garbage::All => self.git(&["gc", "--quiet", "--prune=now"]),
-        };
+        self.git(&["gc", "--quiet", "--prune=now"]);
     }
 
     /// Another work tree, with a commit of its own.

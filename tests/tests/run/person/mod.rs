@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use acts::{Garbage, Person};
+use acts::Person;
 use agency_tests::dice::{Dice, SeedOnFailure};
 use agency_tests::ground::header;
 use agency_tests::processes::{emulated, wait_until};
@@ -30,8 +30,6 @@ const UNDER_WAY: u64 = 2;
 const SEED: &str = "AGENCY_PERSON_SEED";
 const ROUNDS: &str = "AGENCY_PERSON_ROUNDS";
 const TASKS: &str = "AGENCY_PERSON_TASKS";
-/// 1 for a person who prunes everything at once.
-const PRUNE: &str = "AGENCY_PERSON_PRUNE";
 
 /// How a task stands, as its file says; nothing if there is none.
 fn status(queue: &Queue, id: &str) -> Option<String> {
@@ -230,13 +228,13 @@ impl Drop for Shown<'_> {
     }
 }
 
-fn person_at_work(count: usize, kills: usize, garbage: Garbage, seed: u64) {
+fn person_at_work(count: usize, kills: usize, seed: u64) {
     let _told = SeedOnFailure { suite: "person", seed };
     let queue = Queue::with_agent(AGENT);
     let tasks = queue.tasks(count);
     let (stop, on_main) = (AtomicBool::new(false), Mutex::new(()));
     let mut dice = Dice::new(seed);
-    let person = Person::new(&queue, &tasks, &on_main, garbage, dice.below(u64::MAX));
+    let person = Person::new(&queue, &tasks, &on_main, dice.below(u64::MAX));
     let (mut said, person) = thread::scope(|scope| {
         let person = scope.spawn(|| person.work(&stop));
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -254,7 +252,7 @@ fn person_at_work(count: usize, kills: usize, garbage: Garbage, seed: u64) {
 
 #[test]
 fn nothing_that_a_person_writes_while_runs_are_killed_is_lost() {
-    person_at_work(16, 3, Garbage::Old, 1);
+    person_at_work(16, 3, 1);
 }
 
 #[test]
@@ -264,8 +262,7 @@ fn a_hundred_tasks_beside_a_person() {
         std::env::var(name).ok().map_or(usual, |text| text.parse().expect("a number"))
     };
     let count = usize::try_from(number(TASKS, 100)).expect("a number");
-    let garbage = if number(PRUNE, 0) == 0 { Garbage::Old } else { Garbage::All };
     for round in 0..number(ROUNDS, 1) {
-        person_at_work(count, 3.max(count / 5), garbage, number(SEED, 1) + round);
+        person_at_work(count, 3.max(count / 5), number(SEED, 1) + round);
     }
 }
