@@ -3,6 +3,8 @@
 //! An agent's text is parsed once, by [`read`], in a process that may fail: it has a bound on time and memory, and
 //! nothing depends on it. Everybody else gets a [`Claim`], whose strings and lists have bounds, and never the text.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::board::Verdict;
@@ -11,6 +13,8 @@ use crate::names::{AgentName, TaskId};
 
 /// Bytes of an agent's text that are parsed; the rest is cut off.
 pub const LONGEST_TEXT: usize = 64 << 10;
+/// Bytes of a header that has aliases.
+const LONGEST_WITH_ALIASES: usize = 2 << 10;
 /// Bytes of a sentence: why an agent is blocked, or why its text can't be understood.
 const LONGEST_SENTENCE: usize = 2_000;
 /// Bytes of one entry of a list, and of a name.
@@ -90,6 +94,9 @@ impl ClaimKind {
 /// Reads what an agent wrote, as its protocol has it.
 pub fn read(protocol: Protocol, kind: ClaimKind, task: &TaskId, agent: &AgentName, text: &str) -> Claim {
     let text = &cut(text.to_owned(), LONGEST_TEXT);
+    if grows(header(text)) {
+        return Claim::unread(kind, text, "its header repeats parts of itself by aliases");
+    }
     let claim = match (kind, protocol) {
         // No protocol has a format of its own for it.
         (ClaimKind::Verdict, _) => match crate::verdict::read(task, text) {
@@ -151,6 +158,33 @@ impl ReportClaim {
         self.words = cut(self.words, LONGEST_TEXT);
         self
     }
+}
+
+/// The lines of a text up to the end of its header.
+fn header(text: &str) -> &str {
+    let mut rules = 0;
+    let mut end = 0;
+    for line in text.split_inclusive('\n') {
+        end += line.len();
+        rules += usize::from(line.trim() == "---");
+        if rules == 2 {
+            break;
+        }
+    }
+    &text[..end]
+}
+
+/// Whether a header may become much larger when it is read: an anchor in it (`&a`) has an alias (`*a`), and it is longer
+/// than the short text for which the parser's own bound, a hundred times its size, is enough. 60 KB took 40 seconds and
+/// 1.6 GiB.
+fn grows(header: &str) -> bool {
+    let names = |sign: char| -> BTreeSet<&str> {
+        let after_sign = header.split(sign).skip(1);
+        after_sign
+            .filter_map(|rest| rest.split(|c: char| c.is_whitespace() || ",[]{}".contains(c)).next())
+            .collect()
+    };
+    header.len() > LONGEST_WITH_ALIASES && names('&').intersection(&names('*')).any(|name| !name.is_empty())
 }
 
 /// Keeps the first entries of a list, each made as long as it may be. Says how many are left out.
@@ -215,7 +249,7 @@ mod tests {
         assert_eq!(&claim.clone().bounded(), claim, "what is bounded stays as it is");
     }
 
-    fn header(risks: &str) -> String {
+    fn whole(risks: &str) -> String {
         format!(
             "---\ntask_id: T0001\nagent: codex\nstatus: READY_FOR_REVIEW\nstarted_at: 2026-01-31T16:45:00Z\n\
              finished_at: 2026-01-31T16:45:00Z\nchanges: {{files_modified: []}}\ncommands_run: []\n\
@@ -233,24 +267,47 @@ mod tests {
             .collect();
         for protocol in BOTH {
             for risks in [&many, &long, &deep, &laughs] {
-                assert_small(&of(protocol, ClaimKind::Report, &header(risks)));
-                assert_small(&of(protocol, ClaimKind::Verdict, &header(risks)));
+                assert_small(&of(protocol, ClaimKind::Report, &whole(risks)));
+                assert_small(&of(protocol, ClaimKind::Verdict, &whole(risks)));
             }
             assert_small(&of(protocol, ClaimKind::Report, &"\u{1}".repeat(300_000)));
             assert_small(&of(protocol, ClaimKind::Report, &"\u{1F600}".repeat(300_000)));
         }
-        let read = report(Protocol::Kodingx, &header(&many));
+        let read = report(Protocol::Kodingx, &whole(&many));
         assert_eq!(read.risks.len(), MOST_ENTRIES, "{:?}", read.unread);
         assert_eq!(read.left_out, 7_000);
-        assert_eq!(report(Protocol::Kodingx, &header(&long)).risks[0].len(), LONGEST_ENTRY);
+        assert_eq!(report(Protocol::Kodingx, &whole(&long)).risks[0].len(), LONGEST_ENTRY);
+    }
+
+    /// Aliases are read where they are few.
+    #[test]
+    fn no_report_grows_when_it_is_read() {
+        let grown =
+            |many: usize| whole(&format!("\n  - &a [{}]\n  - [{}]", "x, ".repeat(many), "*a, ".repeat(many)));
+        let began = std::time::Instant::now();
+        for protocol in BOTH {
+            for many in [100, 200, 1_000, 4_000] {
+                assert_small(&of(protocol, ClaimKind::Report, &grown(many)));
+                assert_small(&of(protocol, ClaimKind::Verdict, &grown(many)));
+            }
+        }
+        assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
+        let why = report(Protocol::Kodingx, &grown(4_000)).unread;
+        assert_eq!(why.as_deref(), Some("its header repeats parts of itself by aliases"));
+        let read = report(Protocol::Kodingx, &whole("[&a one, *a]"));
+        assert_eq!((read.risks, read.unread), (vec!["one".to_owned(); 2], None));
+        let globs = whole(&format!("[{}\"src/*.rs & &more, *.ts\"]", "\"a file\", ".repeat(400)));
+        assert_eq!(report(Protocol::Kodingx, &globs).unread, None, "no alias");
+        let words = format!("{}\nA & b, *d &d {}", whole("[]"), "word ".repeat(2_000));
+        assert_eq!(report(Protocol::Kodingx, &words).unread, None, "words are not read");
     }
 
     #[test]
     fn what_is_within_the_bounds_is_told_whole() {
-        let read = report(Protocol::Kodingx, &header("[slow]"));
+        let read = report(Protocol::Kodingx, &whole("[slow]"));
         assert_eq!((read.risks, read.passed, read.left_out), (vec!["slow".to_owned()], true, 0));
         assert_eq!((read.words.as_str(), read.unread), ("Did it.", None));
-        let read = report(Protocol::Codifica, &header("[src/a]"));
+        let read = report(Protocol::Codifica, &whole("[src/a]"));
         assert_eq!(read.files[0].path, "src/a");
         assert_eq!((read.summary.as_deref(), read.blocked), (Some("s"), None));
     }
@@ -270,7 +327,7 @@ mod tests {
             for protocol in Protocol::ALL {
                 for kind in ClaimKind::ALL {
                     assert_small(&of(protocol, kind, &text));
-                    assert_small(&of(protocol, kind, &header(&head)));
+                    assert_small(&of(protocol, kind, &whole(&head)));
                 }
             }
         }

@@ -15,7 +15,7 @@ use agency_sandbox::git::{Bounded, Bounds, output_within};
 
 use crate::attempt::TaskKey;
 
-/// What reading one text may cost. The worst text that is known takes a tenth of a second and 50 MiB.
+/// What reading one text may cost. Of texts that are known, none takes a second or 100 MiB, in a build for tests.
 const BOUNDS: Bounds = Bounds { time: Duration::from_secs(10), output: 4 << 20, memory: Some(1 << 30) };
 
 /// The program that reads what an agent wrote: it gets the text by its input, and answers with a [`Claim`] as JSON. To

@@ -31,6 +31,28 @@ fn a_deep_report_holds_nobody_up_by(actor: Actor) {
     }
 }
 
+/// 58 KB of aliases took 40 seconds and 1.6 GiB.
+#[test]
+fn a_report_that_grows_when_it_is_read_holds_nobody_up() {
+    actors().into_iter().for_each(a_report_that_grows_when_it_is_read_holds_nobody_up_by);
+}
+
+fn a_report_that_grows_when_it_is_read_holds_nobody_up_by(actor: Actor) {
+    let mut queue = Queue::of(actor, HONEST);
+    let grows = "\n  - &a [$(printf 'x,%.0s' $(seq 10000))]\n  - [$(printf '*a,%.0s' $(seq 12000))]";
+    queue.agent("grower", &format!("{HONEST}; {REPORT}risks: {grows}\n---\nIts words.\nEND\n"), "");
+    queue.ground.commit_all();
+    let mut tasks = queue.tasks(2);
+    tasks.push(queue.task("grower", &[]));
+    let began = Instant::now();
+    let said = queue.run(&["--parallel", "3"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(began.elapsed() < emulated(Duration::from_secs(10)), "{:?}", began.elapsed());
+    queue.assert_landed(&tasks);
+    let report = queue.ground.ok(&["report", &tasks[2]]).out;
+    assert!(report.contains("could not be understood") && report.contains("Its words."), "{report}");
+}
+
 /// A verdict is read as strictly, and as soon.
 #[test]
 fn a_deep_verdict_is_none() {
