@@ -4,6 +4,8 @@
 //! command has ended, and whose changes are still to be collected, says so ([`Run::keep_while`]): if it is killed then,
 //! another process can go on from there ([`Run::adopt`]).
 
+#![allow(clippy::disallowed_methods, reason = "opens our own state")]
+
 use std::cell::OnceCell;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};

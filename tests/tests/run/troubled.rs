@@ -235,7 +235,7 @@ fn a_shim_that_is_killed_while_it_collects_loses_nothing() {
         assert!(!queue.records(&id, 2).exists(), "{level}: it was begun again: {said:?}");
         assert_eq!(queue.ground.git(&["ls-files", "src/many"]).lines().count(), 4000);
         queue.assert_nothing_at_work();
-        let (own, copies) = (queue.state().join("sandboxes"), queue.ground.home_state().join("sandboxes"));
+        let (own, copies) = (queue.state().join("sandboxes"), queue.ground.state_home().join("sandboxes"));
         for layers in [own, copies].into_iter().filter(|folder| folder.is_dir()) {
             assert_eq!(fs::read_dir(&layers).expect("listed").count(), 0, "{level}: {}", layers.display());
         }
