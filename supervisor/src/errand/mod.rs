@@ -21,7 +21,7 @@
 //! whether there was one can be told from the folder alone ([`Standing`]).
 //!
 //! A shim that is killed while it collects what its agent did leaves `ended.json`. Then a shim may be sent once more, which
-//! begins nothing and only collects ([`ended`]).
+//! begins nothing and only collects (`ended.rs`).
 //!
 //! The lease that the errand was started under ends by itself. A shim whose supervisor does not put that off
 //! stops what it runs.

@@ -6,7 +6,7 @@
 //! a spare copy in the state folder:
 //!
 //! - an object that is missing when a reference is to name it, or when a record is read, is written again;
-//! - a reference that was moved while a garbage collection ran is looked at once that has ended ([`Repository::outlast`]).
+//! - a reference that was moved while a garbage collection ran is looked at once that has ended (`outlast`).
 //!
 //! `git gc` holds `gc.pid` while it works, and by that it is seen. `git prune` by itself holds nothing and is not seen; what
 //! it takes away is written again when it is missed. Copies are removed when they are old, and never while a garbage
