@@ -28,6 +28,7 @@ use crate::policy::{Level, Policy};
 use crate::syscalls;
 use crate::workspace::Workspace;
 pub(crate) use early::{Early, Ours};
+use proc::Proc;
 
 /// The format of an attestation.
 pub const VERSION: u32 = 1;
@@ -120,7 +121,7 @@ pub(crate) fn judge(asked: &Asked<'_>, early: &Early) -> Judged {
     Judged(Control::ALL.iter().map(judge).collect())
 }
 
-/// Reads the agent's process, which waits at the gate.
+/// Reads the agent's process, which waits at the gate. One that is killed there is no proof that something is missing.
 pub(crate) fn read(
     asked: &Asked<'_>,
     ready: &Ready,
@@ -128,7 +129,7 @@ pub(crate) fn read(
     judged: Judged,
 ) -> io::Result<Attestation> {
     let process = Process::read(early)?;
-    let controls = Control::ALL
+    let controls: Vec<Statement> = Control::ALL
         .iter()
         .zip(judged.0)
         .map(|(control, judged)| {
@@ -144,6 +145,9 @@ pub(crate) fn read(
             Statement { control: *control, requested, enforced, how }
         })
         .collect();
+    if controls.iter().any(|one| one.enforced == Enforced::Missing) && process.early.told.is_ending() {
+        return Err(ended_early());
+    }
     let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
     let container = match (asked.place, &asked.policy.container) {
         (Place::Container(contained), Some(container)) => Some(Made {
@@ -171,6 +175,16 @@ impl From<bool> for Held {
     }
 }
 
+/// What is said of a sandbox whose processes were gone before it was ready.
+pub(crate) fn ended_early() -> io::Error {
+    io::Error::new(io::ErrorKind::BrokenPipe, "it ended before it was ready")
+}
+
+/// Whether a process is gone or about to go.
+pub(crate) fn is_ending(pid: i32) -> bool {
+    Proc::of(pid).map_or(true, |told| told.is_ending())
+}
+
 /// A process as /proc tells it.
 struct Process {
     early: Early,
@@ -180,12 +194,18 @@ struct Process {
 
 impl Process {
     fn read(early: Early) -> io::Result<Self> {
+        let (status, descriptors) = Self::look(&early.told)
+            .map_err(|error| if early.told.is_ending() { ended_early() } else { error })?;
+        Ok(Self { status, early, descriptors })
+    }
+
+    fn look(told: &Proc) -> io::Result<(String, Vec<i32>)> {
         let mut descriptors = Vec::new();
-        for number in early.told.descriptors()? {
+        for number in told.descriptors()? {
             // The three standard ones are passed on. Of others, what is closed when the program starts does
             // not count: the flags are octal, as open(2) takes them.
             let passed = (0..3).contains(&number) || {
-                let info = early.told.read(&format!("fdinfo/{number}"))?;
+                let info = told.read(&format!("fdinfo/{number}"))?;
                 let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap_or("0").trim();
                 i64::from_str_radix(flags, 8).unwrap_or(0) & i64::from(libc::O_CLOEXEC) == 0
             };
@@ -193,7 +213,7 @@ impl Process {
                 descriptors.push(number);
             }
         }
-        Ok(Self { status: early.told.read("status")?, early, descriptors })
+        Ok((told.read("status")?, descriptors))
     }
 
     fn observe(&self, control: Control, asked: &Asked<'_>, ready: &Ready) -> (Held, String) {

@@ -37,6 +37,15 @@ impl Proc {
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
+    /// Whether it is gone or about to go. The kernel takes a process apart piece by piece: what is read of one that it has
+    /// begun with says nothing about what held it.
+    pub(super) fn is_ending(&self) -> bool {
+        match self.read("stat") {
+            Ok(stat) => is_ending(&stat),
+            Err(error) => matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)),
+        }
+    }
+
     pub(super) fn link(&self, name: &str) -> io::Result<String> {
         let link = rustix::fs::readlinkat(&self.0, name, Vec::new())?;
         Ok(link.to_string_lossy().into_owned())
@@ -67,6 +76,18 @@ impl Proc {
     }
 }
 
+/// `PF_EXITING` of the kernel, which is set before anything is taken apart.
+const EXITING: u64 = 0x4;
+
+/// Reads /proc/PID/stat: the state is the third field, and the flags are the ninth.
+fn is_ending(stat: &str) -> bool {
+    // The name comes before, in brackets, and may have any character in it.
+    let mut fields = stat.rsplit(") ").next().unwrap_or_default().split(' ');
+    let dead = matches!(fields.next(), Some("Z" | "X" | "x"));
+    let flags: u64 = fields.nth(5).and_then(|flags| flags.parse().ok()).unwrap_or_default();
+    dead || flags & EXITING != 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,5 +105,26 @@ mod tests {
         assert!(told.read("status").is_err(), "nobody is there any more");
         assert!(told.descriptors().is_err());
         assert!(!told.inside("/".as_ref()).exists());
+    }
+
+    #[test]
+    fn a_process_is_ending_from_the_moment_it_is_killed() {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().expect("sleep starts");
+        let told = Proc::of(i32::try_from(child.id()).expect("a number")).expect("it is there");
+        assert!(!told.is_ending());
+        child.kill().expect("killed");
+        // Waits until it has ended, and leaves it as it is then.
+        let id = rustix::process::Pid::from_child(&child);
+        let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+        rustix::process::waitid(rustix::process::WaitId::Pid(id), options).expect("waited");
+        assert!(told.is_ending(), "nobody has asked how it ended");
+        child.wait().expect("ended");
+        assert!(told.is_ending(), "it is gone");
+    }
+
+    #[test]
+    fn the_kernels_flag_counts_whatever_the_process_is_called() {
+        assert!(is_ending("7 (a) S (b)) R 1 7 7 0 -1 4194308 0 0"));
+        assert!(!is_ending("7 (a) Z 1) R 1 7 7 0 -1 4194304 0 0"));
     }
 }

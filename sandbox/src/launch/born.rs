@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::copy::bare;
 use super::prepare::{Namespaces, cgroup, make_layers};
-use super::sandbox::Sandbox;
+use super::sandbox::{Sandbox, too_early};
 use super::streams::{Pipes, watch_signals};
 use super::{Begun, LaunchError, Place, Request, internal, unavailable};
 use crate::agent::{Around, Start, View};
@@ -112,6 +112,10 @@ pub(super) fn begin(
 }
 
 fn no_namespaces(error: io::Error) -> LaunchError {
+    // The process that was sent for them was killed.
+    if error.raw_os_error() == Some(libc::ECHILD) {
+        return too_early("can't make namespaces");
+    }
     unavailable(&format!("can't make namespaces: {error}"), error.raw_os_error().unwrap_or(0))
 }
 
@@ -120,5 +124,17 @@ fn unless_gone(done: io::Result<()>) -> io::Result<()> {
     match done {
         Err(error) if channel::is_gone(&error) => Ok(()),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_is_killed_while_it_makes_namespaces_is_no_fault_of_the_host() {
+        assert!(no_namespaces(io::Error::from_raw_os_error(libc::ECHILD)).is_early_end());
+        let refused = no_namespaces(io::Error::from_raw_os_error(libc::EPERM));
+        assert!(!refused.is_early_end() && refused.is_unavailable());
     }
 }

@@ -1,13 +1,12 @@
 //! A sandbox that was started, as its supervisor holds it.
 
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::called::Contained;
 use super::{LaunchError, internal, unavailable};
-use crate::attest::{Early, Ours};
+use crate::attest::{self, Early, Ours};
 use crate::cgroup::Cgroup;
 use crate::channel::{self, FromSandbox, Ready};
 use crate::egress::Listener;
@@ -65,7 +64,10 @@ impl Sandbox {
                         Ok(early) => early,
                         // It may be gone already, and have said why.
                         Err(error) => {
-                            self.hear()?;
+                            // One that is about to go may have said something else before: its last word is waited for.
+                            while attest::is_ending(pid) {
+                                self.hear()?;
+                            }
                             return Err(internal("can't read the agent's process")(error));
                         }
                     };
@@ -88,6 +90,10 @@ impl Sandbox {
 
     fn hear(&self) -> Result<(FromSandbox, Vec<OwnedFd>), LaunchError> {
         match channel::receive(&self.channel).map_err(internal("can't hear the sandbox"))? {
+            // It sent a process for its namespaces, and that was killed.
+            Some((FromSandbox::Failed { error: libc::ECHILD, .. }, _)) => {
+                Err(too_early("can't make namespaces"))
+            }
             Some((FromSandbox::Failed { what, error }, _)) => Err(unavailable(&what, error)),
             Some(heard) => Ok(heard),
             None => Err(too_early("the sandbox did not start")),
@@ -96,10 +102,7 @@ impl Sandbox {
 }
 
 pub(super) fn too_early(what: &'static str) -> LaunchError {
-    LaunchError::Internal {
-        what,
-        source: io::Error::new(io::ErrorKind::BrokenPipe, "it ended before it was ready"),
-    }
+    LaunchError::Internal { what, source: attest::ended_early() }
 }
 
 impl Drop for Sandbox {
