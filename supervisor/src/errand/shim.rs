@@ -79,6 +79,10 @@ pub fn run(
     if !is_new && ended.is_none() {
         return Ok(());
     }
+    if ended.is_some() {
+        // It is a second chance, and there is no third: whatever ended the first shim may end this one, too.
+        std::fs::remove_file(place.file(ended::NAME)).map_err(place.failed("remove", ended::NAME))?;
+    }
     let (started_at, from) = (ended.as_ref().map_or_else(wall, |ended| ended.started_at), wall_exactly());
     let done = carry_out(&place, &order, ended, reader, &reception);
     let stopped = reception.stopped();

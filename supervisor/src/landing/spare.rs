@@ -34,19 +34,22 @@ use super::stamp::Identity;
 const LIFETIME: Duration = Duration::from_secs(600);
 /// So many copies are written before old ones are looked for.
 const BETWEEN_SWEEPS: usize = 1024;
+/// How long a garbage collection is waited for. `gc.pid` may have come with the repository and name any process.
+const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
 /// The folder of copies: one file for each object, with its kind on the first line.
 #[derive(Debug)]
 pub(super) struct Spares {
     folder: PathBuf,
     written: AtomicUsize,
-    /// A garbage collection that was waited for in vain. Nothing waits for it again.
-    endless: Mutex<Option<Identity>>,
+    /// A garbage collection that was waited for in vain. Nothing waits for it again, and when it is gone, everything that
+    /// was named meanwhile is looked at.
+    outwaited: Mutex<Option<Identity>>,
 }
 
 impl Spares {
     pub(super) fn new(folder: PathBuf) -> Self {
-        Self { folder, written: AtomicUsize::new(0), endless: Mutex::new(None) }
+        Self { folder, written: AtomicUsize::new(0), outwaited: Mutex::new(None) }
     }
 
     /// Keeps a copy. Not synced, and nothing is said when it fails: a spare copy is a second chance, not a promise.
@@ -173,34 +176,35 @@ impl Repository {
     /// Looks at objects once more that a reference has just come to name, if a garbage collection runs that may have listed
     /// the references before. Waits for its end first.
     pub(super) fn outlast(&self, named: &[&Oid]) -> Result<(), Error> {
-        if self.collector().is_none() {
-            return Ok(());
+        let mut outwaited = self.spares.outwaited.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut collector) = self.collector() else {
+            return match outwaited.take() {
+                Some(_) => restore_named(self),
+                None => Ok(()),
+            };
+        };
+        let until = Instant::now() + LONGEST_WAIT;
+        while *outwaited != Some(collector) {
+            if Instant::now() >= until {
+                *outwaited = Some(collector);
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+            match self.collector() {
+                Some(found) => collector = found,
+                None => break,
+            }
         }
-        self.wait_for_collector();
         self.restore_missing(named).map(drop)
     }
 
-    fn wait_for_collector(&self) {
-        const PAUSE: Duration = Duration::from_millis(10);
-        let until = Instant::now() + self.patience;
-        while let Some(collector) = self.collector() {
-            if Instant::now() >= until {
-                *self.spares.endless.lock().unwrap_or_else(PoisonError::into_inner) = Some(collector);
-                return;
-            }
-            std::thread::sleep(PAUSE);
-        }
-    }
-
-    /// The `gc.pid` of a `git gc` that runs, may remove new objects, and was not waited for in vain.
+    /// The `gc.pid` of a `git gc` that runs and may remove new objects.
     fn collector(&self) -> Option<Identity> {
         let path = self.real.common.join("gc.pid");
         let found = Identity::of(&fs::symlink_metadata(&path).ok()?);
-        let endless = *self.spares.endless.lock().unwrap_or_else(PoisonError::into_inner);
         let text = read_file(&path, 4096).ok()??;
         let prunes_by_setting = self.settings.text("gc.pruneexpire").is_some();
-        (endless != Some(found) && is_dangerous(&String::from_utf8_lossy(&text), prunes_by_setting))
-            .then_some(found)
+        is_dangerous(&String::from_utf8_lossy(&text), prunes_by_setting).then_some(found)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use agency_tests::processes::wait_until;
+use agency_tests::processes::{emulated, wait_until};
 use agency_tests::queue::{HONEST, LONG, Queue};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -218,7 +218,7 @@ fn shim_of(queue: &Queue, id: &str) -> Pid {
 /// What an agent did is in its layer, whoever looks at it.
 #[test]
 fn a_shim_that_is_killed_while_it_collects_loses_nothing() {
-    let script = "mkdir -p src/many; i=0; while [ $i -lt 4000 ]; do echo $i > src/many/$i; i=$((i+1)); done";
+    let script = "mkdir -p src/many; i=0; while [ $i -lt 1500 ]; do echo $i > src/many/$i; i=$((i+1)); done";
     for level in ["process", "landlock"] {
         let mut queue = Queue::with_agent(script);
         queue.settings(&format!("isolation = \"{level}\""));
@@ -233,7 +233,7 @@ fn a_shim_that_is_killed_while_it_collects_loses_nothing() {
         assert_eq!(said.code, 0, "{level}: {said:?}");
         queue.assert_landed(std::slice::from_ref(&id));
         assert!(!queue.records(&id, 2).exists(), "{level}: it was begun again: {said:?}");
-        assert_eq!(queue.ground.git(&["ls-files", "src/many"]).lines().count(), 4000);
+        assert_eq!(queue.ground.git(&["ls-files", "src/many"]).lines().count(), 1500);
         queue.assert_nothing_at_work();
         let (own, copies) = (queue.state().join("sandboxes"), queue.ground.state_home().join("sandboxes"));
         for layers in [own, copies].into_iter().filter(|folder| folder.is_dir()) {
@@ -257,4 +257,19 @@ fn an_agent_whose_mark_is_lost_is_not_begun_twice_in_one_attempt() {
     assert_eq!(said.code, 0, "{said:?}");
     queue.assert_landed(std::slice::from_ref(&id));
     assert!(queue.records(&id, 2).exists(), "it was begun again in its first attempt: {said:?}");
+}
+
+/// `gc.pid` may have come with the repository. It is waited for once, whatever it says.
+#[test]
+fn a_garbage_collection_that_never_ends_is_waited_for_once() {
+    let queue = Queue::new();
+    let tasks = queue.tasks(6);
+    queue.ground.git(&["config", "gc.pruneExpire", "now"]);
+    queue.ground.write(".git/gc.pid", format!("{} elsewhere", std::process::id()));
+    let began = std::time::Instant::now();
+    let said = queue.run(&["--parallel", "1"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    queue.assert_landed(&tasks);
+    // Each task moves references half a dozen times, and the wait is three seconds.
+    assert!(began.elapsed() < emulated(std::time::Duration::from_secs(20)), "{:?}", began.elapsed());
 }
