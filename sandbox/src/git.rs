@@ -45,6 +45,14 @@ pub enum GitError {
     Pipe { command: String, source: io::Error },
 }
 
+impl GitError {
+    /// Whether a signal ended it that says nothing about its work.
+    pub fn was_killed(&self) -> bool {
+        use std::os::unix::process::ExitStatusExt;
+        matches!(self, Self::Failed { status, .. } if matches!(status.signal(), Some(libc::SIGKILL | libc::SIGTERM)))
+    }
+}
+
 impl OwnGit {
     /// Makes the repository in a directory of ours that is empty or does not exist yet. `program` is a path,
     /// or a name that is looked up in PATH.

@@ -1,4 +1,4 @@
-//! What the machine lacks: room on a disk, file descriptors, processes, memory.
+//! What the machine lacks: room on a disk, file descriptors, processes, memory, a disk that can be read and written.
 //!
 //! A host fault is no task's fault. An attempt that met one is lost and not failed, nothing new is started while the
 //! machine lacks something, and the run goes on by itself when it is there again. The kernel says it with an error number;
@@ -24,6 +24,8 @@ pub enum HostFault {
     Descriptors,
     Processes,
     Memory,
+    /// The disk, or what leads to it, fails.
+    Device,
 }
 
 impl fmt::Display for HostFault {
@@ -33,12 +35,13 @@ impl fmt::Display for HostFault {
             Self::Descriptors => "there are no file descriptors left",
             Self::Processes => "no more processes can be started",
             Self::Memory => "there is no memory left",
+            Self::Device => "the disk can't be read or written; `dmesg` may say why",
         })
     }
 }
 
 impl HostFault {
-    const ALL: [Self; 4] = [Self::Disk, Self::Descriptors, Self::Processes, Self::Memory];
+    const ALL: [Self; 5] = [Self::Disk, Self::Descriptors, Self::Processes, Self::Memory, Self::Device];
 
     /// The fault that an error comes from, if it comes from one. `at` lies on the disk that is written to.
     pub(crate) fn of(error: &(dyn Error + 'static), at: &Path) -> Option<Self> {
@@ -55,6 +58,11 @@ impl HostFault {
         })
     }
 
+    /// Whether it is likely to be over soon. A disk that fails does not heal: nobody waits for it with work in hand.
+    pub(crate) fn passes(self) -> bool {
+        self != Self::Device
+    }
+
     fn numbers(self) -> &'static [Errno] {
         match self {
             Self::Disk => &[Errno::NOSPC, Errno::DQUOT],
@@ -62,6 +70,7 @@ impl HostFault {
             // Of all calls whose errors come as far as here, only those that start a process answer with it.
             Self::Processes => &[Errno::AGAIN],
             Self::Memory => &[Errno::NOMEM],
+            Self::Device => &[Errno::IO],
         }
     }
 
@@ -82,6 +91,7 @@ impl HostFault {
             _ if says("Too many open files") => Some(Self::Descriptors),
             _ if says("Resource temporarily unavailable") => Some(Self::Processes),
             _ if says("Cannot allocate memory") || says("Out of memory") => Some(Self::Memory),
+            _ if says("Input/output error") => Some(Self::Device),
             // A git that can't write often does not say why.
             _ => is_full(at).then_some(Self::Disk),
         }
@@ -98,6 +108,7 @@ impl HostFault {
     fn of_sqlite(code: u32) -> Option<Self> {
         match code & 0xff {
             7 => Some(Self::Memory),
+            10 => Some(Self::Device),
             13 => Some(Self::Disk),
             // A file could not be opened that could be before. It does not say why, and asking comes too late.
             14 => Some(Self::Descriptors),
@@ -155,9 +166,11 @@ mod tests {
         let here = std::env::temp_dir();
         let inside = |what: &str| LaunchError::Unavailable { what: what.to_owned(), hint: String::new() };
         let numbers = [(28, HostFault::Disk), (24, HostFault::Descriptors), (23, HostFault::Descriptors)];
-        for (number, fault) in
-            numbers.into_iter().chain([(11, HostFault::Processes), (12, HostFault::Memory)])
-        {
+        for (number, fault) in numbers.into_iter().chain([
+            (11, HostFault::Processes),
+            (12, HostFault::Memory),
+            (5, HostFault::Device),
+        ]) {
             assert_eq!(HostFault::of(&io::Error::from_raw_os_error(number), &here), Some(fault), "{number}");
             let told = inside(&format!("can't do it: {} (os error {number})", "Some words"));
             assert_eq!(HostFault::of(&told, &here), Some(fault), "{number}");
@@ -183,6 +196,10 @@ mod tests {
         assert_eq!(HostFault::of(&said, &here), Some(HostFault::Processes));
         assert_eq!(HostFault::of(&git("fatal: not a repository"), &here), None);
         assert_eq!(HostFault::of(&git("fatal: No space left on device is no branch"), &here), None);
+        let unread = git("error: unable to read object: Input/output error");
+        assert_eq!(HostFault::of(&unread, &here), Some(HostFault::Device));
+        // What could not be read, written or synced stands above the lowest byte.
+        assert_eq!(HostFault::of_sqlite(10 | 4 << 8), Some(HostFault::Device));
         assert_eq!(HostFault::of_sqlite(13), Some(HostFault::Disk));
         assert_eq!(HostFault::of_sqlite(11), None, "damage is none");
     }

@@ -109,7 +109,7 @@ async fn is_whole(state: &Path) -> Result<bool, StoreError> {
         Ok(()) => Ok(true),
         // Neither is damage, nor is a machine that lacks something.
         Err(error @ (StoreError::Newer { .. } | StoreError::Busy { .. })) => Err(error),
-        Err(error) if HostFault::of(&error, state).is_some() => Err(error),
+        Err(error) if HostFault::of(&error, state).is_some_and(HostFault::passes) => Err(error),
         Err(_) => Ok(false),
     }
 }

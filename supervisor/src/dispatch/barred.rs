@@ -68,7 +68,7 @@ impl<S: Store> Dispatcher<S> {
     /// Nothing new is started from here on.
     pub(super) fn end_for_want(&mut self, used: &str) {
         let what = format!("the budget of this run is used up: {used}");
-        self.draining = true;
+        (self.draining, self.used_up) = (true, true);
         self.shop.teller.tell(&Notice::Trouble { task: None, what: what.clone() });
         self.summary.troubles.push(what);
     }

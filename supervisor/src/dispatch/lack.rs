@@ -58,6 +58,15 @@ impl<S: Store> Dispatcher<S> {
         }
     }
 
+    /// Whether the run ends although it can't even ask what there is to do: its budget is used up, and nobody works.
+    pub(super) fn is_out_of_time(&mut self) -> bool {
+        let Some(used) = self.what_the_run_used_up(BootClock.now()) else { return false };
+        if !self.used_up {
+            self.end_for_want(&used);
+        }
+        self.running.is_empty()
+    }
+
     /// Takes up the attempts again that could not be read.
     pub(super) async fn read_again(&mut self, now: Instant) -> Result<(), RunError> {
         let unread: Vec<TaskKey> = self.unread.iter().cloned().collect();

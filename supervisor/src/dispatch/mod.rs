@@ -148,6 +148,8 @@ struct Dispatcher<S> {
     /// What this run has used, and which attempts it has begun, but those that do not count.
     used: Spent,
     begun: HashSet<(TaskKey, Epoch)>,
+    /// The budget of this run is used up.
+    used_up: bool,
     /// People know that the disk is full.
     full: bool,
     /// What the machine lacked last, until work has gone on.
@@ -201,6 +203,7 @@ pub async fn run<S: Store>(
         first_agenda: None,
         used: Spent::default(),
         begun: HashSet::new(),
+        used_up: false,
         full: false,
         lack: None,
         went_on: 0,
@@ -218,7 +221,10 @@ pub async fn run<S: Store>(
     dispatcher.look_at_store(true).await?;
     loop {
         let settled = match dispatcher.settle_down().await {
-            Err(error) => dispatcher.outlast(error).map(|()| false)?,
+            Err(error) => {
+                dispatcher.outlast(error)?;
+                dispatcher.is_out_of_time()
+            }
             Ok(settled) => settled,
         };
         dispatcher.tell_standing();
@@ -335,7 +341,10 @@ impl<S: Store> Dispatcher<S> {
                 closed: self.draining || self.mode == Mode::Paused,
             });
             match choice {
-                Choice::Start(_) if self.lacks(now) => return Ok(false),
+                // Its time goes by although nothing is started.
+                Choice::Start(_) if self.lacks(now) && self.what_the_run_used_up(now).is_none() => {
+                    return Ok(false);
+                }
                 Choice::Start(start) => {
                     let start = start.clone();
                     match self.what_the_run_used_up(now) {

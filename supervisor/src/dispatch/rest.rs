@@ -228,8 +228,9 @@ impl<S: Store> Dispatcher<S> {
 
     /// Whether something rests that is tried again without anybody's doing.
     pub(super) fn has_troubles_to_try(&self) -> bool {
-        // Whoever ends does not wait for hours.
-        let left = |one: &Resting| one.for_a_person || (one.put_off && self.draining);
+        // Whoever ends does not wait for hours, and a run without time does not wait for what the machine lacks.
+        let lacking = self.used_up && self.lack.is_some();
+        let left = |one: &Resting| one.for_a_person || (one.put_off && self.draining) || lacking;
         !self.stopping && !self.resting.values().all(left)
     }
 

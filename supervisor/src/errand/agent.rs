@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use agency_protocols::claim::{Claim, ClaimKind};
+use agency_sandbox::git::GitError;
 use agency_sandbox::harvest::{Harvest, Reason};
 use agency_sandbox::host::Host;
 use agency_sandbox::launch::{self, LaunchError, Request};
@@ -129,6 +130,7 @@ fn collected(place: &Place, done: Result<AgentDone>) -> Done {
                 Some(fault) => {
                     Done::Lost { reason: format!("what it did could not be kept: {reason}; {fault}") }
                 }
+                None if was_killed(error.as_ref()) => Done::Lost { reason },
                 None => Done::Unread { reason },
             }
         }
@@ -147,8 +149,14 @@ pub(super) fn not_run(place: &Place, error: &(dyn Error + 'static)) -> Done {
         // Somebody killed it: that is not the task's fault.
         Some(error) if error.is_early_end() => Done::Lost { reason },
         Some(error) if error.is_passing() => Done::Away { reason },
+        _ if was_killed(error) => Done::Lost { reason },
         _ => Done::NotRun { reason, hint: launch.and_then(LaunchError::hint) },
     }
+}
+
+/// Whether a git was killed. That is not the task's fault.
+fn was_killed(error: &(dyn Error + 'static)) -> bool {
+    causes::all(error).any(|cause| cause.downcast_ref::<GitError>().is_some_and(GitError::was_killed))
 }
 
 /// Everything an agent needs to begin.
@@ -538,6 +546,21 @@ fn left(outbox: &Path, name: &str, most: u64) -> io::Result<Option<Vec<u8>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_git_that_is_killed_is_not_the_tasks_fault() {
+        use std::os::unix::process::ExitStatusExt;
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = Place::new(folder.path().to_owned());
+        let ended = |status| GitError::Failed {
+            command: "ls-tree".into(),
+            status: std::process::ExitStatus::from_raw(status),
+            message: String::new(),
+        };
+        assert!(matches!(not_run(&place, &ended(9)), Done::Lost { .. }));
+        assert!(matches!(not_run(&place, &ended(11)), Done::NotRun { .. }));
+        assert!(matches!(not_run(&place, &ended(128 << 8)), Done::NotRun { .. }), "an exit code");
+    }
 
     #[test]
     fn a_report_is_a_plain_file_or_none() {

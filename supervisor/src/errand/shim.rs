@@ -107,7 +107,7 @@ pub fn run(
 /// Waits a little where something could not be kept for want of room, memory or the like; `false` if it was for something
 /// else, or the lease has ended.
 pub(super) fn waited_for_room(place: &Place, reception: &Reception, error: &(dyn Error + 'static)) -> bool {
-    let waits = HostFault::of(error, place.path()).is_some() && reception.is_held();
+    let waits = HostFault::of(error, place.path()).is_some_and(HostFault::passes) && reception.is_held();
     if waits {
         std::thread::sleep(PAUSE);
     }

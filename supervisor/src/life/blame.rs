@@ -81,6 +81,7 @@ mod tests {
         };
         assert_eq!(blame(file(2).into()), Blame::Attempt);
         assert_eq!(blame(file(28).into()), Blame::Host, "whatever it happened to");
+        assert_eq!(blame(file(5).into()), Blame::Host, "a disk that fails is no task's fault");
         assert_eq!(blame(BoardError::NoSuchTask { id: "T1".into() }.into()), Blame::Task);
         assert_eq!(blame(BoardError::NoBoard.into()), Blame::Run);
         let missing = landing::Error::Missing { kind: "tree".into(), object: "a".into() };

@@ -220,3 +220,22 @@ fn work_that_is_done_when_a_clone_has_diverged_lands_after_the_merge_and_is_prov
     assert_eq!(said.code, 0, "{said:?}");
     assert_worked_off_once(&Site::clone_of(&remote), &ids, 2, &said.err);
 }
+
+/// Who may read and not push is refused again and again: a run says so and ends, instead of waiting for an outage to pass.
+#[test]
+fn an_upstream_that_refuses_every_push_ends_a_run() {
+    use std::os::unix::fs::PermissionsExt;
+    let site = Site::new(&ready("A-1"));
+    site.agent("echo x > src/x");
+    let remote = site.share();
+    let hook = Path::new(&remote).join("hooks/pre-receive");
+    fs::create_dir_all(hook.parent().expect("a folder")).expect("made");
+    fs::write(&hook, "#!/bin/sh\necho 'you may not push here' >&2\nexit 1\n").expect("written");
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).expect("executable");
+    let before = tip_of(&remote);
+    let said = site.ground.agency(&["run"]);
+    assert_eq!(said.code, 10, "{said:?}");
+    said.assert_names(&["origin/main"]);
+    assert_eq!(tip_of(&remote), before, "nothing was pushed");
+    assert_eq!((site.state("A-1").as_str(), site.ground.exists("src/x")), ("todo", false), "{said:?}");
+}

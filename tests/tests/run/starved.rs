@@ -59,3 +59,23 @@ fn words_of_a_program_are_no_fault_of_the_machine() {
     assert!(!said.err.contains("nothing new is started until there is"), "{said:?}");
     said.assert_names(&[&format!("{id} failed: it could not be verified")]);
 }
+
+/// Time goes by whatever the machine lacks.
+#[test]
+fn a_run_whose_time_is_over_ends_although_the_machine_lacks_something() {
+    let mut queue = Queue::of(actors()[0], &format!("sleep 0.2; {HONEST}"));
+    queue.tables("[budget.run]\ntime = \"6s\"\n");
+    queue.ground.commit_all();
+    let tasks = queue.tasks(12);
+    let run = queue.start(&["--parallel", "2"]);
+    queue.until_phase(&tasks[0], "started");
+    let mut prlimit = queue.ground.program(Path::new("prlimit"));
+    let output = prlimit.args(["--pid", &run.pid().to_string(), "--nofile=16:"]).output().expect("prlimit");
+    assert!(output.status.success(), "{output:?}");
+    let said = run.end();
+    // Where the store can't be read, not even a summary can be told.
+    assert!([1, 10].contains(&said.code), "{said:?}");
+    said.assert_names(&["nothing new is started until there is", "the budget of this run is used up"]);
+    assert!(!said.err.contains("blocked"), "{said:?}");
+    queue.assert_nothing_at_work();
+}

@@ -258,9 +258,12 @@ impl Site<'_> {
         }
     }
 
-    /// A name that nobody takes for complete.
+    /// A name that nobody takes for complete, and that no other builder has. The git of a builder that was killed lives a
+    /// moment longer, and may write into its folder while that is swept.
     pub(super) fn new_path(&self, name: &str) -> PathBuf {
-        self.folder.join(format!("new-{name}"))
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let own = format!("{}-{}{:09}", std::process::id(), now.tv_sec, now.tv_nsec);
+        self.folder.join(format!("new-{name}.{own}"))
     }
 
     /// A place to make a layer in.
@@ -455,5 +458,19 @@ mod tests {
         let facts: Facts = serde_json::from_slice(snapshot).expect("facts");
         assert_eq!(facts, Facts { version: 1, files: 3, time: 1_700_000_000, boot: None });
         assert_eq!(serde_json::to_vec(&facts).expect("text"), snapshot);
+    }
+
+    #[test]
+    fn what_a_killed_builder_left_is_in_nobodys_way() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::open(folder.path().join("snapshots")).expect("a store");
+        let site = store.building().expect("a site");
+        let left = site.start("abc").expect("begun");
+        // As if its git had written there after it was swept.
+        fs::write(left.join("index"), "x").expect("written");
+        let again = site.start("abc").expect("begun again");
+        assert!(!again.join("index").exists());
+        site.sweep();
+        assert!(!left.exists() && !again.exists());
     }
 }
