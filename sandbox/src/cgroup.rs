@@ -10,10 +10,15 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 
+use crate::nonce::is_nonce;
+
 const MOUNT: &str = "/sys/fs/cgroup";
+/// How old a group is that nobody will use any more.
+const LEFT: Duration = Duration::from_secs(10 * 60);
 
 /// The groups one sandbox lives in.
 #[derive(Debug)]
@@ -45,7 +50,9 @@ impl Cgroup {
             return unified(&own, name, memory, processes);
         }
         let group = |controller: &str| -> Option<PathBuf> {
-            let group = separate(&own, controller)?.join(name);
+            let parent = separate(&own, controller)?;
+            sweep(&parent);
+            let group = parent.join(name);
             fs::create_dir(&group).ok().map(|()| group)
         };
         let memory_group = memory.and_then(|_| group("memory"));
@@ -178,11 +185,34 @@ pub(crate) fn remove(path: &Path) {
     for _ in 0..200 {
         match fs::remove_dir(path) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-                std::thread::sleep(std::time::Duration::from_millis(2));
+                std::thread::sleep(Duration::from_millis(2));
             }
             _ => return,
         }
     }
+}
+
+/// Removes the empty groups of sandboxes that were killed together with their janitors. A process in another namespace
+/// may look dead from here, so nothing is touched that is young: between its making and its first process, a group is
+/// empty for a moment.
+fn sweep(parent: &Path) {
+    let Ok(groups) = fs::read_dir(parent) else { return };
+    for group in groups.flatten() {
+        let name = group.file_name();
+        let Some(maker) = name.to_str().and_then(maker) else { continue };
+        let age =
+            group.metadata().and_then(|stat| stat.modified()).map(|at| at.elapsed().unwrap_or_default());
+        if age.is_ok_and(|age| age > LEFT) && !Path::new("/proc").join(maker.to_string()).exists() {
+            // A group that holds somebody can't be removed.
+            let _ = fs::remove_dir(group.path());
+        }
+    }
+}
+
+/// The process that made a group of ours.
+fn maker(name: &str) -> Option<u32> {
+    let (nonce, pid) = name.strip_prefix("agency-")?.split_once('-')?;
+    u32::from_str_radix(pid, 16).ok().filter(|_| is_nonce(nonce))
 }
 
 /// A group below the nearest ancestor that lets us, with the controllers we need switched on for its
@@ -201,6 +231,7 @@ fn unified(own: &str, name: &str, memory: Option<u64>, processes: Option<u64>) -
         if fs::create_dir(&group).is_err() {
             continue;
         }
+        sweep(parent);
         let made = Cgroup { kind: Kind::Unified(group.clone()), foreign: false };
         let set = || -> io::Result<()> {
             if let Some(limit) = memory {
@@ -219,4 +250,36 @@ fn unified(own: &str, name: &str, memory: Option<u64>, processes: Option<u64>) -
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nonce::nonce;
+
+    #[test]
+    fn old_groups_of_dead_processes_go_and_no_others() {
+        let parent = tempfile::tempdir().expect("a folder");
+        let mut ended = std::process::Command::new("true").spawn().expect("started");
+        let (dead, alive) = (ended.id(), std::process::id());
+        ended.wait().expect("ended");
+        let group = |name: String, age: Duration| {
+            let path = parent.path().join(name);
+            fs::create_dir(&path).expect("made");
+            let folder = fs::File::open(&path).expect("opened");
+            folder.set_modified(std::time::SystemTime::now() - age).expect("set");
+            path
+        };
+        let old = LEFT * 2;
+        let left = group(format!("agency-{}-{dead:x}", nonce()), old);
+        let others = [
+            group(format!("agency-{}-{alive:x}", nonce()), old),
+            group(format!("agency-{}-{dead:x}", nonce()), Duration::ZERO),
+            group(format!("agency-mine-{dead:x}"), old),
+            group(format!("docker-{}-{dead:x}", nonce()), old),
+        ];
+        sweep(parent.path());
+        assert!(!left.exists());
+        others.iter().for_each(|other| assert!(other.exists(), "{}", other.display()));
+    }
 }

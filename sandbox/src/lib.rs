@@ -21,6 +21,7 @@ mod agent;
 pub mod ahead;
 pub mod attest;
 mod bare;
+pub mod boot;
 mod cargo_config;
 mod cgroup;
 pub mod changed;

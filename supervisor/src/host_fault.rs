@@ -125,6 +125,8 @@ const MOST: u64 = 64 << 20;
 const SHARE: u64 = 100;
 /// So many files can still be made.
 const FILES: u64 = 32;
+/// So many times of that is free when something new is started.
+const TO_BEGIN: u64 = 4;
 
 /// Whether next to nothing can be written where a folder lies.
 pub(crate) fn is_full(folder: &Path) -> bool {
@@ -133,9 +135,13 @@ pub(crate) fn is_full(folder: &Path) -> bool {
 
 /// Whether the disk of a folder is so full that an agent may have been refused a write, or will be soon.
 pub(crate) fn is_nearly_full(folder: &Path) -> bool {
-    Disk::of(folder).is_some_and(|disk| {
-        disk.free < (disk.size / SHARE).clamp(LEAST, MOST) || disk.files.is_some_and(|files| files < FILES)
-    })
+    Disk::of(folder).is_some_and(|disk| disk.has_less_than(1))
+}
+
+/// Whether nothing new is to be started where a folder lies. Whoever begins needs room at once; with no more than an
+/// agent is stopped at, one attempt after the other would be lost, and each leaves records.
+pub(crate) fn is_too_full_to_begin(folder: &Path) -> bool {
+    Disk::of(folder).is_some_and(|disk| disk.has_less_than(TO_BEGIN))
 }
 
 /// A file system, as it counts itself.
@@ -147,6 +153,12 @@ struct Disk {
 }
 
 impl Disk {
+    /// Whether less is free than so many times what is to be left.
+    fn has_less_than(&self, times: u64) -> bool {
+        let room = (self.size / SHARE).clamp(LEAST, MOST);
+        self.free < times * room || self.files.is_some_and(|files| files < times * FILES)
+    }
+
     fn of(folder: &Path) -> Option<Self> {
         let found = rustix::fs::statvfs(folder).ok()?;
         Some(Self {
@@ -210,6 +222,28 @@ mod tests {
         let said =
             io::Error::other("the setup failed: JavaScript heap out of memory; database or disk is full");
         assert_eq!(HostFault::of(&said, &std::env::temp_dir()), None);
+    }
+
+    #[test]
+    fn beginning_takes_more_room_than_going_on() {
+        let disk = |free, files| Disk { size: 24 << 20, free, files };
+        let room = (24 << 20) / SHARE;
+        for (disk, stops, starts) in [
+            (disk(room - 1, None), true, false),
+            (disk(room, None), false, false),
+            (disk(4 * room - 1, None), false, false),
+            (disk(4 * room, None), false, true),
+            (disk(4 * room, Some(31)), true, false),
+            (disk(4 * room, Some(127)), false, false),
+            (disk(4 * room, Some(128)), false, true),
+        ] {
+            assert_eq!(
+                (disk.has_less_than(1), !disk.has_less_than(TO_BEGIN)),
+                (stops, starts),
+                "{}",
+                disk.free
+            );
+        }
     }
 
     #[test]

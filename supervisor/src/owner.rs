@@ -11,6 +11,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use agency_sandbox::boot;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::attempt::Term;
@@ -27,11 +28,11 @@ pub(crate) struct Presence {
 /// Who this process is.
 pub(crate) fn myself() -> Owner {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    Owner { host: host.trim().to_owned(), boot: boot(), pid: std::process::id() }
+    Owner { host: host.trim().to_owned(), boot: this_boot(), pid: std::process::id() }
 }
 
-pub(crate) fn boot() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+fn this_boot() -> String {
+    boot::id().unwrap_or_default()
 }
 
 impl Presence {
@@ -55,7 +56,7 @@ impl Drop for Presence {
 /// Whether whoever had this term is certainly dead.
 pub(crate) fn is_dead(state: &Path, term: Term, owner: &Owner) -> bool {
     // The store is on this machine, so whoever had it in another boot is gone, whatever the machine was called.
-    if owner.boot != boot() {
+    if owner.boot != this_boot() {
         return true;
     }
     match File::open(file(state, term)) {

@@ -210,6 +210,7 @@ const OPENS_BY_NAME: &[(&str, &str)] = &[
     ("sandbox/src/attest/shared.rs", "/proc"),
     ("sandbox/src/bare/everyone.rs", "/proc"),
     ("sandbox/src/bare/replica.rs", "our own copy"),
+    ("sandbox/src/boot.rs", "the kernel's"),
     ("sandbox/src/cgroup.rs", "the kernel's"),
     ("sandbox/src/changed/mod.rs", "the agent's, inside its sandbox"),
     ("sandbox/src/container/door.rs", "our own state"),

@@ -11,8 +11,6 @@ use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal,
 
 use crate::message::{Failure, INTERNAL};
 
-/// The most of a text that is read.
-const LONGEST: u64 = 256 << 10;
 /// How many seconds of a processor it may take, if nobody is left to stop it.
 const SECONDS: u64 = 20;
 
@@ -38,7 +36,7 @@ pub(crate) fn run(about: &[String]) -> Result<u8, Failure> {
     let task = TaskId::parse(task).map_err(|error| named(&error))?;
     let agent = AgentName::parse(agent).map_err(|error| named(&error))?;
     let mut text = Vec::new();
-    io::stdin().lock().take(LONGEST).read_to_end(&mut text).map_err(failed)?;
+    io::stdin().lock().take(claim::LONGEST_READ).read_to_end(&mut text).map_err(failed)?;
     let claim = claim::read(protocol, kind, &task, &agent, &String::from_utf8_lossy(&text));
     let written = serde_json::to_vec(&claim).map_err(|error| Failure::new(INTERNAL, &error))?;
     io::stdout().write_all(&written).map_err(failed)?;

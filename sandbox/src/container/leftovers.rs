@@ -18,6 +18,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
 use super::engine::{Engine, EngineError};
+use crate::boot;
 use crate::nonce::{is_nonce, nonce};
 
 /// The label that says to people whose a container is.
@@ -34,13 +35,13 @@ const LARGEST: u64 = 8 * 1024;
 
 /// This process, for people who look at an engine's list.
 pub(crate) fn me() -> String {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let boot = boot::id().unwrap_or_default();
     let namespace = fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino());
     // Times begin after the name, which may hold anything.
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let started =
         stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19)).unwrap_or_default();
-    format!("{}/{namespace}/{}/{started}", boot.trim(), std::process::id())
+    format!("{boot}/{namespace}/{}/{started}", std::process::id())
 }
 
 /// A container that is written down. Dropping it leaves it so, for whoever comes next.

@@ -18,23 +18,37 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
-use crate::erase;
 use crate::nonce::nonce;
+use crate::{boot, erase};
 
 /// Where each run has its folder, in the state folder.
 const SANDBOXES: &str = "sandboxes";
 
-/// In the folder of a run: the path of a file. While that exists, the folder is kept.
+/// In the folder of a run: a boot, and the path of a file. In that boot, and while the file exists, the folder is kept.
+///
+/// It is the first thing of a folder to be removed, so a folder that has it is whole.
 const KEPT: &str = "kept";
 /// Nothing goes on from a run that was killed so long ago.
 const LONGEST_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+/// How often a folder is tried to be adopted, a millisecond apart. Whoever sweeps has it for a moment.
+const TRIES: usize = 200;
 
 /// Whether the folder of a killed run is to stay.
 fn is_kept(run: &Path) -> bool {
-    let Ok(needed) = fs::read(run.join(KEPT)) else { return false };
-    let needed = fs::symlink_metadata(Path::new(OsStr::from_bytes(&needed)));
-    let age = needed.and_then(|stat| stat.modified()).map(|at| at.elapsed().unwrap_or_default());
-    age.is_ok_and(|age| age < LONGEST_KEPT)
+    let Ok(text) = fs::read(run.join(KEPT)) else { return false };
+    let Some(end) = text.iter().position(|byte| *byte == b'\n') else { return false };
+    let (noted, needed) = (String::from_utf8_lossy(&text[..end]), OsStr::from_bytes(&text[end + 1..]));
+    let changed = fs::symlink_metadata(needed).and_then(|stat| stat.modified());
+    let age = changed.map(|at| at.elapsed().unwrap_or_default());
+    boot::is(&noted) && age.is_ok_and(|age| age < LONGEST_KEPT)
+}
+
+/// Removes the folder of a run, so that whatever is left of it is never taken for a whole one.
+fn remove(run: &Path) -> io::Result<()> {
+    match fs::remove_file(run.join(KEPT)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => erase::tree(run),
+    }
 }
 
 /// Removes what killed runs left: the folders nobody holds and nobody needs.
@@ -45,7 +59,7 @@ fn sweep(runs: &Path) {
         let Ok(folder) = open_folder(&path) else { continue };
         if flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() && !is_kept(&path) {
             // Best effort: whatever resists is tried again by the next run.
-            let _ = erase::tree(&path);
+            let _ = remove(&path);
         }
     }
 }
@@ -66,10 +80,21 @@ impl Run {
         Self { path: state.join(SANDBOXES).join(nonce()), mode, held: OnceCell::new() }
     }
 
-    /// One whose process was killed, to go on from where it stood. It is removed with this one.
+    /// One that was kept when its process was killed, to go on from where it stood. It is removed with this one.
     pub fn adopt(path: &Path) -> io::Result<Self> {
         let folder = open_folder(path)?;
-        flock(&folder, FlockOperation::NonBlockingLockExclusive)?;
+        let mut tries = 1..TRIES;
+        while let Err(error) = flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            tries.next().ok_or(error)?;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Somebody may have begun to remove it.
+        if !is_kept(path) {
+            return Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "the folder of its run is not whole any more",
+            ));
+        }
         let held = OnceCell::new();
         let _ = held.set(folder);
         Ok(Self { path: path.to_owned(), mode: 0o700, held })
@@ -77,7 +102,10 @@ impl Run {
 
     /// Keeps the folder while a file exists, even if this process is killed.
     pub fn keep_while(&self, file: &Path) -> io::Result<()> {
-        fs::write(self.path.join(KEPT), file.as_os_str().as_bytes())
+        let boot =
+            boot::id().ok_or_else(|| io::Error::other("the kernel does not say which boot this is"))?;
+        let text = [boot.as_bytes(), b"\n", file.as_os_str().as_bytes()].concat();
+        fs::write(self.path.join(KEPT), text)
     }
 
     /// Where it is, or will be.
@@ -109,9 +137,9 @@ impl Run {
 impl Drop for Run {
     fn drop(&mut self) {
         // The kernel may still be at its own part of an overlay. What can't be removed is swept by the next run.
-        if self.held.get().is_some() && erase::tree(&self.path).is_err() {
+        if self.held.get().is_some() && remove(&self.path).is_err() {
             std::thread::sleep(Duration::from_millis(20));
-            let _ = erase::tree(&self.path);
+            let _ = remove(&self.path);
         }
     }
 }
@@ -173,5 +201,45 @@ mod tests {
         fs::remove_file(&needed).expect("removed");
         state.run().make().expect("a folder");
         assert!(!path.exists(), "nobody needs it");
+    }
+
+    /// A folder that was kept and then killed, with a file that needs it.
+    fn killed_run(folder: &Path) -> (State, PathBuf, PathBuf) {
+        let (state, needed) = (State::at(folder), folder.join("needed"));
+        fs::write(&needed, "").expect("written");
+        let run = state.run();
+        run.make().expect("a folder");
+        run.keep_while(&needed).expect("written");
+        let path = run.path().to_owned();
+        kill(run);
+        (state, path, needed)
+    }
+
+    #[test]
+    fn a_folder_whose_removal_has_begun_is_not_gone_on_with() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (state, path, _needed) = killed_run(folder.path());
+        fs::create_dir_all(path.join("upper/src")).expect("folders");
+        // Whoever removed it was killed after the first step.
+        fs::remove_file(path.join(KEPT)).expect("removed");
+        let refused = Run::adopt(&path).expect_err("half of it may be gone");
+        assert!(refused.to_string().contains("not whole"), "{refused}");
+        state.run().make().expect("a folder");
+        assert!(!path.exists(), "the next sandbox removes the rest");
+    }
+
+    #[test]
+    fn nothing_is_kept_beyond_its_day_or_its_boot() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (_state, path, needed) = killed_run(folder.path());
+        assert!(is_kept(&path));
+        let file = fs::File::options().write(true).open(&needed).expect("opened");
+        file.set_modified(std::time::SystemTime::now() - LONGEST_KEPT).expect("set");
+        assert!(!is_kept(&path), "it is too old");
+        file.set_modified(std::time::SystemTime::now()).expect("set");
+        assert!(is_kept(&path));
+        let another = [b"another\n", needed.as_os_str().as_bytes()].concat();
+        fs::write(path.join(KEPT), another).expect("written");
+        assert!(!is_kept(&path) && Run::adopt(&path).is_err(), "it may lack what was never synced");
     }
 }

@@ -486,7 +486,7 @@ impl<S: Store> Dispatcher<S> {
     /// What waits for room goes on by itself, and people should know what for.
     fn look_at_disk(&mut self) {
         let state = &self.shop.settings.state;
-        let full = host_fault::is_nearly_full(state);
+        let full = host_fault::is_too_full_to_begin(state);
         if full && !self.full {
             let what = format!("the disk is full at {}; make room there, and it goes on", state.display());
             self.shop.teller.tell(&Notice::Trouble { task: None, what });

@@ -10,12 +10,13 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use agency_protocols::claim::{Claim, ClaimKind};
+use agency_protocols::claim::{Claim, ClaimKind, LONGEST_READ};
+use agency_sandbox::boot;
 use agency_sandbox::git::GitError;
 use agency_sandbox::harvest::{Harvest, Reason};
 use agency_sandbox::host::Host;
@@ -36,7 +37,7 @@ use serde_json::json;
 use super::Place;
 use super::claims::{AgentText, ClaimReader};
 use super::control::Reception;
-use super::ended::{self, EndedAgent};
+use super::ended::{self, EndedAgent, Orphan, SecretsMark};
 use super::given;
 use super::order::{AgentOrder, Order, What};
 use super::outcome::{AgentDone, Done, End, kept};
@@ -50,10 +51,7 @@ use crate::landing::candidate::{self, Work};
 use crate::landing::commit::{Signature, Statement};
 use crate::landing::names::{Format, Oid, Task};
 use crate::landing::repository::{Opening, Repository};
-use crate::owner;
 
-/// The most of a report that is read.
-const LONGEST_REPORT: u64 = 256 << 10;
 /// The most of a paper that is shown to it.
 const LONGEST_PAPER: u64 = 8 << 20;
 /// The most changed paths, refusals, warnings and names of protected files that its outcome lists.
@@ -76,49 +74,64 @@ pub(super) struct AgentJob<'a> {
     pub(super) reception: &'a Reception,
 }
 
-pub(super) fn run(job: AgentJob<'_>) -> Done {
+/// What is left of a sandbox when its changes are collected. Dropping it removes the layers while the kernel still takes
+/// the sandbox apart, and then waits for that.
+#[derive(Debug)]
+pub(super) struct Left {
+    _run: Run,
+    _remains: Option<launch::Remains>,
+}
+
+pub(super) fn run(job: AgentJob<'_>) -> (Done, Option<Left>) {
     let AgentJob { place, order, agent, reception, .. } = job;
     let started_at = crate::clock::wall();
     let prepared = prepare(job, None);
     let prepared = prepared.and_then(|site| Ok((site, Ear::new(&agent.program.reading)?)));
     let (site, ear) = match prepared {
         Ok(prepared) => prepared,
-        Err(error) if setup::is_stopped(error.as_ref()) => return Done::Stopped,
-        Err(error) => return not_run(place, error.as_ref()),
+        Err(error) if setup::is_stopped(error.as_ref()) => return (Done::Stopped, None),
+        Err(error) => return (not_run(place, error.as_ref()), None),
     };
     let disk = DiskWatch::new(&order.state);
     let outcome = match site.run(reception, &ear, &disk) {
-        Ok(_) if disk.was_nearly_full() => return Done::Lost { reason: disk.reason() },
+        Ok(_) if disk.was_nearly_full() => return (Done::Lost { reason: disk.reason() }, None),
         Ok(outcome) => outcome,
         Err(error @ LaunchError::Uncollected { .. }) => {
-            return Done::Unread { reason: causes::on_one_line(&error) };
+            return (Done::Unread { reason: causes::on_one_line(&error) }, None);
         }
-        Err(error) => return not_run(place, &error),
+        Err(error) => return (not_run(place, &error), None),
     };
-    let done = site.ended(order, started_at, ear, &outcome).and_then(|ended| {
+    let done = site.ended(job, started_at, ear, &outcome).and_then(|ended| {
         site.write_down(place, &ended);
-        let launch::Outcome { upper, remains, .. } = outcome;
-        let done = site.collect(job, ended, upper);
-        // The layers went while the kernel was still taking the sandbox apart; now that is waited for.
-        drop(remains);
-        done
+        site.collect(job, ended, outcome.upper.as_fd())
     });
-    collected(place, done)
+    (collected(place, done), Some(Left { _run: site.run, _remains: Some(outcome.remains) }))
 }
 
 /// Collects what an agent did whose shim was killed after its end. Every process of it is dead.
-pub(super) fn go_on(job: AgentJob<'_>, ended: EndedAgent) -> Done {
-    let opened = prepare(job, Some(&ended));
-    match opened.and_then(|site| Ok((site, ended.open_upper()?.into()))) {
-        Ok((site, upper)) => collected(job.place, site.collect(job, ended, upper)),
+pub(super) fn go_on(job: AgentJob<'_>, ended: EndedAgent) -> (Done, Option<Left>) {
+    match reopen(job, ended) {
+        Ok((site, ended, upper)) => {
+            let done = collected(job.place, site.collect(job, ended, upper.as_fd()));
+            (done, Some(Left { _run: site.run, _remains: None }))
+        }
         // That is not the agent's fault.
         Err(error) => {
             let reason = causes::on_one_line(error.as_ref());
-            Done::Lost {
-                reason: format!("its shim was killed, and what it did can't be collected: {reason}"),
-            }
+            let reason = format!("its shim was killed, and what it did can't be collected: {reason}");
+            (Done::Lost { reason }, None)
         }
     }
+}
+
+/// Everything to collect it with, and what it changed.
+fn reopen(job: AgentJob<'_>, ended: EndedAgent) -> Result<(Site, EndedAgent, File)> {
+    let Orphan { ended, run, upper } = ended.take_over(job.place)?;
+    let site = prepare(job, Some(run))?;
+    if !ended.secrets.fits(&site.policy.secrets) {
+        return Err("the secrets that it was given have been changed since".into());
+    }
+    Ok((site, ended, upper))
 }
 
 fn collected(place: &Place, done: Result<AgentDone>) -> Done {
@@ -176,8 +189,8 @@ struct Site {
     run: Run,
 }
 
-/// Everything for an agent that is to begin, or for one that has ended and is to be collected.
-fn prepare(job: AgentJob<'_>, ended: Option<&EndedAgent>) -> Result<Site> {
+/// Everything for an agent that is to begin, or for one that has ended in this run and is to be collected.
+fn prepare(job: AgentJob<'_>, ended: Option<Run>) -> Result<Site> {
     let AgentJob { place, order, agent, reception, .. } = job;
     let host = Host::observe();
     let folder = Folder::around(&order.root)?;
@@ -186,7 +199,7 @@ fn prepare(job: AgentJob<'_>, ended: Option<&EndedAgent>) -> Result<Site> {
     }
     let state = State::at(&order.state);
     let run = match order.level {
-        _ if let Some(ended) = ended => Run::adopt(&ended.run)?,
+        _ if let Some(run) = ended => run,
         Level::Landlock => State::for_copies(&order.copies, host.is_root())?.run(),
         Level::Process | Level::Container => state.run(),
     };
@@ -232,25 +245,26 @@ impl Site {
     /// What is known of an agent that has ended, before anybody looks at what it changed.
     fn ended(
         &self,
-        order: &Order,
+        job: AgentJob<'_>,
         started_at: i64,
         ear: Ear,
         outcome: &launch::Outcome,
     ) -> Result<EndedAgent> {
         let (heard, usage) = ear.finish(self.left(USAGE, LONGEST_USAGE)?.as_deref());
-        let upper = match (order.level, self.ground.workspace.overlays.first().map(|overlay| &overlay.layer))
-        {
-            (Level::Process, Some(Layer::Disk { upper, .. })) => upper.clone(),
-            // It goes with the sandbox.
-            (Level::Process, _) => PathBuf::new(),
-            (Level::Landlock | Level::Container, _) => self.run.path().join("upper"),
+        let layer = self.ground.workspace.overlays.first().map(|overlay| &overlay.layer);
+        let upper = match (job.order.level, layer) {
+            (Level::Process, Some(Layer::Disk { upper, .. })) => Some(upper.clone()),
+            (Level::Process, _) => None,
+            (Level::Landlock | Level::Container, _) => Some(self.run.path().join("upper")),
         };
         Ok(EndedAgent {
-            boot: owner::boot(),
+            boot: boot::id().unwrap_or_default(),
             started_at,
             run: self.run.path().to_owned(),
             upper,
+            secrets: SecretsMark::of(&self.policy.secrets),
             end: end(outcome.end),
+            stopped: job.reception.stopped(),
             elapsed_ms: u64::try_from(outcome.elapsed.as_millis()).unwrap_or(u64::MAX),
             usage,
             heard,
@@ -262,7 +276,7 @@ impl Site {
 
     /// Lets another shim go on from here, should this one be killed. It is a second chance: nothing fails without it.
     fn write_down(&self, place: &Place, ended: &EndedAgent) {
-        if self.run.keep_while(&place.file(ended::NAME)).is_ok() {
+        if ended.upper.is_some() && self.run.keep_while(&place.file(ended::NAME)).is_ok() {
             let _ = ended.write(place);
         }
     }
@@ -275,13 +289,13 @@ impl Site {
         }
     }
 
-    /// What the agent did. The layers go with it.
-    fn collect(self, job: AgentJob<'_>, ended: EndedAgent, upper: OwnedFd) -> Result<AgentDone> {
+    /// What the agent did.
+    fn collect(&self, job: AgentJob<'_>, ended: EndedAgent, upper: BorrowedFd<'_>) -> Result<AgentDone> {
         let AgentJob { place, order, agent, reception, .. } = job;
         let EndedAgent { end, elapsed_ms, usage, heard, attestation, network, output, .. } = ended;
-        let wrote = self.left(REPORT, LONGEST_REPORT)?;
-        let Site { folder, state, ground, policy, run, .. } = self;
-        let harvest = ground.harvest(upper.as_fd(), &policy)?;
+        let wrote = self.left(REPORT, LONGEST_READ)?;
+        let Site { folder, state, ground, policy, .. } = self;
+        let harvest = ground.harvest(upper, policy)?;
         let must = Scope::parse(&agent.scope.must, &[])?;
         // What has to change did before, where earlier work is gone on with.
         let did_something = match must.write.is_empty() || agent.start.is_some() {
@@ -291,9 +305,9 @@ impl Site {
         let (mut warnings, _) = kept(harvest.warnings.iter().map(ToString::to_string), MOST_REFUSED);
         let candidate = match end == (End::Exited { code: 0 }) && harvest.is_clean() {
             true => {
-                let repository = open_repository(&folder, &state, agent)?;
+                let repository = open_repository(folder, state, agent)?;
                 let made = loop {
-                    match commit(order, agent, &repository, &harvest, upper.as_fd()) {
+                    match commit(order, agent, &repository, &harvest, upper) {
                         Err(error) if waited_for_room(place, reception, error.as_ref()) => {}
                         made => break made?,
                     }
@@ -331,7 +345,7 @@ impl Site {
             Reason::ControlFile { open, .. } => open.clone(),
             _ => None,
         });
-        let done = AgentDone {
+        Ok(AgentDone {
             end,
             elapsed_ms,
             changed,
@@ -349,9 +363,7 @@ impl Site {
             attestation,
             network,
             output,
-        };
-        drop((run, upper));
-        Ok(done)
+        })
     }
 }
 
@@ -565,9 +577,9 @@ mod tests {
     #[test]
     fn a_report_is_a_plain_file_or_none() {
         let outbox = tempfile::tempdir().expect("a folder");
-        assert_eq!(left(outbox.path(), REPORT, LONGEST_REPORT).expect("read"), None);
+        assert_eq!(left(outbox.path(), REPORT, LONGEST_READ).expect("read"), None);
         std::os::unix::fs::symlink("/etc/passwd", outbox.path().join(REPORT)).expect("a link");
-        assert_eq!(left(outbox.path(), REPORT, LONGEST_REPORT).expect("read"), None);
+        assert_eq!(left(outbox.path(), REPORT, LONGEST_READ).expect("read"), None);
         std::fs::remove_file(outbox.path().join(REPORT)).expect("gone");
         rustix::fs::mknodat(
             rustix::fs::CWD,
@@ -577,9 +589,9 @@ mod tests {
             0,
         )
         .expect("a pipe");
-        assert_eq!(left(outbox.path(), REPORT, LONGEST_REPORT).expect("read"), None);
+        assert_eq!(left(outbox.path(), REPORT, LONGEST_READ).expect("read"), None);
         std::fs::remove_file(outbox.path().join(REPORT)).expect("gone");
         std::fs::write(outbox.path().join(REPORT), "done").expect("a file");
-        assert_eq!(left(outbox.path(), REPORT, LONGEST_REPORT).expect("read"), Some(b"done".to_vec()));
+        assert_eq!(left(outbox.path(), REPORT, LONGEST_READ).expect("read"), Some(b"done".to_vec()));
     }
 }

@@ -13,13 +13,17 @@ use std::fs::{self, File};
 use std::io;
 use std::path::PathBuf;
 
+use agency_sandbox::boot;
+use agency_sandbox::nonce::nonce;
+use agency_sandbox::secret::Secret;
+use agency_sandbox::workspace::state::Run;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use super::Place;
-use super::outcome::{End, Usage};
+use super::outcome::{End, StopReason, Usage};
 use crate::hearing::Heard;
-use crate::owner;
 
 pub(super) const NAME: &str = "ended.json";
 
@@ -32,9 +36,12 @@ pub(super) struct EndedAgent {
     pub(super) started_at: i64,
     /// The folder of the sandbox's run.
     pub(super) run: PathBuf,
-    /// What the agent changed.
-    pub(super) upper: PathBuf,
+    /// What the agent changed; `None` if that goes with its sandbox.
+    pub(super) upper: Option<PathBuf>,
+    pub(super) secrets: SecretsMark,
     pub(super) end: End,
+    /// Why it was stopped, if somebody asked for it.
+    pub(super) stopped: Option<StopReason>,
     pub(super) elapsed_ms: u64,
     pub(super) usage: Option<Usage>,
     pub(super) heard: Option<Heard>,
@@ -50,9 +57,50 @@ impl EndedAgent {
         fs::rename(beside, place.file(NAME))
     }
 
-    pub(super) fn open_upper(&self) -> io::Result<File> {
-        File::open(&self.upper)
+    /// Makes its folder ours, and leaves it to nobody else: it is a second chance, and there is no third. Whatever ended
+    /// the first shim may end this one, too.
+    pub(super) fn take_over(self, place: &Place) -> io::Result<Orphan> {
+        let upper = self.upper.as_deref().ok_or(io::ErrorKind::NotFound)?;
+        let (run, upper) = (Run::adopt(&self.run)?, File::open(upper)?);
+        fs::remove_file(place.file(NAME))?;
+        Ok(Orphan { ended: self, run, upper })
     }
+}
+
+/// An agent that ended before its shim was killed, held by this process to be collected.
+#[derive(Debug)]
+pub(super) struct Orphan {
+    pub(super) ended: EndedAgent,
+    pub(super) run: Run,
+    pub(super) upper: File,
+}
+
+/// Tells whether an agent was given the same secrets that are known now, and tells none of them. What it did is searched
+/// for its secrets, and those may have been changed since.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct SecretsMark {
+    salt: String,
+    digest: String,
+}
+
+impl SecretsMark {
+    pub(super) fn of(secrets: &[Secret]) -> Self {
+        let salt = nonce();
+        Self { digest: digest(&salt, secrets), salt }
+    }
+
+    pub(super) fn fits(&self, secrets: &[Secret]) -> bool {
+        digest(&self.salt, secrets) == self.digest
+    }
+}
+
+fn digest(salt: &str, secrets: &[Secret]) -> String {
+    let mut hash = Sha256::new_with_prefix(salt);
+    for secret in secrets {
+        hash.update((secret.value.len() as u64).to_le_bytes());
+        hash.update(&secret.value);
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Place {
@@ -60,6 +108,28 @@ impl Place {
     pub(super) fn ended(&self) -> Option<EndedAgent> {
         let text = fs::read(self.file(NAME)).ok()?;
         let ended: EndedAgent = serde_json::from_slice(&text).ok()?;
-        (ended.boot == owner::boot() && ended.upper.is_dir()).then_some(ended)
+        let is_there = ended.upper.as_ref().is_some_and(|upper| upper.is_dir());
+        (boot::is(&ended.boot) && is_there).then_some(ended)
+    }
+
+    /// Nobody goes on from here: the next sandbox removes the layer.
+    pub(crate) fn give_up_ended(&self) {
+        let _ = fs::remove_file(self.file(NAME));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_secrets_are_told_and_none_is_shown() {
+        let secret = |value: &str| Secret { name: "KEY".to_owned(), value: value.into() };
+        let mark = SecretsMark::of(&[secret("sk-one"), secret("sk-two")]);
+        assert!(mark.fits(&[secret("sk-one"), secret("sk-two")]));
+        for others in [vec![], vec![secret("sk-one")], vec![secret("sk-onesk-two")], vec![secret("sk-new")]] {
+            assert!(!mark.fits(&others), "{others:?}");
+        }
+        assert!(!serde_json::to_string(&mark).expect("text").contains("sk-"));
     }
 }

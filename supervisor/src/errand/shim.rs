@@ -17,10 +17,10 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use rustix::time::Timespec;
 
-use super::agent::{self, AgentJob};
+use super::agent::{self, AgentJob, Left};
 use super::claims::ClaimReader;
 use super::control::{Reception, Word};
-use super::ended::{self, EndedAgent};
+use super::ended::EndedAgent;
 use super::order::{Order, What};
 use super::outcome::{self, Done, Outcome, Times};
 use super::{ErrandError, Place, proof};
@@ -79,13 +79,11 @@ pub fn run(
     if !is_new && ended.is_none() {
         return Ok(());
     }
-    if ended.is_some() {
-        // It is a second chance, and there is no third: whatever ended the first shim may end this one, too.
-        std::fs::remove_file(place.file(ended::NAME)).map_err(place.failed("remove", ended::NAME))?;
-    }
     let (started_at, from) = (ended.as_ref().map_or_else(wall, |ended| ended.started_at), wall_exactly());
-    let done = carry_out(&place, &order, ended, reader, &reception);
-    let stopped = reception.stopped();
+    let stopped_before = ended.as_ref().and_then(|ended| ended.stopped);
+    // What is left of the sandbox goes when the outcome is on the disk: until then, somebody may have to go on from it.
+    let (done, _left) = carry_out(&place, &order, ended, reader, &reception);
+    let stopped = stopped_before.or(reception.stopped());
     let times = Some(Times { from, to: wall_exactly() });
     let outcome = Outcome { version: outcome::VERSION, started_at, ended_at: wall(), times, stopped, done };
     let text = serde_json::to_vec_pretty(&outcome)
@@ -96,8 +94,7 @@ pub fn run(
             Err(error) if waited_for_room(&place, &reception, &error) => {}
             written => {
                 written.map_err(place.failed("write", "outcome.json"))?;
-                // Nobody needs the layer any more. What is left of either is removed with the records, or by the next sandbox.
-                let _ = std::fs::remove_file(place.file(ended::NAME));
+                place.give_up_ended();
                 return Ok(());
             }
         }
@@ -131,7 +128,7 @@ fn carry_out(
     ended: Option<EndedAgent>,
     reader: &ClaimReader,
     reception: &Reception,
-) -> Done {
+) -> (Done, Option<Left>) {
     match &order.what {
         What::Agent(agent) | What::Audit(agent) => {
             let job = AgentJob { place, order, agent, reader, reception };
@@ -140,7 +137,7 @@ fn carry_out(
                 None => agent::run(job),
             }
         }
-        What::Proof(proof) => proof::run(place, order, proof, reception),
+        What::Proof(proof) => (proof::run(place, order, proof, reception), None),
     }
 }
 

@@ -221,6 +221,7 @@ impl<S: Store> Life<'_, S> {
             Ok(self.shop.store.end(&self.lease, &ending, spent).await?)
         })
         .await?;
+        self.agent_place().give_up_ended();
         self.tell(Notice::Over {
             task: self.attempt.task.clone(),
             attempt: self.attempt.epoch.0,

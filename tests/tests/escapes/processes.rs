@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::Read;
-use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,7 @@ use serde_json::json;
 
 use crate::as_both;
 use crate::ground::{Actor, DEADLINE, Ground};
-use crate::run::Sandbox;
+use crate::run::{Ended, Sandbox};
 
 /// How long anything may live on after its sandbox.
 const AFTERLIFE: Duration = Duration::from_secs(1);
@@ -175,30 +174,25 @@ fn a_memory_bomb_stops_at_the_limit(actor: Actor) {
     // What stays is noticed in any case.
     let hold = "x=$(head -c 201326592 /dev/zero | tr '\\0' x); sleep 600; echo survived";
     let (marker, started) = (Marker::new(), Instant::now());
-    let ended = run().pass(VARIABLE, marker.as_str()).shell(hold);
+    let mut command = run().pass(VARIABLE, marker.as_str()).direct("/bin/sh");
+    command.args(["-c", hold]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("agency starts");
+    // Groups are named after the process that made them.
+    let group = format!("-{:x}", child.id());
+    let ended = Ended::new(hold, child.wait_with_output().expect("it ends"));
     marker.gone_within(AFTERLIFE).expect("it is dead");
     assert!(!ended.stderr().contains("survived"), "{how}: {}", ended.stderr());
     assert!(started.elapsed() < Duration::from_secs(110), "{how}: nobody stopped it");
     if how["enforced"] == "watched" {
         assert_eq!((ended.code(), &ended.json()["end"]["why"]), (Some(124), &json!("memory")));
     }
-    assert_no_cgroup_is_left();
+    assert_no_cgroup_is_left_of(&group);
 }
 
-/// No group of ours in any hierarchy.
+/// No group of this process in any hierarchy.
 #[track_caller]
 pub(crate) fn assert_no_cgroup_is_left_of(run: &str) {
     assert!(wait_until(AFTERLIFE, || cgroups(run).is_empty()), "{:?}", cgroups(run));
-}
-
-/// Other tests have groups too while they run; those go within a moment of their end.
-#[track_caller]
-fn assert_no_cgroup_is_left() {
-    assert!(wait_until(DEADLINE, || cgroups("").iter().all(|path| busy(path))), "{:?}", cgroups(""));
-}
-
-fn busy(group: &Path) -> bool {
-    fs::read_to_string(group.join("cgroup.procs")).is_ok_and(|list| !list.is_empty())
 }
 
 /// Where processes can be moved between groups: the unified hierarchy, wherever it is mounted.

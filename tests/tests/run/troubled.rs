@@ -215,12 +215,15 @@ fn shim_of(queue: &Queue, id: &str) -> Pid {
     Pid::from_raw(i32::try_from(found.expect("a shim")).expect("a process"))
 }
 
+/// More than a shim collects in a moment.
+const MANY: &str =
+    "mkdir -p src/many; i=0; while [ $i -lt 1500 ]; do echo $i > src/many/$i; i=$((i+1)); done";
+
 /// What an agent did is in its layer, whoever looks at it.
 #[test]
 fn a_shim_that_is_killed_while_it_collects_loses_nothing() {
-    let script = "mkdir -p src/many; i=0; while [ $i -lt 1500 ]; do echo $i > src/many/$i; i=$((i+1)); done";
     for level in ["process", "landlock"] {
-        let mut queue = Queue::with_agent(script);
+        let mut queue = Queue::with_agent(MANY);
         queue.settings(&format!("isolation = \"{level}\""));
         queue.ground.commit_all();
         let id = queue.tasks(1).remove(0);
@@ -239,6 +242,51 @@ fn a_shim_that_is_killed_while_it_collects_loses_nothing() {
         for layers in [own, copies].into_iter().filter(|folder| folder.is_dir()) {
             assert_eq!(fs::read_dir(&layers).expect("listed").count(), 0, "{level}: {}", layers.display());
         }
+    }
+}
+
+/// What a shim has to be sure of before it collects another's agent, and what was done to it.
+type Spoiling = fn(run: &Path, ended: &mut serde_json::Value);
+const SPOILED: [(&str, Spoiling); 4] = [
+    ("somebody began to remove it", |run, _| {
+        fs::remove_file(run.join("kept")).expect("removed");
+        fs::remove_dir_all(run.join("upper")).expect("removed");
+        fs::create_dir_all(run.join("upper/src")).expect("made");
+    }),
+    ("its secrets have changed", |_, ended| ended["secrets"]["digest"] = "another".into()),
+    ("it was stopped", |_, ended| ended["stopped"] = "signal".into()),
+    ("the machine was started again", |run, ended| {
+        ended["boot"] = "another".into();
+        let kept = fs::read_to_string(run.join("kept")).expect("read");
+        let (_, needed) = kept.split_once('\n').expect("a boot and a path");
+        fs::write(run.join("kept"), format!("another\n{needed}")).expect("written");
+    }),
+];
+
+/// Half of an agent's work is none, and so is work that nobody can judge as its own shim would have.
+#[test]
+fn what_a_killed_shim_left_is_collected_as_it_would_have_been_or_not_at_all() {
+    for (what, spoil) in SPOILED {
+        let queue = Queue::with_agent(MANY);
+        let id = queue.tasks(1).remove(0);
+        let run = queue.start(&[]);
+        let records = queue.records(&id, 1).join("agent");
+        assert!(wait_until(LONG, || records.join("ended.json").exists()), "its agent does not end");
+        let shim = shim_of(&queue, &id);
+        run.kill();
+        kill(shim, Signal::SIGKILL).expect("killed");
+        assert!(!records.join("outcome.json").exists(), "it was too fast for this test");
+        let text = fs::read(records.join("ended.json")).expect("read");
+        let mut ended: serde_json::Value = serde_json::from_slice(&text).expect("a record");
+        let layers = ended["run"].as_str().expect("a path").to_owned();
+        spoil(Path::new(&layers), &mut ended);
+        fs::write(records.join("ended.json"), ended.to_string()).expect("written");
+        let said = queue.run(&[]);
+        assert_eq!(said.code, 0, "{what}: {said:?}");
+        queue.assert_landed(std::slice::from_ref(&id));
+        assert!(queue.records(&id, 2).exists(), "{what}: it was believed: {said:?}");
+        assert_eq!(queue.ground.git(&["ls-files", "src/many"]).lines().count(), 1500, "{what}");
+        assert!(!Path::new(&layers).exists(), "{what}: its layer is left");
     }
 }
 

@@ -42,6 +42,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use super::error::{Result, at};
+use crate::boot;
 use crate::erase;
 
 /// Of everything written here. A layer of another version is as good as none.
@@ -84,16 +85,12 @@ pub(super) struct Facts {
 
 impl Facts {
     pub(super) fn new(files: usize, time: u32) -> Self {
-        Self { version: VERSION, files, time, boot: Some(boot()) }
+        Self { version: VERSION, files, time, boot: Some(boot::id().unwrap_or_default()) }
     }
 
     fn text(&self, path: &Path) -> Result<Vec<u8>> {
         serde_json::to_vec(self).map_err(io::Error::from).map_err(at("can't write", path))
     }
-}
-
-fn boot() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
 /// The folder of all snapshots.
@@ -400,7 +397,7 @@ fn hold_quietly(path: &Path) -> Result<Option<Held>> {
         _ => return Ok(None),
     }
     let Some(facts) = read_facts(path)
-        .filter(|facts| facts.version == VERSION && facts.boot.as_ref().is_none_or(|known| *known == boot()))
+        .filter(|facts| facts.version == VERSION && facts.boot.as_deref().is_none_or(boot::is))
     else {
         return Ok(None);
     };
