@@ -15,16 +15,15 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
 use super::error::{Error, files};
 use super::names::{Oid, RefName};
 use super::repository::{Repository, read_file};
-use super::stamp::Identity;
+use super::stamp::{self, Identity};
 use crate::durable;
 
 /// So soon after it was asked to, git makes a lock.
@@ -52,7 +51,6 @@ pub(super) struct Intent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Lock {
     file: Identity,
-    /// The kernel's word: nobody can set it.
     made: SystemTime,
 }
 
@@ -74,9 +72,7 @@ impl Intent {
 impl Lock {
     fn at(path: &Path) -> Option<Self> {
         let stat = fs::symlink_metadata(path).ok()?;
-        let seconds = Duration::from_secs(u64::try_from(stat.ctime()).unwrap_or(0));
-        let nanos = Duration::from_nanos(u64::try_from(stat.ctime_nsec()).unwrap_or(0));
-        Some(Self { file: Identity::of(&stat), made: UNIX_EPOCH + seconds + nanos })
+        Some(Self { file: Identity::of(&stat), made: stamp::made(&stat) })
     }
 }
 
@@ -159,6 +155,7 @@ pub(super) fn clear(repository: &Repository) -> Result<Vec<Intent>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::UNIX_EPOCH;
 
     const TO: &str = "a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1";
 

@@ -6,7 +6,7 @@
 //!
 //! All of us take turns (`refs.lock`). The lock is lent to git as its error output, so it is held for as long as
 //! that git lives, whoever started it. Therefore whoever has it knows that a lock file below `refs/agency` was
-//! left by a git that was killed, and removes it. The lock of a branch may be a person's ([`super::left_locks`]).
+//! left by a git that was killed, and removes it. The lock of a branch may be a person's (`left_locks`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};

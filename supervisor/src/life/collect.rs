@@ -67,7 +67,7 @@ impl<S: Store> Life<'_, S> {
         }
     }
 
-    async fn keep(&self, lease: crate::landing::lease::Lease, commit: Oid) -> Result<(), LifeError> {
+    async fn keep(&self, lease: landing::lease::Lease, commit: Oid) -> Result<(), LifeError> {
         let kept = self.blocking(move |repository| candidate::keep(repository, &lease, &commit)).await?;
         match kept {
             true => Ok(()),

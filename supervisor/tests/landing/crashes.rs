@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -135,9 +135,7 @@ fn killed_together_with_git_the_locks_are_known_as_ours() {
 #[test]
 fn an_empty_lock_that_a_killed_git_left_is_known_as_ours_after_a_while() {
     for world in worlds_by_git() {
-        let work = world.candidate(&world.at("main"), &[("src/1.txt", Put::File(b"agent\n"))]);
-        assert!(world.land_with("T1", &work, &["kill_group=Prepare:After"]).killed);
-        let lock = world.root().join(".git/refs/heads/main.lock");
+        let (work, lock) = killed_with_a_lock(&world);
         fs::write(&lock, "").expect("written");
         // References of ours move meanwhile, and the lock is not forgotten.
         Said::of(world.program("T2", &["act=claim", "epoch=1"]).spawn().expect("starts")).is("claimed");
@@ -148,6 +146,13 @@ fn an_empty_lock_that_a_killed_git_left_is_known_as_ours_after_a_while() {
         assert_eq!((world.at("main"), world.status().as_str()), (work, ""));
         world.assert_tidy();
     }
+}
+
+/// Work that is to land, and the lock that a git of ours was killed with when it did.
+fn killed_with_a_lock(world: &World) -> (String, PathBuf) {
+    let work = world.candidate(&world.at("main"), &[("src/1.txt", Put::File(b"agent\n"))]);
+    assert!(world.land_with("T1", &work, &["kill_group=Prepare:After"]).killed);
+    (work, world.root().join(".git/refs/heads/main.lock"))
 }
 
 /// Since a file was made or touched.
@@ -172,9 +177,7 @@ fn an_hour_later(world: &World) {
 fn an_empty_lock_of_a_persons_git_that_was_stopped_stays() {
     for world in worlds_by_git() {
         let base = world.at("main");
-        let work = world.candidate(&base, &[("src/1.txt", Put::File(b"agent\n"))]);
-        assert!(world.land_with("T1", &work, &["kill_group=Prepare:After"]).killed);
-        let lock = world.root().join(".git/refs/heads/main.lock");
+        let (work, lock) = killed_with_a_lock(&world);
         fs::remove_file(&lock).expect("removed");
         an_hour_later(&world);
         let mut command = world.command(&world.root(), &["update-ref", "--stdin"]);
@@ -204,9 +207,7 @@ fn an_empty_lock_of_a_persons_git_that_was_stopped_stays() {
 #[test]
 fn an_empty_lock_that_was_made_after_a_look_stays() {
     for world in worlds_by_git() {
-        let work = world.candidate(&world.at("main"), &[("src/1.txt", Put::File(b"agent\n"))]);
-        assert!(world.land_with("T1", &work, &["kill_group=Prepare:After"]).killed);
-        let lock = world.root().join(".git/refs/heads/main.lock");
+        let (work, lock) = killed_with_a_lock(&world);
         fs::remove_file(&lock).expect("removed");
         Said::of(world.program("T2", &["act=claim", "epoch=1"]).spawn().expect("starts")).is("claimed");
         fs::write(&lock, "").expect("written");
