@@ -41,7 +41,7 @@ fn work(world: &World, number: usize) -> String {
     world.candidate(&world.at("main"), &changes)
 }
 
-fn world(git: std::path::PathBuf, actor: Actor) -> World {
+fn world(git: PathBuf, actor: Actor) -> World {
     let world = World::new(git, actor, &[]);
     world.write("swap", b"a file at first\n");
     world.commit("Start");
