@@ -175,6 +175,26 @@ async fn tell_strayed(repository: &Arc<Repository>, desk: &Desk, teller: &dyn Te
     }
 }
 
+/// What is wrong with copies of objects, or can't be written again, keeps nobody from working.
+async fn look_after_spares(
+    look: fn(&Repository) -> Result<(), landing::Error>,
+    repository: &Arc<Repository>,
+    teller: &dyn Teller,
+) {
+    let repository = Arc::clone(repository);
+    if let Ok(Err(error)) = tokio::task::spawn_blocking(move || look(&repository)).await {
+        teller.tell(&Notice::Trouble { task: None, what: causes::on_one_line(&error) });
+    }
+}
+
+/// Nobody else does: a shim lives for one attempt, and can't know what the others have named.
+async fn keep_spares<S: Store>(shop: Arc<Workshop<S>>) {
+    loop {
+        look_after_spares(spare::tend, &shop.repository, shop.teller.as_ref()).await;
+        tokio::time::sleep(spare::BETWEEN_SWEEPS).await;
+    }
+}
+
 /// A run may go on for months (`--watch`).
 async fn keep_tidy<S: Store>(shop: Arc<Workshop<S>>) {
     loop {
@@ -208,10 +228,10 @@ pub async fn run(
     let term = store.enter(&owner::myself()).await?;
     let presence = Presence::show(&state, term).map_err(failed)?;
     // What a landing that was cut short left in somebody's files is taken back before anything else.
+    // First, because it may be what the others need.
+    look_after_spares(spare::restore_named, &repository, teller.as_ref()).await;
     let opened = Arc::clone(&repository);
     let recover = move || {
-        // First, because it may be what the others need.
-        spare::restore_named(&opened)?;
         let undone = land::recover(&opened)?;
         board::recover(&opened).map(|()| undone)
     };
@@ -245,21 +265,18 @@ pub async fn run(
         teller,
         witness,
     });
-    let keeper = tokio::spawn(keep_tidy(Arc::clone(&shop)));
+    let keepers = [tokio::spawn(keep_tidy(Arc::clone(&shop))), tokio::spawn(keep_spares(Arc::clone(&shop)))];
     let summary = tokio::select! {
         summary = dispatch::run(Arc::clone(&shop), wishes, interrupts) => summary,
         () = folder.gone() => return Err(ChargeError::StateGone { path: state }),
     };
-    keeper.abort();
+    keepers.iter().for_each(|keeper| keeper.abort());
     // Whatever went wrong, it went wrong for that.
     if folder.is_gone() {
         return Err(ChargeError::StateGone { path: state });
     }
     let summary = summary?;
-    let named = Arc::clone(&shop.repository);
-    if let Ok(Err(error)) = tokio::task::spawn_blocking(move || spare::restore_named(&named)).await {
-        shop.teller.tell(&Notice::Trouble { task: None, what: causes::on_one_line(&error) });
-    }
+    look_after_spares(spare::restore_named, &shop.repository, shop.teller.as_ref()).await;
     tell_strayed(&shop.repository, &shop.desk, shop.teller.as_ref()).await;
     shop.store.leave(term).await?;
     drop(presence);

@@ -10,14 +10,30 @@ use std::path::{Path, PathBuf};
 
 /// Puts a file in its place, whatever was there.
 pub(crate) fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
+    put(path, ".new", |file| {
+        file.write_all(contents)?;
+        file.sync_all()
+    })?;
+    sync_folder(path)
+}
+
+/// The same for what need not outlive a crash of the machine. Several may write the same file at once, each with an end of
+/// a name that is its own.
+pub(crate) fn write_unsynced(path: &Path, own: &str, contents: &[u8]) -> io::Result<()> {
+    put(path, &format!(".{own}.new"), |file| file.write_all(contents))
+}
+
+/// Fills a file beside the path, and renames it. Of one that can't be filled nothing stays.
+fn put(path: &Path, ending: &str, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
+    beside.push(ending);
     let beside = Path::new(&beside);
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(beside)?;
-    file.write_all(contents)?;
-    file.sync_all()?;
-    fs::rename(beside, path)?;
-    sync_folder(path)
+    let placed = fill(&mut file).and_then(|()| fs::rename(beside, path));
+    if placed.is_err() {
+        let _ = fs::remove_file(beside);
+    }
+    placed
 }
 
 /// Makes an empty file that says something by being there. `false` if it said so already.

@@ -309,6 +309,7 @@ impl Drawn {
             to: self.commit.clone(),
         };
         let reason = Reason { who: draft.who, text: format!("agency: {}", draft.message) };
+        let collector = repository.collector();
         let transaction = match Transaction::prepare(repository, &[line], &reason) {
             Err(Error::Refs { message }) => return again(&message),
             other => other?,
@@ -333,7 +334,7 @@ impl Drawn {
         }
         transaction.commit()?;
         tell(Step::Commit)?;
-        repository.outlast(&[&self.commit])?;
+        repository.outlast(collector, &[&self.commit]);
         Ok(None)
     }
 }

@@ -211,9 +211,10 @@ fn attempt(
         moves_files: matches!(request.work, Work::Commit { .. }),
     };
     let named: Vec<Oid> = refs::named_by(&motion.lines).into_iter().cloned().collect();
+    let collector = repository.collector();
     let tried =
         Landing { repository, motion, worktrees: &worktrees, publish }.carry_out(checkout, observer)?;
-    repository.outlast(&named.iter().collect::<Vec<_>>())?;
+    repository.outlast(collector, &named.iter().collect::<Vec<_>>());
     Ok(tried)
 }
 

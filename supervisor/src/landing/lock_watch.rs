@@ -5,13 +5,12 @@
 //! named, and never removed.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::names::RefName;
 use super::repository::Repository;
-use super::stamp::Identity;
+use super::stamp::{self, Identity};
 
 /// The lock of one reference, looked at since a moment.
 #[derive(Debug)]
@@ -23,10 +22,9 @@ pub struct LockWatch {
     age: Duration,
 }
 
-/// Since it was made or moved here: that time is the kernel's, not that of whoever packed it.
+/// Since it was made or moved here, and not since whoever packed it says.
 fn age(stat: &fs::Metadata) -> Duration {
-    let made = UNIX_EPOCH + Duration::from_secs(u64::try_from(stat.ctime()).unwrap_or(0));
-    SystemTime::now().duration_since(made).unwrap_or_default()
+    SystemTime::now().duration_since(stamp::made(stat)).unwrap_or_default()
 }
 
 impl LockWatch {

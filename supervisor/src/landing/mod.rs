@@ -34,6 +34,7 @@ mod kept;
 pub mod land;
 pub mod landed;
 pub mod lease;
+mod left_locks;
 pub mod lock_watch;
 pub mod merge;
 pub mod names;

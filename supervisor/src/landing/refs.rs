@@ -6,16 +6,13 @@
 //!
 //! All of us take turns (`refs.lock`). The lock is lent to git as its error output, so it is held for as long as
 //! that git lives, whoever started it. Therefore whoever has it knows that a lock file below `refs/agency` was
-//! left by a git that was killed, and removes it. The lock of a branch may be a person's; `refs.lock` says which
-//! ones we were about to take, and where those branches were to go.
+//! left by a git that was killed, and removes it. The lock of a branch may be a person's (`left_locks`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use agency_sandbox::path::escape;
 use agency_sandbox::untrusted;
@@ -23,6 +20,7 @@ use agency_sandbox::untrusted;
 use super::commit::Signature;
 use super::error::{Error, files, odd};
 use super::kept::{Talk, Talks};
+use super::left_locks::{self, Intent};
 use super::names::{Oid, RefName};
 use super::repository::{Repository, read_file, sync_names_in};
 use super::turns::Turn;
@@ -100,6 +98,38 @@ pub(super) fn check_ours(repository: &Repository) -> Result<(), Error> {
     checked.map_err(odd(&repository.real.common))
 }
 
+/// All of our own, read without git, for whoever can't wait until a person has put right what is odd among them: that is
+/// passed over.
+pub(super) fn ours(repository: &Repository) -> Result<BTreeMap<RefName, Oid>, Error> {
+    const DEEPEST: usize = 8;
+    let common = &repository.real.common;
+    let parsed =
+        |name: &str, text: &str| Some((RefName::parse(name).ok()?, Oid::parse(text.trim_end()).ok()?));
+    let packed = read_text(&common.join("packed-refs"))?.unwrap_or_default();
+    let packed = packed.lines().filter_map(|line| line.split_once(' '));
+    let packed = packed.filter(|(_, name)| name.starts_with(OURS));
+    let mut found: BTreeMap<RefName, Oid> = packed.filter_map(|(at, name)| parsed(name, at)).collect();
+    let mut folders = vec![(OURS.trim_end_matches('/').to_owned(), DEEPEST)];
+    while let Some((folder, depth)) = folders.pop() {
+        if depth == 0 || untrusted::check_real(common, Path::new(&folder)).is_err() {
+            continue;
+        }
+        for entry in fs::read_dir(common.join(&folder)).into_iter().flatten().flatten() {
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let name = format!("{folder}/{name}");
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => folders.push((name, depth - 1)),
+                Ok(kind) if kind.is_file() => {
+                    let text = read_text(&entry.path()).ok().flatten().unwrap_or_default();
+                    found.extend(parsed(&name, &text));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(found)
+}
+
 /// How many names lead to names before it is a circle.
 const LINKS: usize = 5;
 
@@ -159,12 +189,12 @@ impl Line {
     }
 
     /// Whose lock it will have, and what that will say.
-    fn intent(&self) -> String {
+    fn intent(&self) -> Intent {
         let to = match self {
-            Self::Update { to, .. } => to.as_str(),
-            Self::Verify { .. } | Self::Delete { .. } => "",
+            Self::Update { to, .. } => Some(to),
+            Self::Verify { .. } | Self::Delete { .. } => None,
         };
-        format!("{INTENT}{} {to}\n", self.name().as_str())
+        Intent::new(self.name(), to)
     }
 
     fn text(&self, nothing: &str) -> String {
@@ -195,8 +225,8 @@ pub(super) struct Mover {
     said: File,
     /// What the transaction it has prepared changes, below the repository.
     moves: Vec<String>,
-    /// Notes of earlier transactions whose locks may yet turn out to be ours.
-    undecided: BTreeSet<String>,
+    /// Notes of earlier transactions whose locks may yet turn out to be ours; `None` until they are read.
+    undecided: Option<Vec<Intent>>,
 }
 
 impl Talks for Mover {
@@ -215,7 +245,7 @@ impl Mover {
             command.args(["-m", &reason.text]);
             reason.who.as_committer(&mut command);
         }
-        Ok(Self { talk: Talk::start(command)?, said, moves: Vec::new(), undecided: BTreeSet::new() })
+        Ok(Self { talk: Talk::start(command)?, said, moves: Vec::new(), undecided: None })
     }
 
     fn turn<'a>(&self, repository: &'a Repository) -> Result<Turn<'a>, Error> {
@@ -228,13 +258,18 @@ impl Mover {
         for line in lines {
             check(repository, line.name())?;
         }
-        self.undecided = clear_left_locks(repository)?;
+        let undecided = left_locks::clear(repository)?;
         for line in lines.iter().filter(|line| line.is_ours()) {
             // It is nearly never there; if it can't be removed, git says so.
             let _ = fs::remove_file(repository.real.common.join(format!("{}.lock", line.name().as_str())));
         }
-        let theirs = lines.iter().filter(|line| !line.is_ours()).map(Line::intent);
-        self.note(theirs.collect()).map_err(files("write", repository.moving.path()))?;
+        let theirs: Vec<Intent> = lines.iter().filter(|line| !line.is_ours()).map(Line::intent).collect();
+        if !theirs.is_empty() {
+            left_locks::note(repository, [&undecided[..], &theirs].concat())?;
+        }
+        self.undecided = Some(undecided);
+        // Whatever a git before this one said.
+        self.said.set_len(0).map_err(files("empty", repository.moving.path()))?;
         let nothing = repository.format.nothing();
         let text: String = lines.iter().map(|line| line.text(&nothing)).collect();
         let moved = lines.iter().filter(|line| !matches!(line, Line::Verify { .. }));
@@ -243,17 +278,6 @@ impl Mover {
             self.moves.push("packed-refs".to_owned());
         }
         self.ask(&format!("start\n{text}prepare\n"), "prepare: ok")
-    }
-
-    /// Writes down which locks of people's branches are about to be taken, beside those that are undecided.
-    fn note(&self, intents: BTreeSet<String>) -> io::Result<()> {
-        self.said.set_len(0)?;
-        let text: String = self.undecided.union(&intents).map(String::as_str).collect();
-        if text.is_empty() {
-            return Ok(());
-        }
-        (&self.said).write_all(text.as_bytes())?;
-        self.said.sync_data()
     }
 
     /// They are where they should be then, also after a crash of the machine: the store, which may lie on another disk,
@@ -289,9 +313,7 @@ impl Mover {
         self.talk.end();
         let mut said = vec![0; 16 * 1024];
         let length = self.said.read_at(&mut said, 0).unwrap_or(0);
-        let said = said[..length].split(|byte| *byte == b'\n');
-        let said: Vec<&[u8]> = said.filter(|line| !line.starts_with(INTENT.as_bytes())).collect();
-        let message = match escape(said.join(&b'\n').trim_ascii()) {
+        let message = match escape(said[..length].trim_ascii()) {
             // It says it into a file.
             nothing if nothing.is_empty() => {
                 "git could not say why; there may be no room on the disk".to_owned()
@@ -313,12 +335,7 @@ pub struct Transaction<'a> {
 
 impl<'a> Transaction<'a> {
     pub fn prepare(repository: &'a Repository, lines: &[Line], reason: &Reason<'_>) -> Result<Self, Error> {
-        match Self::prepare_once(repository, lines, reason) {
-            Err(Error::Refs { .. }) if repository.restore_missing(&named_by(lines))? => {
-                Self::prepare_once(repository, lines, reason)
-            }
-            prepared => prepared,
-        }
+        restoring(repository, lines, || Self::prepare_once(repository, lines, reason))
     }
 
     fn prepare_once(repository: &'a Repository, lines: &[Line], reason: &Reason<'_>) -> Result<Self, Error> {
@@ -337,21 +354,36 @@ impl<'a> Transaction<'a> {
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        // A git that ended by itself left no lock behind; one that was killed may have.
-        if self.mover.talk.end().is_some() {
-            let _ = self.mover.note(BTreeSet::new());
-        }
+        let Some(undecided) = self.mover.undecided.take() else { return };
+        // Whoever has the next turn finds what could not be noted, and looks again.
+        let _ = match self.mover.talk.end() {
+            // A git that ended by itself left no lock behind.
+            Some(_) => left_locks::note(self.repository, undecided),
+            // One that was killed may have. It is looked at before a person's can take its place.
+            None => left_locks::clear(self.repository).map(drop),
+        };
     }
 }
 
-/// Moves references of our own, of which git keeps no log. A garbage collection takes nothing away that they name then.
+/// Moves references of our own, of which git keeps no log. What a garbage collection takes away meanwhile of what they name
+/// is written again, if it has a spare copy.
 pub(super) fn transact(repository: &Repository, lines: &[Line]) -> Result<(), Error> {
-    let named = named_by(lines);
-    match transact_once(repository, lines) {
-        Err(Error::Refs { .. }) if repository.restore_missing(&named)? => transact_once(repository, lines)?,
-        moved => moved?,
+    let collector = repository.collector();
+    restoring(repository, lines, || transact_once(repository, lines))?;
+    repository.outlast(collector, &named_by(lines));
+    Ok(())
+}
+
+/// Tries again what git refused, if objects were missing that could be written again.
+fn restoring<T>(
+    repository: &Repository,
+    lines: &[Line],
+    attempt: impl Fn() -> Result<T, Error>,
+) -> Result<T, Error> {
+    match attempt() {
+        Err(Error::Refs { .. }) if repository.restore_missing(named_by(lines))? => attempt(),
+        done => done,
     }
-    repository.outlast(&named)
 }
 
 /// The objects that references come to name.
@@ -373,40 +405,3 @@ fn transact_once(repository: &Repository, lines: &[Line]) -> Result<(), Error> {
 }
 
 const OURS: &str = "refs/agency/";
-/// How a line of `refs.lock` begins that says which branch is about to be locked.
-const INTENT: &str = "agency: moving ";
-
-/// Whether a file was left alone for longer than any git holds an empty lock.
-fn is_old(path: &Path) -> bool {
-    const LONG: Duration = Duration::from_secs(2);
-    let changed = fs::metadata(path).and_then(|stat| stat.modified());
-    changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age > LONG))
-}
-
-/// Removes locks of people's branches that a git of ours was killed with. Returns the notes about locks that may be ours,
-/// which only time can tell. The caller has the turn.
-///
-/// The lock of a branch is ours when we were about to take it, never got to forget that, and it says where the branch was
-/// to go, or nothing for a while.
-fn clear_left_locks(repository: &Repository) -> Result<BTreeSet<String>, Error> {
-    let left = read_text(repository.moving.path())?.unwrap_or_default();
-    let mut undecided = BTreeSet::new();
-    for intent in left.lines() {
-        let noted = intent.strip_prefix(INTENT).and_then(|rest| rest.split_once(' '));
-        let Some((Ok(name), to)) = noted.map(|(name, to)| (RefName::parse(name), to)) else { continue };
-        let lock = repository.real.common.join(format!("{}.lock", name.as_str()));
-        let ours = match read_text(&lock)?.as_deref().map(str::trim_end) {
-            // A person who removes a branch has such a one, for a moment.
-            Some("") if !is_old(&lock) => {
-                undecided.insert(format!("{intent}\n"));
-                false
-            }
-            Some(found) => found.is_empty() || found == to,
-            None => false,
-        };
-        if ours {
-            fs::remove_file(&lock).map_err(files("remove", &lock))?;
-        }
-    }
-    Ok(undecided)
-}

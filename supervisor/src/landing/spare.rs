@@ -9,75 +9,101 @@
 //! - a reference that was moved while a garbage collection ran is looked at once that has ended (`outlast`).
 //!
 //! `git gc` holds `gc.pid` while it works, and by that it is seen. `git prune` by itself holds nothing and is not seen; what
-//! it takes away is written again when it is missed. Copies are removed when they are old, and never while a garbage
-//! collection runs.
+//! it takes away is written again when it is missed. Copies are removed when they are old, by the supervisor alone
+//! ([`tend`]), and never before what a garbage collection may have taken was looked at.
 
 #![allow(clippy::disallowed_methods, reason = "opens our own state")]
 
 use std::collections::HashSet;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use sha2::{Digest, Sha256};
 
 use super::difference::{self, Kind};
 use super::error::Error;
 use super::landed;
-use super::names::Oid;
+use super::names::{Oid, Says};
 use super::objects::{ObjectKind, Objects};
-use super::repository::{Repository, read_file};
-use super::settled;
+use super::refs;
+use super::repository::{Repository, read_file, unique};
 use super::stamp::Identity;
+use crate::{causes, durable};
 
 /// How long a copy is kept. An object has its name after milliseconds, or its attempt is tried again.
 const LIFETIME: Duration = Duration::from_secs(600);
-/// So many copies are written before old ones are looked for.
-const BETWEEN_SWEEPS: usize = 1024;
+/// How often the supervisor looks after the copies.
+pub const BETWEEN_SWEEPS: Duration = Duration::from_secs(300);
 /// How long a garbage collection is waited for. `gc.pid` may have come with the repository and name any process.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
-/// The folder of copies: one file for each object, with its kind on the first line.
+/// The folder of copies: one file for each object, with its kind and the digest of what follows on the first line.
 #[derive(Debug)]
 pub(super) struct Spares {
     folder: PathBuf,
-    written: AtomicUsize,
-    /// A garbage collection that was waited for in vain. Nothing waits for it again, and when it is gone, everything that
-    /// was named meanwhile is looked at.
-    outwaited: Mutex<Option<Identity>>,
+    unseen: Mutex<Unseen>,
+}
+
+/// What a garbage collection may have taken away since anybody looked.
+#[derive(Debug, Default)]
+struct Unseen {
+    /// One that was waited for in vain. Nothing waits for it again, and when it is gone, everything is looked at.
+    outwaited: Option<Identity>,
+    /// What came to be named while one ran.
+    named: HashSet<Oid>,
+}
+
+impl Unseen {
+    fn is_nothing(&self) -> bool {
+        self.outwaited.is_none() && self.named.is_empty()
+    }
 }
 
 impl Spares {
     pub(super) fn new(folder: PathBuf) -> Self {
-        Self { folder, written: AtomicUsize::new(0), outwaited: Mutex::new(None) }
+        Self { folder, unseen: Mutex::default() }
+    }
+
+    fn path(&self, object: &Oid) -> PathBuf {
+        self.folder.join(object.as_str())
+    }
+
+    fn unseen(&self) -> MutexGuard<'_, Unseen> {
+        self.unseen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps a copy. Not synced, and nothing is said when it fails: a spare copy is a second chance, not a promise.
     fn keep(&self, object: &Oid, kind: ObjectKind, contents: &[u8]) {
-        let text = [kind.name().as_bytes(), b"\n", contents].concat();
-        let path = self.folder.join(object.as_str());
-        if fs::write(&path, &text).is_err() {
+        let text = [head(kind, contents).as_bytes(), contents].concat();
+        let write = || durable::write_unsynced(&self.path(object), &unique(), &text);
+        if write().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
             let _ = fs::create_dir(&self.folder);
-            let _ = fs::write(&path, &text);
+            let _ = write();
         }
     }
 
+    /// A copy that is whole. One that a crash of the machine cut off or emptied is none, and goes.
     fn read(&self, object: &Oid) -> Option<(ObjectKind, Vec<u8>)> {
-        let text = fs::read(self.folder.join(object.as_str())).ok()?;
-        let end = text.iter().position(|byte| *byte == b'\n')?;
-        let kinds = [ObjectKind::Blob, ObjectKind::Tree, ObjectKind::Commit];
-        let kind = kinds.into_iter().find(|kind| kind.name().as_bytes() == &text[..end])?;
-        Some((kind, text[end + 1..].to_vec()))
+        let text = fs::read(self.path(object)).ok()?;
+        let whole = parse(&text);
+        if whole.is_none() {
+            let _ = fs::remove_file(self.path(object));
+        }
+        whole
     }
 
     fn has(&self, object: &Oid) -> bool {
-        self.folder.join(object.as_str()).exists()
+        self.path(object).exists()
     }
 
     fn has_any(&self) -> bool {
         fs::read_dir(&self.folder).is_ok_and(|mut entries| entries.next().is_some())
     }
 
+    /// Also removes what writers that were killed have left.
     fn remove_old(&self) {
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             let written = entry.metadata().and_then(|stat| stat.modified());
@@ -88,25 +114,37 @@ impl Spares {
     }
 }
 
+fn head(kind: ObjectKind, contents: &[u8]) -> String {
+    let digest: String = Sha256::digest(contents).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{} {digest}\n", kind.name())
+}
+
+fn parse(text: &[u8]) -> Option<(ObjectKind, Vec<u8>)> {
+    let end = text.iter().position(|byte| *byte == b'\n')? + 1;
+    let (said, contents) = text.split_at(end);
+    let kinds = [ObjectKind::Blob, ObjectKind::Tree, ObjectKind::Commit];
+    let kind = kinds.into_iter().find(|kind| said.starts_with(kind.name().as_bytes()))?;
+    (head(kind, contents).as_bytes() == said).then(|| (kind, contents.to_vec()))
+}
+
 /// Writes again what references of ours name and a garbage collection took away. For the beginning and the end of a run:
 /// one that was killed could not look at what it had named.
 pub fn restore_named(repository: &Repository) -> Result<(), Error> {
-    if !repository.spares.has_any() {
+    repository.restore_unseen(&mut repository.spares.unseen())
+}
+
+/// Removes old copies, for whoever is in charge. Before, looks at what was named while a garbage collection ran; while one
+/// runs, everything stays.
+pub fn tend(repository: &Repository) -> Result<(), Error> {
+    let mut unseen = repository.spares.unseen();
+    if let Some(collector) = repository.collector() {
+        unseen.outwaited.get_or_insert(collector);
         return Ok(());
     }
-    let named = settled::named(repository)?;
-    let objects = named.iter().flat_map(|task| {
-        let records = [&task.lease, &task.landed, &task.pin];
-        records.into_iter().flatten().chain(task.candidates.values())
-    });
-    let objects: Vec<&Oid> = objects.filter(|object| repository.spares.has(object)).collect();
-    repository.restore_missing(&objects)?;
-    // A branch has these. Most landed long ago, and have no copy any more.
-    for task in named.iter().filter(|task| task.landed.as_ref().is_some_and(|it| objects.contains(&it))) {
-        if let Some(landed) = landed::read(repository, &task.task)? {
-            repository.restore_missing(&[&landed.commit])?;
-        }
+    if !unseen.is_nothing() {
+        repository.restore_unseen(&mut unseen)?;
     }
+    repository.spares.remove_old();
     Ok(())
 }
 
@@ -114,10 +152,6 @@ impl Repository {
     /// Keeps a spare copy of an object that was just written.
     pub(super) fn spare(&self, object: &Oid, kind: ObjectKind, contents: &[u8]) {
         self.spares.keep(object, kind, contents);
-        let written = self.spares.written.fetch_add(1, Ordering::Relaxed);
-        if written.is_multiple_of(BETWEEN_SWEEPS) && self.collector().is_none() {
-            self.spares.remove_old();
-        }
     }
 
     /// Asks for objects. An object that is missing is written again, if it has a spare copy.
@@ -135,37 +169,76 @@ impl Repository {
     fn restoring_anew<T>(&self, mut ask: impl FnMut(&mut Objects) -> Result<T, Error>) -> Result<T, Error> {
         let mut restored = HashSet::new();
         loop {
-            let missing = match Objects::start(self).and_then(|mut objects| ask(&mut objects)) {
-                Err(error @ Error::Missing { .. }) => error,
-                answer => return answer,
-            };
-            let Error::Missing { object, .. } = &missing else { return Err(missing) };
+            let answer = Objects::start(self).and_then(|mut objects| ask(&mut objects));
+            let Err(Error::Missing { object, .. }) = &answer else { return answer };
             let object = Oid::parse(object)?;
             if !self.restore(&object)? || !restored.insert(object) {
-                return Err(missing);
+                return answer;
             }
         }
     }
 
-    /// Writes an object again from its spare copy; `false` if there is none.
+    /// Writes an object again from its spare copy; `false` if there is none that is whole. An error is the machine's: the
+    /// copy stays.
     fn restore(&self, object: &Oid) -> Result<bool, Error> {
         let Some((kind, contents)) = self.spares.read(object) else { return Ok(false) };
-        // A copy that was cut off by a crash is another object.
         Ok(self.write_object(kind, &contents)? == *object)
     }
 
     /// Writes again what is missing of these objects, and of what the commits among them changed. An object without a
-    /// spare copy stays missing. Says whether any was missing.
-    pub(super) fn restore_missing(&self, objects: &[&Oid]) -> Result<bool, Error> {
-        let mut missing = false;
-        for object in objects {
-            let found = self.restoring_anew(|git| look_at(git, self, object).inspect_err(|_| missing = true));
-            match found {
-                Err(Error::Missing { .. }) => {}
-                found => found?,
+    /// spare copy stays as it is. Says whether any was written.
+    ///
+    /// One git looks at all of them, and another one after some were written.
+    pub(super) fn restore_missing<'a>(
+        &self,
+        objects: impl IntoIterator<Item = &'a Oid>,
+    ) -> Result<bool, Error> {
+        let mut waiting: Vec<&Oid> = objects.into_iter().filter(|object| self.spares.has(object)).collect();
+        let mut restored = HashSet::new();
+        while !waiting.is_empty() {
+            let mut git = Objects::start(self)?;
+            let (mut again, mut now) = (Vec::new(), HashSet::new());
+            for object in waiting {
+                let gone = match look_at(&mut git, self, object) {
+                    Err(Error::Missing { object, .. }) => Oid::parse(&object)?,
+                    found => {
+                        found?;
+                        continue;
+                    }
+                };
+                if !restored.contains(&gone) && (now.contains(&gone) || self.restore(&gone)?) {
+                    now.insert(gone);
+                    again.push(object);
+                }
             }
+            restored.extend(now);
+            waiting = again;
         }
-        Ok(missing)
+        Ok(!restored.is_empty())
+    }
+
+    /// Looks at everything that references of ours name, and at what came to be named while a garbage collection ran.
+    fn restore_unseen(&self, unseen: &mut Unseen) -> Result<(), Error> {
+        let collector = self.collector();
+        if self.spares.has_any() {
+            let ours = refs::ours(self)?;
+            self.restore_missing(ours.values().chain(&unseen.named))?;
+            // A branch has these. Most landed long ago, and have no copy any more.
+            let landed = ours.iter().filter(|(name, object)| {
+                self.spares.has(object) && matches!(Says::read(name), Some((_, Says::Landed)))
+            });
+            let commits: Vec<Oid> = landed.filter_map(|(_, object)| self.landed_as(object)).collect();
+            self.restore_missing(&commits)?;
+        }
+        if collector.is_none() {
+            *unseen = Unseen::default();
+        }
+        Ok(())
+    }
+
+    /// The commit of a landing; `None` if its record is gone, or none of ours.
+    fn landed_as(&self, record: &Oid) -> Option<Oid> {
+        self.restoring(|objects| landed::parse(objects, record.clone())).ok().map(|landed| landed.commit)
     }
 
     /// Makes sure that a commit is there with everything that is new in it.
@@ -174,52 +247,62 @@ impl Repository {
     }
 
     /// Looks at objects once more that a reference has just come to name, if a garbage collection runs that may have listed
-    /// the references before. Waits for its end first.
-    pub(super) fn outlast(&self, named: &[&Oid]) -> Result<(), Error> {
-        let mut outwaited = self.spares.outwaited.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(mut collector) = self.collector() else {
-            return match outwaited.take() {
-                Some(_) => restore_named(self),
-                None => Ok(()),
-            };
-        };
+    /// the references before, or one ran `before` they were moved. Waits for its end first. The references were moved,
+    /// whatever becomes of this: what can't be looked at now is looked at later.
+    pub(super) fn outlast(&self, before: Option<Identity>, named: &[&Oid]) {
+        let mut unseen = self.spares.unseen();
+        let collector = self.collector();
+        if before.or(collector).is_some() {
+            unseen.named.extend(named.iter().copied().cloned());
+        }
+        let is_over = collector.is_none_or(|collector| self.outwait(collector, &mut unseen));
+        if is_over
+            && !unseen.is_nothing()
+            && let Err(error) = self.restore_unseen(&mut unseen)
+        {
+            tracing::warn!(error = %causes::on_one_line(&error), "what a garbage collection took is not looked at yet");
+        }
+    }
+
+    /// Waits for the end of a garbage collection, once; `false` if it goes on.
+    fn outwait(&self, mut collector: Identity, unseen: &mut Unseen) -> bool {
         let until = Instant::now() + LONGEST_WAIT;
-        while *outwaited != Some(collector) {
+        while unseen.outwaited != Some(collector) {
             if Instant::now() >= until {
-                *outwaited = Some(collector);
+                unseen.outwaited = Some(collector);
                 break;
             }
             std::thread::sleep(Duration::from_millis(10));
             match self.collector() {
                 Some(found) => collector = found,
-                None => break,
+                None => return true,
             }
         }
-        self.restore_missing(named).map(drop)
+        false
     }
 
     /// The `gc.pid` of a `git gc` that runs and may remove new objects.
-    fn collector(&self) -> Option<Identity> {
+    pub(super) fn collector(&self) -> Option<Identity> {
         let path = self.real.common.join("gc.pid");
         let found = Identity::of(&fs::symlink_metadata(&path).ok()?);
         let text = read_file(&path, 4096).ok()??;
-        let prunes_by_setting = self.settings.text("gc.pruneexpire").is_some();
-        is_dangerous(&String::from_utf8_lossy(&text), prunes_by_setting).then_some(found)
+        let command = command_of(&String::from_utf8_lossy(&text))?;
+        prunes(&command, self.settings.text("gc.pruneexpire")).then_some(found)
     }
 }
 
-/// Whether the process that `gc.pid` names (`<pid> <host>`) runs and was told to remove new objects. By default git keeps
-/// those of the last two weeks.
-fn is_dangerous(pid_file: &str, prunes_by_setting: bool) -> bool {
-    let Some(pid) = pid_file.split_whitespace().next().and_then(|pid| pid.parse::<u32>().ok()) else {
-        return false;
-    };
-    match fs::read(Path::new("/proc").join(pid.to_string()).join("cmdline")) {
-        Ok(command) => {
-            prunes_by_setting || String::from_utf8_lossy(&command).to_lowercase().contains("prune")
-        }
-        Err(_) => false,
-    }
+/// How the process was called that `gc.pid` names (`<pid> <host>`), if it runs.
+fn command_of(pid_file: &str) -> Option<String> {
+    let pid: u32 = pid_file.split_whitespace().next()?.parse().ok()?;
+    let command = fs::read(Path::new("/proc").join(pid.to_string()).join("cmdline")).ok()?;
+    Some(String::from_utf8_lossy(&command).into_owned())
+}
+
+/// Whether a garbage collection may remove new objects. By default git keeps those of the last two weeks. Which ones another
+/// date spares is git's to know, so every date may be now.
+fn prunes(command: &str, setting: Option<&str>) -> bool {
+    setting.is_some_and(|date| !["never", "false"].contains(&date))
+        || command.to_lowercase().contains("prune")
 }
 
 /// An object is there. A commit is there with its tree and everything that is new in it.
@@ -245,24 +328,62 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_is_read_as_it_was_written_and_a_torn_one_is_none() {
+    fn a_copy_is_read_as_it_was_written_and_one_that_was_cut_off_anywhere_is_none() {
         let folder = tempfile::tempdir().expect("a folder");
         let spares = Spares::new(folder.path().join("spares"));
         let object = Oid::parse(&"a1".repeat(20)).expect("a name");
         assert!(spares.read(&object).is_none());
-        spares.keep(&object, ObjectKind::Tree, b"x\ny");
-        assert_eq!(spares.read(&object), Some((ObjectKind::Tree, b"x\ny".to_vec())));
-        fs::write(spares.folder.join(object.as_str()), "tre").expect("written");
-        assert!(spares.read(&object).is_none());
+        let tree = b"100644 a\0\x01\x02\n\x04".to_vec();
+        for kind in [ObjectKind::Blob, ObjectKind::Tree, ObjectKind::Commit] {
+            spares.keep(&object, kind, &tree);
+            assert_eq!(spares.read(&object), Some((kind, tree.clone())));
+            let whole = fs::read(spares.path(&object)).expect("read");
+            for length in 0..whole.len() {
+                fs::write(spares.path(&object), &whole[..length]).expect("written");
+                assert_eq!(spares.read(&object), None, "{length}");
+                assert!(!spares.has(&object), "{length}");
+            }
+            // As some file systems leave it: long enough, and empty.
+            fs::write(spares.path(&object), vec![0; whole.len()]).expect("written");
+            assert_eq!(spares.read(&object), None);
+        }
+        assert!(!spares.has_any(), "nothing is left beside them");
     }
 
     #[test]
-    fn only_a_collection_that_runs_and_prunes_is_dangerous() {
+    fn a_copy_that_can_not_be_written_leaves_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let spares = Spares::new(folder.path().to_owned());
+        let object = Oid::parse(&"a1".repeat(20)).expect("a name");
+        // A folder is in its way, so it can be filled and not be renamed.
+        fs::create_dir(spares.path(&object)).expect("made");
+        spares.keep(&object, ObjectKind::Blob, b"x");
+        assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 1);
+    }
+
+    #[test]
+    fn only_a_process_that_runs_has_a_command() {
         let own = std::process::id();
-        assert!(is_dangerous(&format!("{own} host"), true));
-        assert!(!is_dangerous("", true));
-        assert!(!is_dangerous("x host", true));
-        // No process has this number.
-        assert!(!is_dangerous("4294967295 host", true));
+        assert!(command_of(&format!("{own} host")).is_some());
+        // No process has the last number.
+        for text in ["", "x host", "4294967295 host"] {
+            assert_eq!(command_of(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_collection_is_dangerous_when_it_was_told_to_prune_or_the_setting_has_a_date() {
+        for (command, setting, expected) in [
+            ("git\0gc\0", None, false),
+            ("git\0gc\0--auto\0", Some("never"), false),
+            ("git\0gc\0", Some("false"), false),
+            ("git\0gc\0", Some("now"), true),
+            ("git\0gc\0", Some("2.weeks.ago"), true),
+            ("git\0gc\0--prune=now\0", None, true),
+            ("git\0gc\0--prune=now\0", Some("never"), true),
+            ("git\0-c\0gc.pruneExpire=now\0gc\0", None, true),
+        ] {
+            assert_eq!(prunes(command, setting), expected, "{command:?} {setting:?}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +33,12 @@ impl Identity {
     pub(super) fn is_at(&self, path: &Path) -> bool {
         fs::symlink_metadata(path).is_ok_and(|stat| Self::of(&stat) == *self)
     }
+}
+
+/// When a file was made, moved here or touched: that time is the kernel's, and nobody can set it.
+pub(super) fn made(stat: &Metadata) -> SystemTime {
+    let part = |time: i64| u64::try_from(time).unwrap_or(0);
+    UNIX_EPOCH + Duration::from_secs(part(stat.ctime())) + Duration::from_nanos(part(stat.ctime_nsec()))
 }
 
 impl Stamp {

@@ -108,7 +108,8 @@ impl<S: Store> Life<'_, S> {
         begun.map_err(|source| ErrandError::Start { source }.into())
     }
 
-    /// For a shim that went before it had its word.
+    /// For a shim that went before it had its word, or before it had collected what its agent did. The next one begins the
+    /// agent, or collects.
     pub(super) async fn send_again(&mut self) -> Result<(), LifeError> {
         if !self.wait_for_place(&self.attempt.agent.clone(), Duty::Build).await? {
             return Ok(());

@@ -16,7 +16,7 @@ use crate::errand::order::{AgentOrder, Purse, What};
 use crate::errand::outcome::{AgentDone, Done, End, Outcome, StopReason};
 use crate::errand::{ErrandError, Place, Standing};
 use crate::landing::names::Oid;
-use crate::landing::{candidate, difference};
+use crate::landing::{self, candidate, difference};
 use crate::said;
 use crate::store::Store;
 
@@ -25,20 +25,30 @@ impl<S: Store> Life<'_, S> {
         let outcome = self.outcome()?;
         let order = self.agent_order()?;
         if is_out_of_the_runs_time(&outcome, &order) {
-            let reason = "the budget of the run had no more time for it".to_owned();
-            self.attempt.phase = Phase::Over(self.end(Ending::Lost { reason }).await?);
-            return Ok(());
+            return self.lose("the budget of the run had no more time for it").await;
         }
-        let ended = self.judge(&outcome, &order).await?;
+        let ended = match self.judge(&outcome, &order).await {
+            Err(error) if is_gone(&error) => return self.lose(GONE).await,
+            ended => ended?,
+        };
         if let Ended::Work(work) = &ended {
             let lease = self.hold().await?;
             let commit = Oid::parse(&work.candidate)?;
-            self.step(Step::Keep, self.keep(lease, commit)).await?;
+            match self.step(Step::Keep, self.keep(lease, commit)).await {
+                Err(error) if is_gone(&error) => return self.lose(GONE).await,
+                kept => kept?,
+            }
             self.step(Step::Report, self.report(&outcome)).await?;
         }
         let phase = Phase::Ended(ended);
         self.step(Step::Collect, self.record(&phase)).await?;
         self.reach(phase);
+        Ok(())
+    }
+
+    /// It comes to nothing, at nobody's cost, and is tried again.
+    async fn lose(&mut self, reason: &str) -> Result<(), LifeError> {
+        self.attempt.phase = Phase::Over(self.end(Ending::Lost { reason: reason.to_owned() }).await?);
         Ok(())
     }
 
@@ -57,7 +67,7 @@ impl<S: Store> Life<'_, S> {
         }
     }
 
-    async fn keep(&self, lease: crate::landing::lease::Lease, commit: Oid) -> Result<(), LifeError> {
+    async fn keep(&self, lease: landing::lease::Lease, commit: Oid) -> Result<(), LifeError> {
         let kept = self.blocking(move |repository| candidate::keep(repository, &lease, &commit)).await?;
         match kept {
             true => Ok(()),
@@ -224,6 +234,13 @@ impl<S: Store> Life<'_, S> {
         let log = std::fs::File::open(self.agent_place().output());
         log.and_then(|mut log| said::last_words(&mut log, 0, MOST)).unwrap_or_default()
     }
+}
+
+const GONE: &str = "what it did is gone: a garbage collection took it away before it had a name";
+
+/// Whether work is neither in the repository nor in a spare copy any more.
+fn is_gone(error: &LifeError) -> bool {
+    matches!(error, LifeError::Landing(landing::Error::Missing { .. }))
 }
 
 /// How the agents of an attempt ended, the builder and its auditors, by the folder of its records.

@@ -23,7 +23,7 @@ pub struct Seen {
 pub enum Next {
     /// Announce it, write its order down, send a shim, and let it go.
     Begin,
-    /// The shim went before it had its word.
+    /// The shim went before it had its word, or before it had collected what its agent did.
     Send,
     /// A shim is at work.
     Await,
@@ -77,7 +77,7 @@ pub fn next(phase: &Phase, seen: &Seen) -> Next {
                 Some(StopReason::Signal) => Next::GiveUp { reason: "it was stopped from outside".to_owned() },
             },
             Some(Standing::Alive) => Next::Await,
-            // It was never begun, so it can be begun, or left.
+            // Its agent was never begun, or has ended and nobody has collected what it did. Either can be done, or left.
             Some(Standing::Waiting) if seen.canceled => Next::Settle,
             Some(Standing::Waiting) => Next::Send,
             Some(Standing::Lost) => Next::GiveUp { reason: "its shim was killed".to_owned() },

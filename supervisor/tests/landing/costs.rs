@@ -20,7 +20,7 @@ use crate::candidates::Attempt;
 use crate::support::{Actor, World, ends};
 
 /// A git that notes each of its starts.
-fn noting(world: &World) -> (PathBuf, PathBuf) {
+pub(crate) fn noting(world: &World) -> (PathBuf, PathBuf) {
     let (program, notes) = (world.outside("noting-git"), world.outside("notes"));
     let script =
         format!("#!/bin/sh\necho \"$1\" >> '{}'\nexec '{}' \"$@\"\n", notes.display(), world.git.display());

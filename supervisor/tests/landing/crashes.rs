@@ -1,8 +1,15 @@
 //! `kill -9` before and after every step, and what the next landing makes of it.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use agency_supervisor::landing::steps::Step;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 use crate::support::{Actor, Put, Said, World, edited, ends, gits, is_root, lines, worlds_by_git};
 
@@ -34,7 +41,7 @@ fn work(world: &World, number: usize) -> String {
     world.candidate(&world.at("main"), &changes)
 }
 
-fn world(git: std::path::PathBuf, actor: Actor) -> World {
+fn world(git: PathBuf, actor: Actor) -> World {
     let world = World::new(git, actor, &[]);
     world.write("swap", b"a file at first\n");
     world.commit("Start");
@@ -128,19 +135,87 @@ fn killed_together_with_git_the_locks_are_known_as_ours() {
 #[test]
 fn an_empty_lock_that_a_killed_git_left_is_known_as_ours_after_a_while() {
     for world in worlds_by_git() {
-        let work = world.candidate(&world.at("main"), &[("src/1.txt", Put::File(b"agent\n"))]);
-        assert!(world.land_with("T1", &work, &["kill_group=Prepare:After"]).killed);
-        let lock = world.root().join(".git/refs/heads/main.lock");
+        let (work, lock) = killed_with_a_lock(&world);
         fs::write(&lock, "").expect("written");
-        // It may be a person's who removes a branch. References of ours move meanwhile, and the lock is not forgotten.
-        world.land("T1", &work).is("busy");
+        // References of ours move meanwhile, and the lock is not forgotten.
         Said::of(world.program("T2", &["act=claim", "epoch=1"]).spawn().expect("starts")).is("claimed");
-        assert!(lock.exists());
-        let while_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
-        let file = fs::File::options().write(true).open(&lock).expect("opens");
-        file.set_modified(while_ago).expect("made older");
-        world.land("T1", &work).is("landed");
+        // It may be a person's who removes a branch, for a moment.
+        while world.land("T1", &work).outcome() == "busy" {
+            assert!(age(&lock) < Duration::from_secs(60), "it stays");
+        }
         assert_eq!((world.at("main"), world.status().as_str()), (work, ""));
+        world.assert_tidy();
+    }
+}
+
+/// Work that is to land, and the lock that a git of ours was killed with when it did.
+fn killed_with_a_lock(world: &World) -> (String, PathBuf) {
+    let work = world.candidate(&world.at("main"), &[("src/1.txt", Put::File(b"agent\n"))]);
+    assert!(world.land_with("T1", &work, &["kill_group=Prepare:After"]).killed);
+    (work, world.root().join(".git/refs/heads/main.lock"))
+}
+
+/// Since a file was made or touched.
+fn age(path: &Path) -> Duration {
+    let changed = fs::metadata(path).map_or(0, |stat| stat.ctime());
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH + Duration::from_secs(changed.cast_unsigned()))
+        .unwrap_or_default()
+}
+
+/// As if the git that was killed had been asked an hour ago.
+fn an_hour_later(world: &World) {
+    let path = world.place().join("taking.json");
+    let mut notes: Value = serde_json::from_slice(&fs::read(&path).expect("read")).expect("notes");
+    let noted = &mut notes["intents"][0]["noted"]["secs_since_epoch"];
+    *noted = (noted.as_u64().expect("a time") - 3600).into();
+    fs::write(&path, notes.to_string()).expect("written");
+}
+
+/// The same lock, held by a person's git that was stopped: it is as old as one of ours, and its owner lives.
+#[test]
+fn an_empty_lock_of_a_persons_git_that_was_stopped_stays() {
+    for world in worlds_by_git() {
+        let base = world.at("main");
+        let (work, lock) = killed_with_a_lock(&world);
+        fs::remove_file(&lock).expect("removed");
+        an_hour_later(&world);
+        let mut command = world.command(&world.root(), &["update-ref", "--stdin"]);
+        let mut git = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("starts");
+        let (mut input, output) = (git.stdin.take().expect("input"), git.stdout.take().expect("output"));
+        write!(input, "start\nverify refs/heads/main {base}\nprepare\n").expect("written");
+        let mut output = BufReader::new(output).lines();
+        assert!(output.any(|line| line.is_ok_and(|line| line == "prepare: ok")));
+        let pid = Pid::from_child(&git);
+        kill_process(pid, Signal::STOP).expect("stopped");
+        assert_eq!(fs::read(&lock).expect("it is there"), b"");
+        // More than one looks at it, and for longer than one of ours would stay.
+        while age(&lock) < Duration::from_secs(4) {
+            world.land("T1", &work).is("busy");
+        }
+        assert!(lock.exists());
+        kill_process(pid, Signal::CONT).expect("goes on");
+        writeln!(input, "commit").expect("written");
+        drop(input);
+        assert!(git.wait().expect("ended").success(), "its lock was taken from it");
+        world.land("T1", &work).is("landed");
+        world.assert_tidy();
+    }
+}
+
+/// A look finds no lock, so whatever comes later is somebody else's.
+#[test]
+fn an_empty_lock_that_was_made_after_a_look_stays() {
+    for world in worlds_by_git() {
+        let (work, lock) = killed_with_a_lock(&world);
+        fs::remove_file(&lock).expect("removed");
+        Said::of(world.program("T2", &["act=claim", "epoch=1"]).spawn().expect("starts")).is("claimed");
+        fs::write(&lock, "").expect("written");
+        while age(&lock) < Duration::from_secs(4) {
+            world.land("T1", &work).is("busy");
+        }
+        fs::remove_file(&lock).expect("removed");
+        world.land("T1", &work).is("landed");
         world.assert_tidy();
     }
 }

@@ -12,4 +12,5 @@ mod many;
 mod merging;
 mod settled;
 mod shapes;
+mod spares;
 mod support;

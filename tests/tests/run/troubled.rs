@@ -184,9 +184,8 @@ fn a_record_that_a_garbage_collection_took_away_is_written_again() {
     queue.ground.git(&["fsck", "--full", "--strict", "--no-dangling", "--no-progress"]);
 }
 
-/// An agent that ends while no supervisor is there leaves work that nothing names yet.
-#[test]
-fn work_that_has_no_name_yet_outlives_a_garbage_collection() {
+/// An agent that ends while no supervisor is there leaves work that nothing names yet, and a garbage collection takes it.
+fn takes_work_without_a_name(before: impl FnOnce(&Queue)) -> (Queue, String) {
     let queue = Queue::with_agent("sleep 1; echo four >> src/a.txt");
     let id = queue.tasks(1).remove(0);
     let run = queue.start(&[]);
@@ -194,12 +193,40 @@ fn work_that_has_no_name_yet_outlives_a_garbage_collection() {
     run.kill();
     let outcome = queue.records(&id, 1).join("agent/outcome.json");
     assert!(wait_until(LONG, || outcome.exists()), "the agent ends");
+    before(&queue);
     queue.ground.git(&["gc", "--quiet", "--prune=now"]);
     let said = queue.run(&[]);
     assert_eq!(said.code, 0, "{said:?}");
     queue.assert_landed(std::slice::from_ref(&id));
-    assert!(!queue.records(&id, 2).exists(), "it was begun again");
     queue.ground.git(&["fsck", "--full", "--strict", "--no-dangling", "--no-progress"]);
+    (queue, id)
+}
+
+#[test]
+fn work_that_has_no_name_yet_outlives_a_garbage_collection() {
+    let (queue, id) = takes_work_without_a_name(|_| {});
+    assert!(!queue.records(&id, 2).exists(), "it was begun again");
+}
+
+/// Large work has no copies, and those of small work go after ten minutes.
+#[test]
+fn work_that_is_gone_for_good_is_lost_and_tried_again() {
+    let (queue, id) = takes_work_without_a_name(|queue| {
+        fs::remove_dir_all(queue.state().join("landing/spares")).expect("removed");
+    });
+    assert!(queue.records(&id, 2).exists(), "it was not begun again");
+}
+
+/// Copies are not synced. One that is cut off is none, and stops nobody.
+#[test]
+fn work_whose_copies_are_cut_off_is_lost_and_tried_again() {
+    let (queue, id) = takes_work_without_a_name(|queue| {
+        for copy in fs::read_dir(queue.state().join("landing/spares")).expect("listed").flatten() {
+            let file = fs::File::options().write(true).open(copy.path()).expect("opens");
+            file.set_len(copy.metadata().expect("looked at").len() - 3).expect("cut off");
+        }
+    });
+    assert!(queue.records(&id, 2).exists(), "it was not begun again");
 }
 
 /// The shim of a task's first attempt.
