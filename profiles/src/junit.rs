@@ -7,23 +7,23 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use crate::proof::{CommandProof, Ended, Proof};
+use crate::proof::{CommandOutcome, CommandProof, Proof};
 
 /// How much of a failed command's log is shown: its end.
 const TAIL: u64 = 16 << 10;
 
-/// The document. Logs are read where the proof says they are; one that is gone is left out.
-pub fn document(proof: &Proof) -> String {
+/// Renders the document. Logs are read from the paths in the proof; a missing log is left out.
+pub fn render(proof: &Proof) -> String {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-    // A String takes all that is written to it.
+    // Writing to a String can't fail.
     let _ = write(&mut out, proof);
     out
 }
 
 fn write(out: &mut String, proof: &Proof) -> std::fmt::Result {
     let count = |is: fn(&CommandProof) -> bool| proof.commands.iter().filter(|command| is(command)).count();
-    let errors = count(|command| matches!(command.ended, Ended::CouldNotStart { .. }));
-    let skipped = count(|command| command.ended == Ended::NotRun);
+    let errors = count(|command| matches!(command.ended, CommandOutcome::CouldNotStart { .. }));
+    let skipped = count(|command| command.ended == CommandOutcome::NotRun);
     let failures = count(|command| !command.passed()) - errors - skipped;
     let total: u64 = proof.commands.iter().map(|command| command.duration_ms).sum();
     let counts = format!(
@@ -50,12 +50,15 @@ fn write(out: &mut String, proof: &Proof) -> std::fmt::Result {
                 writeln!(out, "/>")?;
                 continue;
             }
-            Ended::NotRun => {
+            CommandOutcome::NotRun => {
                 writeln!(out, ">\n      <skipped message=\"{message}\"/>\n    </testcase>")?;
                 continue;
             }
-            Ended::CouldNotStart { .. } => "error",
-            Ended::Exited { .. } | Ended::TimedOut | Ended::OutOfMemory | Ended::Killed { .. } => "failure",
+            CommandOutcome::CouldNotStart { .. } => "error",
+            CommandOutcome::Exited { .. }
+            | CommandOutcome::TimedOut
+            | CommandOutcome::OutOfMemory
+            | CommandOutcome::Killed { .. } => "failure",
         };
         let log = command.log.as_deref().and_then(|log| tail(log).ok()).unwrap_or_default();
         writeln!(

@@ -1,7 +1,7 @@
-//! Finding profiles by their names.
+//! Finds profiles by their names.
 //!
-//! A repository's own profiles come first, so that `node_strict` means what the repository says it means, and
-//! then the builtin ones. `auto` asks the repository what it is; `a+b` is both, one after the other.
+//! A repository's own profiles come first, so that a repository can redefine `node_strict`, and then the builtin ones.
+//! `auto` detects the profiles from the repository; `a+b` is both, one after the other.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,43 +12,34 @@ use rustix::io::Errno;
 
 use crate::builtin;
 use crate::detect::{self, NothingDetected};
-use crate::profile::{Name, NotAName, Origin, Parsed, Place, Profile, ProfileError};
-use crate::resolve::{self, ResolveError, Resolved};
-use crate::sight::{self, Sight};
+use crate::profile::{
+    ParsedProfile, Profile, ProfileError, ProfileLocation, ProfileName, ProfileNameError, ProfileOrigin,
+};
+use crate::project_files::{self, ProjectFiles};
+use crate::resolve::{self, LocatedProfile, ResolveError, ResolvedProfile};
 
-/// A profile larger than this is not one a person wrote.
+/// The largest profile that is read. People write smaller ones.
 const LARGEST: u64 = 256 << 10;
 /// How many files of the folder are listed.
 const LISTED: usize = 1000;
 const ENDINGS: [&str; 2] = ["yml", "yaml"];
 
-/// What stands for "whatever this repository is".
+/// The name that stands for the detected profiles.
 pub const AUTO: &str = "auto";
 
-/// The profiles there are.
+/// The known profiles: a repository's own, and the builtin ones.
 #[derive(Debug, Clone, Default)]
-pub struct Library {
+pub struct ProfileLibrary {
     own: Option<PathBuf>,
 }
 
-/// A profile, and where it was found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
-    pub profile: Profile,
-    pub origin: Origin,
-    /// The text it was read from; a builtin one has none.
-    pub text: Option<String>,
-    /// What in its file was not understood.
-    pub notes: Vec<String>,
-}
-
-/// Why there is no such profile, or none that can be run here.
+/// Why a profile was not found, or can't be run here.
 #[derive(Debug, thiserror::Error)]
 pub enum LibraryError {
     #[error(transparent)]
-    Name(#[from] NotAName),
+    Name(#[from] ProfileNameError),
     #[error("there is no profile `{name}`; the nearest is `{nearest}`, and there are {}", all.join(", "))]
-    Unknown { name: Name, nearest: String, all: Vec<String> },
+    Unknown { name: ProfileName, nearest: String, all: Vec<String> },
     #[error(transparent)]
     Profile(#[from] ProfileError),
     #[error(transparent)]
@@ -57,37 +48,44 @@ pub enum LibraryError {
     Resolve(#[from] ResolveError),
 }
 
-impl Library {
-    /// With the folder of a repository's own profiles, which need not be there.
+impl ProfileLibrary {
+    /// A library with the folder of a repository's own profiles, which may be missing.
     pub fn new(own: Option<PathBuf>) -> Self {
         Self { own }
     }
 
-    /// From what a task names to the commands that are to be run on what is seen.
-    pub fn resolve(&self, wanted: &str, sight: &Sight) -> Result<Resolved, LibraryError> {
+    /// Resolves the profile that a task names to commands for these project files.
+    pub fn resolve(&self, wanted: &str, sight: &ProjectFiles) -> Result<ResolvedProfile, LibraryError> {
         let found = self.choose(wanted, sight)?;
-        // Where the repository said what it is, a part of it may have nothing to check; a person who named a
-        // profile meant it.
-        let manner =
-            if wanted == AUTO { resolve::Manner::SomeMayBeEmpty } else { resolve::Manner::NoneMayBeEmpty };
+        // A detected profile may have no command for this repository; a profile that a person named must have one.
+        let manner = if wanted == AUTO {
+            resolve::EmptyProfilePolicy::SomeMayBeEmpty
+        } else {
+            resolve::EmptyProfilePolicy::NoneMayBeEmpty
+        };
         Ok(resolve::resolve(&found, sight, manner)?)
     }
 
-    /// The profiles that are meant: `auto`, a name, or several with `+` between them.
-    pub fn choose(&self, wanted: &str, sight: &Sight) -> Result<Vec<Found>, LibraryError> {
+    /// Finds the profiles of a specification: `auto`, a name, or several with `+` between them.
+    pub fn choose(&self, wanted: &str, sight: &ProjectFiles) -> Result<Vec<LocatedProfile>, LibraryError> {
         let names = match wanted {
-            AUTO => detect::auto(sight)?,
-            several => several.split('+').map(Name::parse).collect::<Result<_, _>>()?,
+            AUTO => detect::detect_profiles(sight)?,
+            several => several.split('+').map(ProfileName::parse).collect::<Result<_, _>>()?,
         };
         names.iter().map(|name| self.find(name)).collect()
     }
 
-    pub fn find(&self, name: &Name) -> Result<Found, LibraryError> {
+    pub fn find(&self, name: &ProfileName) -> Result<LocatedProfile, LibraryError> {
         if let Some(found) = self.find_own(name)? {
             return Ok(found);
         }
         if let Some(profile) = builtin::find(name) {
-            return Ok(Found { profile, origin: Origin::Builtin, text: None, notes: Vec::new() });
+            return Ok(LocatedProfile {
+                profile,
+                origin: ProfileOrigin::Builtin,
+                text: None,
+                notes: Vec::new(),
+            });
         }
         let all = self.names();
         let likeness = |known: &&String| strsim::jaro_winkler(name.as_str(), known);
@@ -108,56 +106,48 @@ impl Library {
 
     fn own_files(&self) -> Vec<String> {
         let listed = || -> Option<Vec<String>> {
-            let entries = rustix::fs::Dir::new(sight::open_folder(self.own.as_ref()?).ok()?).ok()?;
+            let entries = rustix::fs::Dir::new(project_files::open_folder(self.own.as_ref()?).ok()?).ok()?;
             let text = |entry: rustix::fs::DirEntry| entry.file_name().to_str().ok().map(str::to_owned);
             Some(entries.flatten().take(LISTED).filter_map(text).collect())
         };
         listed().unwrap_or_default()
     }
 
-    fn find_own(&self, name: &Name) -> Result<Option<Found>, LibraryError> {
+    fn find_own(&self, name: &ProfileName) -> Result<Option<LocatedProfile>, LibraryError> {
         let Some(folder) = &self.own else { return Ok(None) };
         for ending in ENDINGS {
             let path = folder.join(format!("{name}.{ending}"));
             let Some(text) = read(folder, &path)? else { continue };
-            let Parsed { profile, notes } = Profile::parse(&path, &text)?;
+            let ParsedProfile { profile, notes } = Profile::parse(&path, &text)?;
             if profile.name != *name {
-                // A file that answers to one name and reports another would make the record useless.
+                // A file whose name differs from its profile's would make the record useless.
                 let reason = format!("is `{}`, but the file is called {name}.{ending}", profile.name);
-                let at = Place { file: path, line: None };
+                let at = ProfileLocation { file: path, line: None };
                 return Err(ProfileError::Field { at, field: "name".into(), reason }.into());
             }
-            let origin = Origin::Repository { path };
-            return Ok(Some(Found { profile, origin, text: Some(text), notes }));
+            let origin = ProfileOrigin::Repository { path };
+            return Ok(Some(LocatedProfile { profile, origin, text: Some(text), notes }));
         }
         Ok(None)
     }
 }
 
-impl Found {
-    /// Whether somebody has to trust it before it is run: it is the repository's, and does something that no
-    /// builtin profile does.
-    pub fn needs_trust(&self) -> bool {
-        matches!(self.origin, Origin::Repository { .. }) && !self.profile.same_as_builtin()
-    }
-}
-
 fn own_name(file: &str) -> Option<String> {
     let (name, ending) = file.rsplit_once('.')?;
-    (ENDINGS.contains(&ending) && Name::parse(name).is_ok()).then(|| name.to_owned())
+    (ENDINGS.contains(&ending) && ProfileName::parse(name).is_ok()).then(|| name.to_owned())
 }
 
-/// A file of the folder itself, not one that a link leads to.
+/// Reads a file of the folder itself, and never through a link.
 fn read(folder: &Path, path: &Path) -> Result<Option<String>, ProfileError> {
-    let at = || Place { file: path.to_owned(), line: None };
+    let at = || ProfileLocation { file: path.to_owned(), line: None };
     let failed = |source: io::Error| ProfileError::Read { at: at(), source };
     let unusable = |reason| Err(ProfileError::NotAFile { at: at(), reason });
-    let root = match sight::open_folder(folder) {
+    let root = match project_files::open_folder(folder) {
         Ok(root) => root,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => {
             return Err(ProfileError::Read {
-                at: Place { file: folder.to_owned(), line: None },
+                at: ProfileLocation { file: folder.to_owned(), line: None },
                 source: error,
             });
         }

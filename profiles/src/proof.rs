@@ -1,41 +1,42 @@
-//! What was seen when a profile was run: which tree, which commands, how each of them ended, and what held them.
+//! Proofs: the record of a run of a profile, with its tree, its commands, how each of them ended, and which sandbox
+//! they ran in.
 
 use std::path::{Path, PathBuf};
 
-use agency_sandbox::attest::{Attestation, Statement};
+use agency_sandbox::attest::{Attestation, ControlStatement};
 use agency_sandbox::path::RelPath;
-use agency_sandbox::policy::Level;
+use agency_sandbox::policy::IsolationLevel;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
 /// The format of a proof.
 pub const VERSION: u32 = 1;
 
-/// A profile that was run, and what came of it.
+/// A run of a profile, and its results.
 #[derive(Debug, Clone, Serialize)]
 pub struct Proof {
     pub version: u32,
     /// The profile's name.
     pub profile: String,
-    /// That of the resolved profile.
+    /// The hash of the resolved profile.
     pub hash: String,
-    pub level: Level,
+    pub level: IsolationLevel,
     /// The commit that was proved, or the one the folder is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
     /// The tree that was proved, by git's name for it. A folder that is in no repository has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<String>,
-    /// Whether the tree is another than the commit's.
+    /// Whether the tree differs from the commit's.
     pub dirty: bool,
     #[serde(serialize_with = "as_text")]
     pub started: Timestamp,
     #[serde(serialize_with = "as_text")]
     pub finished: Timestamp,
     pub commands: Vec<CommandProof>,
-    /// What held the first command. Others say where they differ.
+    /// The attestation of the first command's sandbox. The other commands record differences.
     pub attestation: Attestation,
-    /// Files that somebody changed while the commands were run: not all of them saw the same tree.
+    /// Files that were changed during the run: not all commands saw the same tree.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changed_meanwhile: Vec<RelPath>,
     pub notes: Vec<String>,
@@ -45,38 +46,38 @@ pub struct Proof {
 #[derive(Debug, Clone, Serialize)]
 pub struct CommandProof {
     pub cmd: String,
-    /// Its own, or what a shell would say: 124 after a deadline, 128 and more after a signal, 126 and 127 when
-    /// it could not be started.
+    /// Its own, or the one a shell would report: 124 after a deadline, 128 and more after a signal, 126 and 127 when it
+    /// could not be started.
     pub exit_code: Option<i32>,
     pub duration_ms: u64,
-    pub ended: Ended,
+    pub ended: CommandOutcome,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_path")]
     pub log: Option<PathBuf>,
-    /// Controls of which the sandbox says something else than the first one's did.
+    /// Controls whose state differs from the first command's sandbox.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub differs: Vec<Statement>,
+    pub differs: Vec<ControlStatement>,
 }
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "how")]
-pub enum Ended {
+pub enum CommandOutcome {
     /// By itself.
     Exited {
         code: i32,
     },
-    /// It ran for longer than it may, whatever it said in the end.
+    /// It ran for longer than it may, with any exit code.
     TimedOut,
     /// It used more memory than it may.
     OutOfMemory,
     Killed {
         signal: i32,
     },
-    /// There was nothing to run it with.
+    /// The program could not be started.
     CouldNotStart {
         error: i32,
     },
-    /// One before it failed, and that was enough.
+    /// A command before it failed, and the run stopped at the first failure.
     NotRun,
 }
 
@@ -91,38 +92,38 @@ impl Proof {
 
 impl CommandProof {
     pub fn passed(&self) -> bool {
-        self.ended == Ended::Exited { code: 0 }
+        self.ended == CommandOutcome::Exited { code: 0 }
     }
 }
 
 const NO_SUCH_FILE: i32 = 2;
 
-impl Ended {
+impl CommandOutcome {
     /// The code a shell would give.
     pub fn exit_code(self) -> Option<i32> {
         match self {
-            Ended::Exited { code } => Some(code),
-            Ended::TimedOut => Some(124),
-            Ended::OutOfMemory => Some(137),
-            Ended::Killed { signal } => Some(128 + signal),
-            Ended::CouldNotStart { error: NO_SUCH_FILE } => Some(127),
-            Ended::CouldNotStart { .. } => Some(126),
-            Ended::NotRun => None,
+            CommandOutcome::Exited { code } => Some(code),
+            CommandOutcome::TimedOut => Some(124),
+            CommandOutcome::OutOfMemory => Some(137),
+            CommandOutcome::Killed { signal } => Some(128 + signal),
+            CommandOutcome::CouldNotStart { error: NO_SUCH_FILE } => Some(127),
+            CommandOutcome::CouldNotStart { .. } => Some(126),
+            CommandOutcome::NotRun => None,
         }
     }
 }
 
-impl std::fmt::Display for Ended {
+impl std::fmt::Display for CommandOutcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Ended::Exited { code } => write!(f, "exit code {code}"),
-            Ended::TimedOut => f.write_str("stopped after its deadline"),
-            Ended::OutOfMemory => f.write_str("stopped for using too much memory"),
-            Ended::Killed { signal } => write!(f, "killed by signal {signal}"),
-            Ended::CouldNotStart { error } => {
+            CommandOutcome::Exited { code } => write!(f, "exit code {code}"),
+            CommandOutcome::TimedOut => f.write_str("stopped after its deadline"),
+            CommandOutcome::OutOfMemory => f.write_str("stopped for using too much memory"),
+            CommandOutcome::Killed { signal } => write!(f, "killed by signal {signal}"),
+            CommandOutcome::CouldNotStart { error } => {
                 write!(f, "could not be started: {}", std::io::Error::from_raw_os_error(*error))
             }
-            Ended::NotRun => f.write_str("not run, because one before it failed"),
+            CommandOutcome::NotRun => f.write_str("not run, because one before it failed"),
         }
     }
 }

@@ -1,67 +1,96 @@
-//! From a profile to plain commands.
+//! Resolves a profile to plain commands for one repository.
 //!
-//! A profile speaks of any repository; a resolved one of this one. Conditions are decided by what is seen,
-//! placeholders are filled in, and every command knows its own limits. What was left out is noted, because a
-//! check that silently went away looks like one that held. Whoever proves the work of an agent resolves against
-//! the tree the agent started from: an agent that may edit `package.json` could otherwise remove the script it
-//! does not pass.
+//! A profile is for any repository; a resolved profile is for one. The project files decide the conditions,
+//! placeholders are filled in, and every command has its own limits. Commands that are left out are noted, because a
+//! missing check must not look like one that passed. The proof of an agent's work resolves the profile against the tree
+//! from which the agent started: an agent that may edit `package.json` could otherwise remove the script that it does
+//! not pass.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::library::Found;
-use crate::manifests::{Broken, Manifests};
-use crate::profile::{Name, Network, Origin, Platform, USUAL_MEMORY, USUAL_TIMEOUT};
-use crate::sight::Sight;
+use crate::builtin;
+use crate::manifests::{BrokenManifest, ProjectManifests};
+use crate::profile::{
+    Platform, Profile, ProfileName, ProfileNetwork, ProfileOrigin, USUAL_MEMORY, USUAL_TIMEOUT,
+};
+use crate::project_files::ProjectFiles;
 
-/// The format of what is hashed.
+/// The version of the hashed format.
 const VERSION: u32 = 1;
 
-/// What is to be run, with nothing left to decide. There is at least one command.
+/// A profile, and where it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resolved {
-    /// `rust_strict`, or `node_strict+rust_strict`.
-    name: String,
-    steps: Vec<Step>,
-    notes: Vec<String>,
-    /// Profiles that somebody has to trust first.
-    untrusted: Vec<Untrusted>,
+pub struct LocatedProfile {
+    pub profile: Profile,
+    pub origin: ProfileOrigin,
+    /// The text it was read from; a builtin one has none.
+    pub text: Option<String>,
+    /// Notes about parts of its file that were not understood.
+    pub notes: Vec<String>,
 }
 
-/// A profile of the repository's own that does something no builtin one does.
+impl LocatedProfile {
+    /// Whether a person has to trust it before it is run: it is the repository's, and differs from the builtin profile
+    /// of its name.
+    pub fn needs_trust(&self) -> bool {
+        matches!(self.origin, ProfileOrigin::Repository { .. }) && !builtin::is_unchanged(&self.profile)
+    }
+}
+
+/// The commands to run, with everything decided. There is at least one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Untrusted {
+pub struct ResolvedProfile {
+    /// `rust_strict`, or `node_strict+rust_strict`.
+    name: String,
+    steps: Vec<ResolvedCommand>,
+    notes: Vec<String>,
+    /// Profiles that a person has to trust first.
+    untrusted: Vec<UntrustedProfile>,
+}
+
+/// A profile of the repository's own that is not a copy of a builtin one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UntrustedProfile {
     pub path: PathBuf,
-    /// What was read, and is to be trusted.
+    /// The text that was read, and is to be trusted.
     pub text: String,
+}
+
+/// A profile of the repository's own that is not trusted with this text.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file} is the repository's own profile, and nobody has trusted it as it is")]
+pub struct NotTrustedError {
+    /// Relative to the root of the repository.
+    pub file: String,
 }
 
 /// One command, and what it may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct ResolvedCommand {
     /// The profile it comes from.
     pub profile: String,
     pub run: String,
     pub timeout: Duration,
-    pub network: Network,
+    pub network: ProfileNetwork,
     /// Names of variables that are passed on.
     pub env: Vec<String>,
     /// Bytes.
     pub memory: u64,
-    /// The image of its container, if it is to have one.
+    /// The image of its container, if it runs in one of its own.
     pub image: Option<String>,
     pub caches: Vec<String>,
 }
 
-/// What it means when a profile has no command for a repository.
+/// What to do when a profile has no command for a repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Manner {
-    /// An error, for every one of them.
+pub enum EmptyProfilePolicy {
+    /// It is an error.
     NoneMayBeEmpty,
-    /// A note, as long as another has one.
+    /// It is a note, as long as another profile has one.
     SomeMayBeEmpty,
 }
 
@@ -69,16 +98,20 @@ pub enum Manner {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
     #[error("the profile `{name}` is for {}, and this is {}", wanted.as_str(), Platform::here())]
-    OtherPlatform { name: Name, wanted: Platform },
+    OtherPlatform { name: ProfileName, wanted: Platform },
     #[error("what the profile `{name}` has to check can't be told: {file} can't be understood: {reason}")]
-    Broken { name: Name, file: String, reason: String },
+    Broken { name: ProfileName, file: String, reason: String },
     #[error("the profile `{name}` has no command for this repository; looked for: {}", looked_for.join("; "))]
     NothingApplies { name: String, looked_for: Vec<String> },
 }
 
 /// Decides everything that depends on the repository.
-pub fn resolve(found: &[Found], sight: &Sight, manner: Manner) -> Result<Resolved, ResolveError> {
-    let mut resolved = Resolved {
+pub fn resolve(
+    found: &[LocatedProfile],
+    sight: &ProjectFiles,
+    manner: EmptyProfilePolicy,
+) -> Result<ResolvedProfile, ResolveError> {
+    let mut resolved = ResolvedProfile {
         name: found.iter().map(|one| one.profile.name.as_str()).collect::<Vec<_>>().join("+"),
         steps: Vec::new(),
         notes: Vec::new(),
@@ -90,18 +123,18 @@ pub fn resolve(found: &[Found], sight: &Sight, manner: Manner) -> Result<Resolve
         if !profile.platform.is_here() {
             return Err(ResolveError::OtherPlatform { name: profile.name.clone(), wanted: profile.platform });
         }
-        if let Origin::Repository { path } = &one.origin
+        if let ProfileOrigin::Repository { path } = &one.origin
             && one.needs_trust()
         {
             let text = one.text.clone().unwrap_or_default();
-            resolved.untrusted.push(Untrusted { path: path.clone(), text });
+            resolved.untrusted.push(UntrustedProfile { path: path.clone(), text });
         }
         resolved.notes.extend(one.notes.iter().cloned());
         let before = resolved.steps.len();
         let missing = resolved.add(one, sight)?;
         if resolved.steps.len() == before {
             let name = profile.name.to_string();
-            if manner == Manner::NoneMayBeEmpty {
+            if manner == EmptyProfilePolicy::NoneMayBeEmpty {
                 return Err(ResolveError::NothingApplies { name, looked_for: missing });
             }
             resolved.notes.push(format!("{name} has no command for this repository"));
@@ -114,15 +147,15 @@ pub fn resolve(found: &[Found], sight: &Sight, manner: Manner) -> Result<Resolve
     Ok(resolved)
 }
 
-impl Resolved {
-    /// Adds the commands of a profile that apply, and says what the others would have needed.
-    fn add(&mut self, found: &Found, sight: &Sight) -> Result<Vec<String>, ResolveError> {
+impl ResolvedProfile {
+    /// Adds the commands of a profile that apply, and returns what the others would have needed.
+    fn add(&mut self, found: &LocatedProfile, sight: &ProjectFiles) -> Result<Vec<String>, ResolveError> {
         let profile = &found.profile;
-        let manifests = Manifests::new(sight, profile.environment.as_deref());
+        let manifests = ProjectManifests::new(sight, profile.environment.as_deref());
         let mut missing = Vec::new();
         for command in &profile.commands {
             let (run, notes) = fill_in(&command.run, &manifests);
-            if !command.when.holds(&mut |condition| manifests.fact(condition)) {
+            if !command.when.holds(&mut |condition| manifests.is_met(condition)) {
                 missing.push(command.when.to_string());
                 self.notes.push(format!("left out: `{run}`, which is for {}", command.when));
                 continue;
@@ -132,7 +165,7 @@ impl Resolved {
                     self.notes.push(note);
                 }
             }
-            self.steps.push(Step {
+            self.steps.push(ResolvedCommand {
                 profile: profile.name.to_string(),
                 run,
                 timeout: command.timeout.or(profile.timeout).unwrap_or(USUAL_TIMEOUT),
@@ -144,8 +177,8 @@ impl Resolved {
             });
         }
         match manifests.broken() {
-            // What it would have asked for is not known, and nobody may pass by breaking it.
-            Some(Broken { file, reason }) => {
+            // Its contents are unknown, and an agent must not pass by breaking it.
+            Some(BrokenManifest { file, reason }) => {
                 Err(ResolveError::Broken { name: profile.name.clone(), file, reason })
             }
             None => Ok(missing),
@@ -156,18 +189,34 @@ impl Resolved {
         &self.name
     }
 
-    pub fn steps(&self) -> &[Step] {
+    pub fn steps(&self) -> &[ResolvedCommand] {
         &self.steps
     }
 
-    /// What a person should know: what was ignored, chosen and left out.
+    /// Notes for a person: what was ignored, chosen and left out.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// The profiles that somebody has to trust before this may be run.
-    pub fn untrusted(&self) -> &[Untrusted] {
+    /// The profiles that a person has to trust before this may be run.
+    pub fn untrusted(&self) -> &[UntrustedProfile] {
         &self.untrusted
+    }
+
+    /// Checks that each of the repository's own profiles is trusted. `is_trusted` gets the path of a profile, relative to
+    /// the root of the repository, and its text.
+    pub fn check_trust(
+        &self,
+        root: &Path,
+        is_trusted: impl Fn(&str, &str) -> bool,
+    ) -> Result<(), NotTrustedError> {
+        for own in &self.untrusted {
+            let file = own.path.strip_prefix(root).unwrap_or(&own.path).to_string_lossy().into_owned();
+            if !is_trusted(&file, &own.text) {
+                return Err(NotTrustedError { file });
+            }
+        }
+        Ok(())
     }
 
     /// The SHA-256 of everything that decides what is run, in hexadecimal.
@@ -185,7 +234,7 @@ impl Resolved {
             #[serde(skip_serializing_if = "<[String]>::is_empty")]
             caches: &'a [String],
             env: &'a [String],
-            // What has none is what it was before there were any.
+            // A profile without images keeps the hash that it had before images existed.
             #[serde(skip_serializing_if = "Option::is_none")]
             image: Option<&'a str>,
             memory: u64,
@@ -200,9 +249,9 @@ impl Resolved {
             image: step.image.as_deref(),
             memory: step.memory,
             network: match &step.network {
-                Network::None => "none".into(),
-                Network::Full => "full".into(),
-                Network::Hosts(list) => list.to_string(),
+                ProfileNetwork::None => "none".into(),
+                ProfileNetwork::Full => "full".into(),
+                ProfileNetwork::Hosts(list) => list.to_string(),
             },
             profile: &step.profile,
             run: &step.run,
@@ -215,8 +264,8 @@ impl Resolved {
     }
 }
 
-/// Fills in `{manager}` and its like. Everything else in braces is the shell's, and so is `${manager}`.
-fn fill_in(run: &str, manifests: &Manifests<'_>) -> (String, Vec<String>) {
+/// Fills in `{manager}` and the other placeholders. Other text in braces is the shell's, and so is `${manager}`.
+fn fill_in(run: &str, manifests: &ProjectManifests<'_>) -> (String, Vec<String>) {
     let (mut filled, mut notes) = (String::new(), Vec::new());
     let mut rest = run;
     while let Some(at) = rest.find('{') {
@@ -244,19 +293,27 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::profile::Profile;
 
-    fn found(text: &str) -> Found {
+    fn found(text: &str) -> LocatedProfile {
         let parsed = Profile::parse(Path::new("x.yml"), text).expect("a profile");
-        Found { profile: parsed.profile, origin: Origin::Builtin, text: None, notes: parsed.notes }
+        LocatedProfile {
+            profile: parsed.profile,
+            origin: ProfileOrigin::Builtin,
+            text: None,
+            notes: parsed.notes,
+        }
     }
 
-    fn on(files: &[&str], text: &str) -> Result<Resolved, ResolveError> {
+    fn on(files: &[&str], text: &str) -> Result<ResolvedProfile, ResolveError> {
         let folder = tempfile::tempdir().expect("a folder");
         for file in files {
             std::fs::write(folder.path().join(file), "{}").expect("a file");
         }
-        resolve(&[found(text)], &Sight::of(folder.path()).expect("sight"), Manner::NoneMayBeEmpty)
+        resolve(
+            &[found(text)],
+            &ProjectFiles::open(folder.path()).expect("sight"),
+            EmptyProfilePolicy::NoneMayBeEmpty,
+        )
     }
 
     #[test]
@@ -273,8 +330,8 @@ mod tests {
                     - a\n- {run: b, timeout: 2m, network: none}\n";
         let resolved = on(&[], text).expect("resolves");
         let [a, b] = resolved.steps() else { panic!("two commands") };
-        assert_eq!((a.timeout.as_secs(), &a.network, a.memory), (60, &Network::Full, 1 << 30));
-        assert_eq!((b.timeout.as_secs(), &b.network), (120, &Network::None));
+        assert_eq!((a.timeout.as_secs(), &a.network, a.memory), (60, &ProfileNetwork::Full, 1 << 30));
+        assert_eq!((b.timeout.as_secs(), &b.network), (120, &ProfileNetwork::None));
         assert_eq!(b.env, ["A"]);
         let usual = on(&[], "name: x\ndescription: d\ncommands: [a]").expect("resolves");
         assert_eq!((usual.steps()[0].timeout, usual.steps()[0].memory), (USUAL_TIMEOUT, USUAL_MEMORY));

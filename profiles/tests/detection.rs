@@ -7,16 +7,16 @@ use std::os::unix::fs::symlink;
 
 use agency_profiles::builtin;
 use agency_profiles::detect;
-use agency_profiles::library::{Library, LibraryError};
-use agency_profiles::profile::{Name, Origin};
-use agency_profiles::sight::Sight;
-use agency_sandbox::workspace::folder::Folder;
-use agency_sandbox::workspace::snapshot::{Made, Snapshots};
-use agency_sandbox::workspace::state::State;
+use agency_profiles::library::{LibraryError, ProfileLibrary};
+use agency_profiles::profile::{ProfileName, ProfileOrigin};
+use agency_profiles::project_files::ProjectFiles;
+use agency_sandbox::workspace::folder::WorkspaceFolder;
+use agency_sandbox::workspace::snapshot::{SnapshotCost, Snapshots};
+use agency_sandbox::workspace::state::StateFolder;
 use support::Place;
 
-fn seen(place: &Place) -> Sight {
-    Sight::of(place.path()).expect("sight")
+fn seen(place: &Place) -> ProjectFiles {
+    ProjectFiles::open(place.path()).expect("sight")
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn every_environment_is_told_by_its_manifest() {
         ("Package.swift", "swift", "swift_strict"),
         ("CMakeLists.txt", "cmake", "cmake"),
     ] {
-        let found = detect::environments(&seen(&Place::new(&[(file, "{}"), ("README.md", "x")])));
+        let found = detect::detect_environments(&seen(&Place::new(&[(file, "{}"), ("README.md", "x")])));
         let [one] = &found[..] else { panic!("{file}: {found:?}") };
         assert_eq!((one.environment, one.evidence.as_str(), one.profile), (environment, file, profile));
         assert!(builtin::text(profile).is_some(), "{profile}");
@@ -62,8 +62,8 @@ fn every_environment_is_told_by_its_manifest() {
 fn several_environments_count_all_and_a_makefile_only_alone() {
     let makefile = ("Makefile", "check:\n\ttrue\n");
     let names = |files: &[(&str, &str)]| {
-        let names = detect::auto(&seen(&Place::new(files)));
-        names.map(|names| names.iter().map(Name::to_string).collect::<Vec<_>>())
+        let names = detect::detect_profiles(&seen(&Place::new(files)));
+        names.map(|names| names.iter().map(ProfileName::to_string).collect::<Vec<_>>())
     };
     assert_eq!(
         names(&[("Cargo.toml", ""), ("package.json", "{}"), makefile]),
@@ -82,7 +82,7 @@ fn several_environments_count_all_and_a_makefile_only_alone() {
 #[test]
 fn a_manifest_that_cannot_be_understood_is_an_error_and_not_one_that_asks_for_nothing() {
     let rust = ("Cargo.toml", "[package]\n");
-    let resolve = |place: &Place| Library::default().resolve("auto", &seen(place));
+    let resolve = |place: &Place| ProfileLibrary::default().resolve("auto", &seen(place));
     // Beside another environment, whose checks would pass without it.
     let link = Place::new(&[rust, ("elsewhere/package.json", "{}")]);
     symlink("elsewhere/package.json", link.path().join("package.json")).expect("a link");
@@ -110,9 +110,9 @@ fn the_tree_of_a_commit_is_seen_through_its_layers() {
         ("tests/test_a.py", ""),
         ("kept/a", ""),
     ]);
-    let folder = Folder::around(place.path()).expect("a folder");
+    let folder = WorkspaceFolder::discover(place.path()).expect("a folder");
     let state = tempfile::tempdir().expect("a folder");
-    let state = State::at(state.path());
+    let state = StateFolder::at(state.path());
     let repository = folder.repository.as_ref().expect("a repository");
     let snapshots = Snapshots::open(&state, repository, "git".as_ref()).expect("snapshots");
     let first = snapshots.layers("HEAD").expect("layers");
@@ -120,33 +120,35 @@ fn the_tree_of_a_commit_is_seen_through_its_layers() {
     place.write("Cargo.toml", "[package]\n");
     place.commit("Second");
     let second = snapshots.layers("HEAD").expect("layers");
-    assert_eq!((first.lowers.len(), second.made, second.lowers.len()), (1, Made::Delta, 2));
+    assert_eq!((first.lowers.len(), second.made, second.lowers.len()), (1, SnapshotCost::Delta, 2));
 
-    let before = Sight::of_layers(&first.lowers).expect("sight");
-    let after = Sight::of_layers(&second.lowers).expect("sight");
-    let names = |sight: &Sight| detect::environments(sight).iter().map(|one| one.profile).collect::<Vec<_>>();
+    let before = ProjectFiles::open_layers(&first.lowers).expect("sight");
+    let after = ProjectFiles::open_layers(&second.lowers).expect("sight");
+    let names = |sight: &ProjectFiles| {
+        detect::detect_environments(sight).iter().map(|one| one.profile).collect::<Vec<_>>()
+    };
     assert_eq!(names(&before), ["node_strict"]);
     assert_eq!(names(&after), ["rust_strict"]);
-    let library = Library::default();
-    let run = |sight: &Sight| library.resolve("auto", sight).expect("resolves").steps()[0].run.clone();
+    let library = ProfileLibrary::default();
+    let run = |sight: &ProjectFiles| library.resolve("auto", sight).expect("resolves").steps()[0].run.clone();
     assert_eq!(run(&before), "npm run test");
     assert_eq!(run(&after), "cargo fmt --all --check");
     // What the delta takes away is gone, for names and for patterns.
-    let python = |sight: &Sight| {
+    let python = |sight: &ProjectFiles| {
         library.resolve("python_strict", sight).map(|resolved| resolved.steps()[0].run.clone())
     };
     assert_eq!(python(&before).expect("resolves"), "python3 -m unittest discover -s tests");
     assert!(python(&after).is_err());
 }
 
-fn library(files: &[(&str, &str)]) -> (Place, Library) {
+fn library(files: &[(&str, &str)]) -> (Place, ProfileLibrary) {
     let place = Place::new(files);
-    let library = Library::new(Some(place.path().to_owned()));
+    let library = ProfileLibrary::new(Some(place.path().to_owned()));
     (place, library)
 }
 
-fn name(text: &str) -> Name {
-    Name::parse(text).expect("a name")
+fn name(text: &str) -> ProfileName {
+    ProfileName::parse(text).expect("a name")
 }
 
 const MINE: &str = "name: mine\ndescription: d\ncommands: [make]\n";
@@ -157,15 +159,15 @@ fn a_repositorys_own_profile_goes_before_a_builtin_one_and_needs_trust() {
     let copy = builtin::text("go_strict").expect("text");
     let (place, library) = library(&[("rust_strict.yml", own), ("mine.yaml", MINE), ("go_strict.yml", copy)]);
     let found = library.find(&name("rust_strict")).expect("found");
-    assert_eq!(found.origin, Origin::Repository { path: place.path().join("rust_strict.yml") });
+    assert_eq!(found.origin, ProfileOrigin::Repository { path: place.path().join("rust_strict.yml") });
     assert_eq!(found.profile.commands[0].run, "make");
     assert!(found.needs_trust());
     assert!(library.find(&name("mine")).expect("found").needs_trust());
     // A copy of a builtin profile does nothing new.
     let copied = library.find(&name("go_strict")).expect("found");
-    assert!(!copied.needs_trust() && copied.origin != Origin::Builtin);
+    assert!(!copied.needs_trust() && copied.origin != ProfileOrigin::Builtin);
     let builtin = library.find(&name("node_strict")).expect("found");
-    assert!(!builtin.needs_trust() && builtin.origin == Origin::Builtin);
+    assert!(!builtin.needs_trust() && builtin.origin == ProfileOrigin::Builtin);
     let rust = Place::new(&[("Cargo.toml", "")]);
     let resolved = library.resolve("auto", &seen(&rust)).expect("resolves");
     let untrusted: Vec<_> = resolved.untrusted().iter().map(|own| own.path.clone()).collect();
@@ -208,15 +210,15 @@ fn a_file_that_is_a_link_too_large_or_called_otherwise_is_refused() {
     let error = library.find(&name("folder")).expect_err("refused").to_string();
     assert!(error.ends_with("is not a file"), "{error}");
     // The folder itself may be missing, but not be a link.
-    assert!(Library::new(Some(place.path().join("no"))).find(&name("make")).is_ok());
+    assert!(ProfileLibrary::new(Some(place.path().join("no"))).find(&name("make")).is_ok());
     symlink("real", place.path().join("linked")).expect("a link");
-    assert!(Library::new(Some(place.path().join("linked"))).find(&name("mine")).is_err());
+    assert!(ProfileLibrary::new(Some(place.path().join("linked"))).find(&name("mine")).is_err());
 }
 
 #[test]
 fn several_names_are_several_profiles_in_one() {
     let place = Place::new(&[("Cargo.toml", ""), ("package.json", r#"{"scripts": {"lint": "x"}}"#)]);
-    let library = Library::default();
+    let library = ProfileLibrary::default();
     let auto = library.resolve("auto", &seen(&place)).expect("resolves");
     assert_eq!(auto.name(), "node_strict+rust_strict");
     let named = library.resolve("node_strict+rust_strict", &seen(&place)).expect("resolves");

@@ -6,7 +6,7 @@ use std::path::Path;
 use agency_profiles::builtin;
 use agency_profiles::detect;
 use agency_profiles::profile::Profile;
-use agency_profiles::sight::Sight;
+use agency_profiles::project_files::ProjectFiles;
 
 fn page() -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
@@ -36,7 +36,7 @@ fn the_table_of_auto_lists_every_builtin_profile_by_the_files_that_mean_it() {
         for file in files.split('`').skip(1).step_by(2).take_while(|_| profile != "make") {
             let folder = tempfile::tempdir().expect("a folder");
             fs::write(folder.path().join(file.replace('*', "a")), "").expect("a file");
-            let found = detect::environments(&Sight::of(folder.path()).expect("sight"));
+            let found = detect::detect_environments(&ProjectFiles::open(folder.path()).expect("sight"));
             let named: Vec<&str> = found.iter().map(|one| one.profile).collect();
             assert!(file == ".kts" || named == [profile], "{file}: {named:?}");
         }

@@ -3,20 +3,21 @@
 mod support;
 
 use agency_profiles::builtin;
-use agency_profiles::library::{Library, LibraryError};
-use agency_profiles::sight::Sight;
+use agency_profiles::library::{LibraryError, ProfileLibrary};
+use agency_profiles::project_files::ProjectFiles;
 use support::Place;
 
 fn commands(profile: &str, files: &[(&str, &str)]) -> Vec<String> {
     let place = Place::new(files);
-    let resolved = Library::default().resolve(profile, &Sight::of(place.path()).expect("sight"));
+    let resolved =
+        ProfileLibrary::default().resolve(profile, &ProjectFiles::open(place.path()).expect("sight"));
     let resolved = resolved.unwrap_or_else(|error| panic!("{profile}: {error}"));
     resolved.steps().iter().map(|step| step.run.clone()).collect()
 }
 
 fn nothing(profile: &str, files: &[(&str, &str)]) -> String {
     let place = Place::new(files);
-    match Library::default().resolve(profile, &Sight::of(place.path()).expect("sight")) {
+    match ProfileLibrary::default().resolve(profile, &ProjectFiles::open(place.path()).expect("sight")) {
         Err(error @ LibraryError::Resolve(_)) => error.to_string(),
         other => panic!("{profile}: {other:?}"),
     }
@@ -49,8 +50,8 @@ fn node_scripts_are_run_by_the_manager_the_repository_uses() {
 #[test]
 fn lock_files_of_several_managers_are_noted() {
     let place = Place::new(&[("package.json", SCRIPTS), ("pnpm-lock.yaml", ""), ("package-lock.json", "")]);
-    let resolved = Library::default()
-        .resolve("node_strict", &Sight::of(place.path()).expect("sight"))
+    let resolved = ProfileLibrary::default()
+        .resolve("node_strict", &ProjectFiles::open(place.path()).expect("sight"))
         .expect("resolves");
     assert_eq!(resolved.steps()[0].run, "pnpm run typecheck");
     let noted: Vec<_> = resolved.notes().iter().filter(|note| note.contains("lock files")).collect();

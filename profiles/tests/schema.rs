@@ -4,9 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use agency_profiles::profile::{
-    Clause, Command, Condition, Name, Network, Platform, Profile, ProfileError, When,
+    Platform, Profile, ProfileCommand, ProfileError, ProfileName, ProfileNetwork, WhenClause, WhenCondition,
+    WhenRule,
 };
-use agency_sandbox::egress::List;
+use agency_sandbox::egress::HostAllowlist;
 use proptest::prelude::*;
 
 fn parse(text: &str) -> Result<Profile, ProfileError> {
@@ -21,7 +22,10 @@ fn the_specifications_own_example_is_a_profile() {
     let commands: Vec<_> = profile.commands.iter().map(|command| command.run.as_str()).collect();
     assert_eq!(commands, ["pnpm typecheck", "pnpm lint", "pnpm test", "pnpm build"]);
     assert_eq!(profile.environment.as_deref(), Some("node"));
-    assert_eq!((profile.platform, profile.network, profile.timeout), (Platform::Any, Network::None, None));
+    assert_eq!(
+        (profile.platform, profile.network, profile.timeout),
+        (Platform::Any, ProfileNetwork::None, None)
+    );
 }
 
 #[test]
@@ -32,14 +36,20 @@ fn every_key_of_ours_is_read() {
     let profile = parse(text).expect("a profile");
     assert_eq!(profile.platform, Platform::Linux);
     assert_eq!(profile.timeout, Some(Duration::from_secs(1200)));
-    assert_eq!(profile.network, Network::Hosts(List::parse("a.example:443,10.0.0.1:80").expect("a list")));
+    assert_eq!(
+        profile.network,
+        ProfileNetwork::Hosts(HostAllowlist::parse("a.example:443,10.0.0.1:80").expect("a list"))
+    );
     assert_eq!((profile.env, profile.memory), (vec!["TOKEN".to_owned()], Some(2 << 30)));
     let command = &profile.commands[0];
-    assert_eq!((command.timeout, &command.network), (Some(Duration::from_secs(5400)), &Some(Network::None)));
-    let not = When(vec![Clause(vec![Condition::Program(vec!["y".into()])])]);
-    let when = When(vec![
-        Clause(vec![Condition::Script(vec!["a".into(), "b".into()])]),
-        Clause(vec![Condition::File(vec!["x".into()]), Condition::Not(not)]),
+    assert_eq!(
+        (command.timeout, &command.network),
+        (Some(Duration::from_secs(5400)), &Some(ProfileNetwork::None))
+    );
+    let not = WhenRule(vec![WhenClause(vec![WhenCondition::Program(vec!["y".into()])])]);
+    let when = WhenRule(vec![
+        WhenClause(vec![WhenCondition::Script(vec!["a".into(), "b".into()])]),
+        WhenClause(vec![WhenCondition::File(vec!["x".into()]), WhenCondition::Not(not)]),
     ]);
     assert_eq!(command.when, when);
 }
@@ -100,7 +110,7 @@ fn what_is_wrong_is_named_with_its_file_line_and_field() {
     ] {
         let error = parse(&format!("{HEAD}{rest}")).expect_err(rest);
         assert_eq!(error.field(), Some(field), "{rest}: {error}");
-        assert_eq!(error.place().line, line, "{rest}: {error}");
+        assert_eq!(error.location().line, line, "{rest}: {error}");
         let text = error.to_string();
         assert!(text.starts_with("dod/mine.yml") && text.contains(words), "{rest}: {text}");
     }
@@ -114,7 +124,7 @@ fn what_is_wrong_is_named_with_its_file_line_and_field() {
 fn what_is_no_yaml_or_no_map_is_said_to_be_none() {
     let error = parse("name: x\ncommands:\n  - a\n b: [\n").expect_err("refused");
     assert!(matches!(error, ProfileError::Syntax { .. }), "{error}");
-    assert!(error.place().line.is_some_and(|line| line >= 3), "{error}");
+    assert!(error.location().line.is_some_and(|line| line >= 3), "{error}");
     for text in ["", "- a\n", "text", "!tag {a: b}"] {
         let error = parse(text).expect_err(text).to_string();
         assert!(error.starts_with("dod/mine.yml: a profile is a map"), "{error}");
@@ -135,20 +145,20 @@ fn an_unknown_key_is_ignored_and_noted_with_the_nearest_known_one() {
     let text = "name: x\ndescription: d\ntiemout: 5m\nowner: me\ncommands:\n  - run: a\n    netwrok: full\n";
     let parsed = Profile::parse(Path::new("x.yml"), text).expect("a profile");
     assert_eq!(parsed.profile.timeout, None);
-    assert_eq!(parsed.profile.commands, [Command::plain("a")]);
+    assert_eq!(parsed.profile.commands, [ProfileCommand::unconditional("a")]);
     let [first, second, third] = &parsed.notes[..] else { panic!("{:?}", parsed.notes) };
     assert_eq!(first, "x.yml:3: `tiemout` is not known and is ignored; the nearest known key is `timeout`");
     assert!(second.starts_with("x.yml:4: `owner` is not known"), "{second}");
     assert!(third.starts_with("x.yml:7: `commands[0].netwrok`") && third.ends_with("`network`"), "{third}");
 }
 
-fn network() -> impl Strategy<Value = Network> {
+fn network() -> impl Strategy<Value = ProfileNetwork> {
     let hosts = prop::collection::vec(("[a-z]{1,8}\\.example", 1u16..), 1..4);
     let list = hosts.prop_map(|hosts| {
         let hosts: Vec<String> = hosts.iter().map(|(host, port)| format!("{host}:{port}")).collect();
-        Network::Hosts(List::parse(&hosts.join(",")).expect("a list"))
+        ProfileNetwork::Hosts(HostAllowlist::parse(&hosts.join(",")).expect("a list"))
     });
-    prop_oneof![Just(Network::None), Just(Network::Full), list]
+    prop_oneof![Just(ProfileNetwork::None), Just(ProfileNetwork::Full), list]
 }
 
 /// Text that is something, with whatever YAML might take for its own.
@@ -167,32 +177,32 @@ fn texts() -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec(text(), 1..3)
 }
 
-fn when() -> impl Strategy<Value = When> {
+fn when() -> impl Strategy<Value = WhenRule> {
     let file = prop::collection::vec("[a-z]{1,5}/[a-z*.]{1,5}x", 1..3);
     let condition = prop_oneof![
-        file.prop_map(Condition::File),
-        texts().prop_map(Condition::Script),
-        texts().prop_map(Condition::Requires),
-        texts().prop_map(Condition::Pyproject),
-        texts().prop_map(Condition::Target),
-        prop::collection::vec("[a-z]{1,6}", 1..3).prop_map(Condition::Program),
+        file.prop_map(WhenCondition::File),
+        texts().prop_map(WhenCondition::Script),
+        texts().prop_map(WhenCondition::Requires),
+        texts().prop_map(WhenCondition::Pyproject),
+        texts().prop_map(WhenCondition::Target),
+        prop::collection::vec("[a-z]{1,6}", 1..3).prop_map(WhenCondition::Program),
     ];
     // A key is there once; which one comes first must not matter to what is read back.
-    let clause = |condition: BoxedStrategy<Condition>| condition.prop_map(|one| Clause(vec![one]));
-    let plain = prop::collection::vec(clause(condition.clone().boxed()), 0..3).prop_map(When);
+    let clause = |condition: BoxedStrategy<WhenCondition>| condition.prop_map(|one| WhenClause(vec![one]));
+    let plain = prop::collection::vec(clause(condition.clone().boxed()), 0..3).prop_map(WhenRule);
     let not = prop::collection::vec(clause(condition.boxed()), 1..3)
-        .prop_map(|clauses| Condition::Not(When(clauses)));
+        .prop_map(|clauses| WhenCondition::Not(WhenRule(clauses)));
     (plain, prop::option::of(not)).prop_map(|(mut when, not)| {
-        when.0.extend(not.map(|not| Clause(vec![Condition::Target(vec!["x".into()]), not])));
+        when.0.extend(not.map(|not| WhenClause(vec![WhenCondition::Target(vec!["x".into()]), not])));
         when
     })
 }
 
 /// Whether it asks what is on this host.
-fn asks_the_host(when: &When) -> bool {
+fn asks_the_host(when: &WhenRule) -> bool {
     when.0.iter().flat_map(|clause| &clause.0).any(|condition| match condition {
-        Condition::Program(_) => true,
-        Condition::Not(when) => asks_the_host(when),
+        WhenCondition::Program(_) => true,
+        WhenCondition::Not(when) => asks_the_host(when),
         _ => false,
     })
 }
@@ -201,9 +211,9 @@ fn duration() -> impl Strategy<Value = Duration> {
     (1u64..604_800_000).prop_map(Duration::from_millis)
 }
 
-fn command() -> impl Strategy<Value = Command> {
+fn command() -> impl Strategy<Value = ProfileCommand> {
     (text(), prop::option::of(duration()), prop::option::of(network()), when())
-        .prop_map(|(run, timeout, network, when)| Command { run, timeout, network, when })
+        .prop_map(|(run, timeout, network, when)| ProfileCommand { run, timeout, network, when })
 }
 
 prop_compose! {
@@ -220,7 +230,7 @@ prop_compose! {
         caches in prop::collection::vec(prop::sample::select(&["cargo", "npm", "pip"][..]), 0..3),
         image in prop::option::of("[a-z][a-z0-9]{0,8}(/[a-z]{1,5})?(:[a-z0-9]{1,4})?"),
     ) -> Profile {
-        let name = Name::parse(&name).expect("a name");
+        let name = ProfileName::parse(&name).expect("a name");
         let caches = caches.into_iter().map(str::to_owned).collect();
         let image = image.filter(|_| !commands.iter().any(|command| asks_the_host(&command.when)));
         Profile { name, description, environment, platform, commands, timeout, network, env, memory, image, caches }

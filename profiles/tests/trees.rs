@@ -6,19 +6,19 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use agency_profiles::head::{Format, Head};
-use agency_profiles::tree::{Listing, Recorded};
-use agency_sandbox::workspace::folder::Folder;
+use agency_profiles::git_head::{GitHead, HashAlgorithm};
+use agency_profiles::git_tree::{CommittedTree, FolderListing};
+use agency_sandbox::workspace::folder::WorkspaceFolder;
 use support::{Place, git};
 
-fn look(place: &Path) -> (Listing, Recorded, Head) {
-    let folder = Folder::around(place).expect("a folder");
+fn look(place: &Path) -> (FolderListing, CommittedTree, GitHead) {
+    let folder = WorkspaceFolder::discover(place).expect("a folder");
     let repository = folder.repository.as_ref().expect("a repository");
-    let head = Head::read(repository);
+    let head = GitHead::read(repository);
     let scratch = tempfile::tempdir().expect("a folder");
     let objects = repository.common.join("objects");
-    let recorded = Recorded::read(&head, &objects, &scratch.path().join("git")).expect("a commit");
-    let listing = Listing::read(&folder, head.format, &recorded).expect("a tree");
+    let recorded = CommittedTree::read(&head, &objects, &scratch.path().join("git")).expect("a commit");
+    let listing = FolderListing::read(&folder, head.format, &recorded).expect("a tree");
     (listing, recorded, head)
 }
 
@@ -54,7 +54,7 @@ fn a_clean_folder_has_the_tree_of_its_commit() {
         symlink("/nowhere", place.path().join("a/dangling")).expect("a link");
         let place = place.into_repository(&[&format!("--object-format={format}")]);
         let (listing, recorded, head) = look(place.path());
-        assert_eq!(head.format, if format == "sha1" { Format::Sha1 } else { Format::Sha256 });
+        assert_eq!(head.format, if format == "sha1" { HashAlgorithm::Sha1 } else { HashAlgorithm::Sha256 });
         assert_eq!(head.commit, Some(place.git(&["rev-parse", "HEAD"])));
         assert_eq!(listing.id(), place.git(&["rev-parse", "HEAD^{tree}"]), "{format}");
         assert_eq!(recorded.tree, Some(listing.id()));

@@ -6,9 +6,9 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use agency_protocols::board::BoardError;
-use agency_protocols::codifica::{Codifica, Setting};
+use agency_protocols::codifica::{Codifica, CodificaSettings};
 use agency_protocols::names::{Actor, AgentName, TaskId};
-use agency_protocols::store::{Change, Effects, Store};
+use agency_protocols::store::{BoardStore, Effects, FileChange};
 use jiff::Timestamp;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -28,8 +28,8 @@ fn main() -> Result<()> {
     for (name, text) in [("codifica.json", contract), ("spec.md", ""), ("work.md", &work)] {
         std::fs::write(root.join(name), text)?;
     }
-    let store = Store::open(&root, &folder.path().join("state"), |_| Ok(false))?;
-    let setting = Setting { site: Some("here".to_owned()), agent: AgentName::parse("shell").ok() };
+    let store = BoardStore::open(&root, &folder.path().join("state"), |_| Ok(false))?;
+    let setting = CodificaSettings { site: Some("here".to_owned()), agent: AgentName::parse("shell").ok() };
     let board = Codifica::open(store.tree(), setting)?;
     let middle = TaskId::parse(&format!("FEAT-{:04}", tasks / 2))?;
     let [mut parse, mut select, mut edit, mut written] = [const { Vec::new() }; 4];
@@ -50,7 +50,7 @@ fn main() -> Result<()> {
         };
         edit.push(timed(|| {
             let effects = assign(store.tree())?;
-            let [Change::Replace { content, .. }] = &effects.changes[..] else {
+            let [FileChange::Replace { content, .. }] = &effects.changes[..] else {
                 return Err("no edit".into());
             };
             let before = std::fs::read_to_string(root.join("work.md"))?;

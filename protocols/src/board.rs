@@ -1,9 +1,8 @@
-//! What every protocol has in common, as the engine sees it.
+//! The board: what every protocol has in common, as the engine uses it.
 //!
-//! A dialect is a state machine over its own files. The engine asks what may start ([`Board::next`]), says
-//! what it started ([`Board::claim`]), what happened meanwhile ([`Board::record`]) and how it ended
-//! ([`Board::settle`]). A dialect touches nothing itself: it looks at the files it is shown, under the lock of
-//! the store, and answers with the [`Effects`] it wants.
+//! A dialect is a state machine over its own files. The engine asks which tasks may start ([`Board::agenda`]), reports
+//! a start ([`Board::claim`]), events of an attempt ([`Board::record`]) and its end ([`Board::settle`]). A dialect
+//! writes nothing itself: it reads the files under the lock of the store, and answers with the [`Effects`] it wants.
 
 use jiff::{Timestamp, Zoned};
 use serde::{Deserialize, Serialize};
@@ -12,8 +11,8 @@ use serde_json::{Map, Value};
 use crate::claim::ReportClaim;
 use crate::finding::Finding;
 use crate::names::{Actor, AgentName, TaskId};
-use crate::store::tree::{Tree, TreeError};
-use crate::store::{Effects, StoreError};
+use crate::store::tree::{RepoTree, RepoTreeError};
+use crate::store::{BoardStoreError, Effects};
 
 /// One protocol's files.
 pub trait Board: std::fmt::Debug + Send + Sync {
@@ -23,73 +22,85 @@ pub trait Board: std::fmt::Debug + Send + Sync {
     /// The folder of its files, where it has one. Agents see it as it is, and can't write it.
     fn folder(&self) -> Option<&'static str>;
 
-    /// Everything of the repository that is the board's, as globs: what changes nothing else needs no new proof.
-    fn own(&self) -> Vec<String>;
+    /// The board's own files, as globs. A change of only these files needs no new proof.
+    fn owned_globs(&self) -> Vec<String>;
 
-    /// Whether git carries it from clone to clone: it is to be brought up to date before it is read.
+    /// Whether git carries the board from clone to clone. Such a board is updated from the upstream before it is read.
     fn is_shared(&self) -> bool {
         false
     }
 
-    /// Where a person adds what an agent may change, for a sentence: "add it to …".
+    /// The field in which a person adds files that an agent may change, for a sentence: "add it to …".
     fn scope_field(&self) -> &'static str;
 
     /// The folder of the repository's own profiles, where the protocol has one.
-    fn profiles(&self) -> Option<&'static str>;
+    fn profiles_folder(&self) -> Option<&'static str>;
 
-    /// What may start now, what waits and for what, and which files could not be read.
-    fn next(&self, tree: &Tree) -> Result<Agenda, BoardError>;
+    /// The tasks that may start now, those that wait and why, and the files that could not be read.
+    fn agenda(&self, tree: &RepoTree) -> Result<BoardAgenda, BoardError>;
 
-    /// What an agent that starts on a task is told.
-    fn brief(&self, tree: &Tree, task: &TaskId) -> Result<Brief, BoardError>;
+    /// The brief for an agent that starts on a task.
+    fn brief(&self, tree: &RepoTree, task: &TaskId) -> Result<TaskBrief, BoardError>;
 
-    /// Whether work on a task is still wanted: a person's word during a run counts.
-    fn is_wanted(&self, tree: &Tree, task: &TaskId) -> Result<bool, BoardError>;
+    /// Whether work on a task is still wanted: a person may cancel it during a run.
+    fn is_wanted(&self, tree: &RepoTree, task: &TaskId) -> Result<bool, BoardError>;
 
-    /// Whether the board says that a task is done. One that is archived is nobody's concern any more.
-    fn is_done(&self, tree: &Tree, task: &TaskId) -> Result<bool, BoardError>;
+    /// Whether the board says that a task is done. An archived task counts as done.
+    fn is_done(&self, tree: &RepoTree, task: &TaskId) -> Result<bool, BoardError>;
 
-    /// What an agent is told that judges the work of another. Its report is a verdict.
-    fn audit(&self, tree: &Tree, task: &TaskId, auditor: &AgentName) -> Result<Brief, BoardError>;
+    /// The brief for an agent that judges the work of another. Its report is a verdict.
+    fn audit_brief(
+        &self,
+        tree: &RepoTree,
+        task: &TaskId,
+        auditor: &AgentName,
+    ) -> Result<TaskBrief, BoardError>;
 
     /// An agent starts on a task.
     fn claim(
         &self,
-        tree: &Tree,
+        tree: &RepoTree,
         task: &TaskId,
         claimant: &Claimant<'_>,
         now: &Zoned,
     ) -> Result<Effects, BoardError>;
 
-    /// Somebody outside has worked on a task and left a report. Says why they can't go on, if the report does.
+    /// Receives a report on work that was done outside of a run. Returns why the builder can't go on, if the report
+    /// says so.
     fn receive(
         &self,
-        tree: &Tree,
+        tree: &RepoTree,
         task: &TaskId,
         now: &Zoned,
     ) -> Result<(Option<String>, Effects), BoardError>;
 
-    /// Something happened while it works.
-    fn record(&self, tree: &Tree, task: &TaskId, event: &Event, now: &Zoned) -> Result<Effects, BoardError>;
-
-    /// The report on an attempt: what the agent claims, corrected by what was seen.
-    fn report(&self, claim: Option<&ReportClaim>, seen: &Seen<'_>) -> Told;
-
-    /// What was found when its Definition of Done was tried. Said twice, it is recorded once.
-    fn verified(
+    /// Records an event of a running attempt.
+    fn record(
         &self,
-        tree: &Tree,
+        tree: &RepoTree,
         task: &TaskId,
-        evidence: &Evidence,
+        event: &BoardEvent,
         now: &Zoned,
-    ) -> Result<(Judged, Effects), BoardError>;
+    ) -> Result<Effects, BoardError>;
 
-    /// It came to an end. What is so already needs no change, so this may be said twice.
+    /// The report on an attempt: the agent's claims, corrected by what was observed.
+    fn report(&self, claim: Option<&ReportClaim>, seen: &ObservedAttempt<'_>) -> CorrectedReport;
+
+    /// Records the result of a Definition of Done. The same result twice is recorded once.
+    fn record_proof(
+        &self,
+        tree: &RepoTree,
+        task: &TaskId,
+        evidence: &ProofEvidence,
+        now: &Zoned,
+    ) -> Result<(ProofDecision, Effects), BoardError>;
+
+    /// Records the end of an attempt. A second call changes nothing.
     fn settle(
         &self,
-        tree: &Tree,
+        tree: &RepoTree,
         task: &TaskId,
-        outcome: &Outcome,
+        outcome: &BoardOutcome,
         now: &Zoned,
     ) -> Result<Effects, BoardError>;
 }
@@ -98,55 +109,55 @@ pub trait Board: std::fmt::Debug + Send + Sync {
 #[derive(Debug, Clone, Copy)]
 pub struct Claimant<'a> {
     pub agent: &'a AgentName,
-    /// The attempt, by a name that nothing else has in this clone.
+    /// The name of the attempt, unique in this clone.
     pub session: &'a str,
 }
 
-/// What a board has to do.
+/// The tasks of a board by what can be done about them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Agenda {
+pub struct BoardAgenda {
     /// The most urgent first.
-    pub ready: Vec<Start>,
-    pub waiting: Vec<Waiting>,
-    /// What an attempt has reported as ready: its own matter, as long as there is that attempt.
+    pub ready: Vec<ReadyTask>,
+    pub waiting: Vec<WaitingTask>,
+    /// Tasks that an attempt has reported as ready. They belong to that attempt as long as it exists.
     pub reported: Vec<TaskId>,
     pub findings: Vec<Finding>,
 }
 
 /// A task that may start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Start {
+pub struct ReadyTask {
     pub task: TaskId,
     pub title: String,
-    pub role: Role,
+    pub role: TaskRole,
     pub agent: AgentName,
     /// The file the task is written in, relative to the repository.
     pub file: String,
-    pub scope: Scope,
-    /// The Definition of Done it is held to.
+    pub scope: TaskScope,
+    /// The Definition of Done that it must pass.
     pub profile: String,
     /// Zero is the most urgent.
     pub urgency: u8,
-    /// Whoever it is for has left a report on it by themselves.
+    /// Whether its builder has left a report on it outside of a run.
     pub handed_in: bool,
-    /// What it says may be all there is to show for it.
+    /// Whether a report alone, without changed files, can complete it.
     pub may_change_nothing: bool,
-    /// What the task's own branch is called, where the protocol says so.
+    /// The name of the task's own branch, where the protocol gives one.
     pub branch: Option<String>,
 }
 
 /// What a start is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum TaskRole {
     Builder,
-    /// Somebody outside has done and reported it, and says that it is ready; it is to be judged.
+    /// The work was done outside of a run and reported as ready; it is to be judged.
     Reviewer,
 }
 
-/// What may change: `touch` but never `keep`; of `must`, at least one path has to.
+/// The files that may change: `touch` but never `keep`. Of `must`, at least one has to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Scope {
+pub struct TaskScope {
     pub must: Vec<String>,
     pub touch: Vec<String>,
     pub keep: Vec<String>,
@@ -164,7 +175,7 @@ pub enum ScopeAuthor {
 }
 
 impl ScopeAuthor {
-    /// Who acts writes it.
+    /// The author of a scope that an actor writes.
     pub fn of(actor: &Actor) -> Self {
         match actor {
             Actor::Agent(_) => Self::Agent,
@@ -179,87 +190,34 @@ impl ScopeAuthor {
 
 /// A task that can't start yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Waiting {
+pub struct WaitingTask {
     pub task: TaskId,
-    /// A sentence a person understands.
+    /// A sentence for a person.
     pub why: String,
 }
 
 /// What happens while an agent works.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub enum BoardEvent {
     Heartbeat,
 }
 
-/// What an auditor says about somebody's work.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Verdict {
-    pub ruling: Ruling,
-    pub findings: Vec<Remark>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Ruling {
-    Pass,
-    /// It goes back to its builder.
-    Fail,
-    /// A person has to say.
-    NeedsReview,
-}
-
-impl Ruling {
-    pub const ALL: [Self; 3] = [Self::Pass, Self::Fail, Self::NeedsReview];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pass => "PASS",
-            Self::Fail => "FAIL",
-            Self::NeedsReview => "NEEDS_REVIEW",
-        }
-    }
-}
-
-impl std::fmt::Display for Ruling {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-/// One thing an auditor found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Remark {
-    pub file: Option<String>,
-    pub line: Option<u64>,
-    pub message: String,
-}
-
-impl std::fmt::Display for Remark {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match (&self.file, self.line) {
-            (Some(file), Some(line)) => write!(f, "{file}:{line}: {}", self.message),
-            (Some(file), None) => write!(f, "{file}: {}", self.message),
-            (None, _) => f.write_str(&self.message),
-        }
-    }
-}
-
-/// What an agent is told.
+/// The brief of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Brief {
+pub struct TaskBrief {
     /// The task, as it is written.
     pub task: String,
-    /// How this agent is to work here.
+    /// The rules by which this agent works here.
     pub contract: Option<String>,
-    /// How it is to write its report.
+    /// How the agent has to write its report.
     pub report: String,
-    /// What the builder says, for whoever judges it.
+    /// The builder's report, for the auditor.
     pub reported: Option<String>,
 }
 
-/// What was seen of an attempt.
+/// What the supervisor observed of an attempt.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'a> {
+pub struct ObservedAttempt<'a> {
     pub task: &'a TaskId,
     pub agent: &'a AgentName,
     /// Which attempt at the task it was.
@@ -270,14 +228,14 @@ pub struct Seen<'a> {
     pub files: &'a [String],
     /// How it ended, in a sentence.
     pub ended: &'a str,
-    /// What it says it used.
-    pub used: Option<Used>,
+    /// The usage that the agent reports.
+    pub used: Option<RecordedUsage>,
 }
 
-/// What an agent says it used.
+/// Usage that an agent reports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Used {
-    /// All of them; those it read and those it wrote, where it tells them apart.
+pub struct RecordedUsage {
+    /// All tokens; input and output tokens apart, where the agent tells them.
     pub tokens: u64,
     pub input_tokens: Option<u64>,
     pub output_tokens: Option<u64>,
@@ -290,7 +248,7 @@ fn as_amount<S: serde::Serializer>(micros: &Option<u64>, serializer: S) -> Resul
     micros.map(|micros| micros as f64 / 1_000_000.0).serialize(serializer)
 }
 
-impl Used {
+impl RecordedUsage {
     /// The cost, as people write it.
     pub fn cost(&self) -> Option<String> {
         let micros = self.cost_micros?;
@@ -301,17 +259,17 @@ impl Used {
     }
 }
 
-/// A report, as it is to be kept.
+/// A report, as the board keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct CorrectedReport {
     pub text: String,
     /// Why the agent can't go on, if it says so.
     pub blocked: Option<String>,
 }
 
-/// What a board makes of a proof.
+/// A board's decision about a proof.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Judged {
+pub enum ProofDecision {
     /// Nothing is in the way of landing the work.
     Accepted,
     /// The Definition of Done does not hold.
@@ -322,30 +280,30 @@ pub enum Judged {
 
 /// How an attempt ended, for the board.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum BoardOutcome {
     /// The agent reports its work as ready. `report` is the text of its report as it is to be kept.
     Reported { report: String },
-    /// The agent says it can't go on, or was given up on.
+    /// The agent says that it can't go on, or its attempts are used up.
     Blocked { report: Option<String>, reason: String },
-    /// It was judged and goes back to its builder.
+    /// An auditor returned the work to its builder.
     Returned { reason: String },
     /// It is verified and landed.
     Landed { commit: String },
-    /// Nobody wants it any more.
+    /// The task was canceled.
     Canceled { reason: String },
-    /// It was given up on, and is to be tried again.
+    /// The task was given up, and is to be tried again.
     Reopened { reason: String },
 }
 
-/// What was observed when a Definition of Done was tried.
+/// The observations of a run of a Definition of Done.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Evidence {
+pub struct ProofEvidence {
     pub profile: String,
     pub passed: bool,
     /// One object for each command, as the artifact holds it.
     pub commands: Vec<Value>,
     pub notes: Vec<String>,
-    /// Commit, tree, profile's hash, attestation and whatever else binds the result to what was tried.
+    /// Commit, tree, profile's hash, attestation and everything else that binds the result to the proved commit.
     pub bound_to: Map<String, Value>,
 }
 
@@ -353,9 +311,9 @@ pub struct Evidence {
 #[derive(Debug, thiserror::Error)]
 pub enum BoardError {
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] BoardStoreError),
     #[error(transparent)]
-    Tree(#[from] TreeError),
+    Tree(#[from] RepoTreeError),
     /// There is no board, or the file that makes it one can't be understood.
     #[error(transparent)]
     Marker(Box<dyn std::error::Error + Send + Sync>),
@@ -369,13 +327,13 @@ pub enum BoardError {
     Unreadable(Vec<Finding>),
     #[error("{reason}")]
     Refused { reason: String, hint: Option<String> },
-    /// What it wants of git could not be done, and nothing of it was.
+    /// Its commit could not be made; nothing was changed.
     #[error("{reason}")]
     Unshared { reason: String },
-    /// The upstream that has to know of it does not answer at the moment; nothing was done.
+    /// The upstream, which must take the change, does not answer at the moment; nothing was changed.
     #[error("{reason}")]
     Unreachable { reason: String },
-    /// A person has to bring this clone and the upstream together first; nothing was done.
+    /// A person has to merge this clone and the upstream first; nothing was changed.
     #[error("{reason}")]
     Apart { reason: String },
 }

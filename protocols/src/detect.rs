@@ -1,10 +1,10 @@
-//! Which protocols a repository speaks, by the files that mark them.
+//! Detects the protocols of a repository by their marker files.
 
 use std::fmt;
 
 use serde::Serialize;
 
-use crate::store::tree::Tree;
+use crate::store::tree::RepoTree;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -39,8 +39,8 @@ impl Protocol {
         Self::ALL.into_iter().find(|protocol| protocol.as_str() == name)
     }
 
-    /// Files and folders of which any marks a repository as one of this protocol.
-    pub const fn markers(self) -> &'static [&'static str] {
+    /// Marker files and folders; one is enough to mark a repository of this protocol.
+    pub const fn marker_files(self) -> &'static [&'static str] {
         match self {
             Protocol::Kodingx => &[".kodingx/agency.json", ".kodingx/kodingx.json"],
             Protocol::Codifica => &["codifica.json"],
@@ -60,7 +60,7 @@ impl fmt::Display for Protocol {
 /// Files and folders that steer work: tasks, states, profiles and instructions of the protocols. An agent changes one
 /// only where a person's scope spells it. In lower case; each with whether it counts in every folder, or only at the
 /// top of the repository.
-pub const STEERING: &[(&str, bool)] = &[
+pub const STEERING_PATHS: &[(&str, bool)] = &[
     (".kodingx", true),
     ("agency.md", false),
     ("codifica.json", true),
@@ -70,8 +70,8 @@ pub const STEERING: &[(&str, bool)] = &[
     ("collaboration", false),
 ];
 
-/// The protocols whose markers are there.
-pub fn detect(tree: &Tree) -> Vec<Protocol> {
-    let marked = |protocol: &Protocol| protocol.markers().iter().any(|marker| tree.exists(marker));
+/// The protocols whose markers exist.
+pub fn detect(tree: &RepoTree) -> Vec<Protocol> {
+    let marked = |protocol: &Protocol| protocol.marker_files().iter().any(|marker| tree.exists(marker));
     Protocol::ALL.into_iter().filter(marked).collect()
 }

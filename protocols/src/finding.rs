@@ -1,10 +1,10 @@
-//! What is wrong with a file, told so that a person can mend it.
+//! Findings: what is wrong with a file, with file, line and section, so that a person can repair it.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// One thing that is not as the protocol wants it.
+/// One violation of the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Finding {
     /// Relative to the repository.
@@ -24,7 +24,7 @@ pub struct Finding {
 pub enum Severity {
     /// The file, or the repository, does not comply.
     Error,
-    /// It does, and a person should know all the same.
+    /// The file complies, but a person should know about this.
     Warning,
 }
 

@@ -1,4 +1,4 @@
-//! What work is: tasks, scopes, reports and verdicts, and one dialect for each file protocol.
+//! Work on boards: tasks, scopes, reports and verdicts, and one dialect for each file protocol.
 //!
 //! [`board`] is what the dialects have in common and the engine works with; [`kodingx`] is the native one, and
 //! [`codifica`] keeps its tasks in files that git carries from clone to clone.
@@ -8,15 +8,16 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod board;
-mod circles;
 pub mod claim;
+pub mod claim_reader;
 pub mod codifica;
+mod cycles;
 pub mod detect;
 pub mod finding;
 pub mod kodingx;
-pub mod moment;
 pub mod names;
-pub mod pattern;
+pub mod scope_glob;
 pub mod store;
 pub mod text;
-mod verdict;
+pub mod timestamp;
+pub mod verdict;

@@ -1,24 +1,77 @@
-//! What an auditor is told about its verdict, and how the one it writes is read.
+//! Verdicts of auditors: the instructions for writing one, and the reader.
 //!
-//! No protocol has a format of its own for it; this one has the shape of a report. It is
-//! read strictly: an auditor whose answer leaves room for doubt has given none.
+//! No protocol has a format of its own for a verdict; this one has the shape of a report. It is read strictly: an
+//! ambiguous answer is no verdict.
 
+use serde::{Deserialize, Serialize};
 use serde_yaml::Value;
 
-use crate::board::{Remark, Ruling, Verdict};
-use crate::claim::{cut, shorten};
 use crate::names::{AgentName, TaskId};
+use crate::text::bounds::{shorten, truncate};
 use crate::text::frontmatter::Frontmatter;
 use crate::text::one_line;
 use crate::text::yaml::text_of as scalar;
 
-/// More than anybody reads.
+/// The most findings that are read.
 const MOST_FINDINGS: usize = 50;
-/// Bytes of what a finding says, and of the name of its file.
+/// The most bytes of a finding's message, and of its file's name.
 const LONGEST_MESSAGE: usize = 4_000;
 const LONGEST_FILE: usize = 1_000;
 
-/// How a verdict is written, in words.
+/// An auditor's verdict on the work of another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditVerdict {
+    pub ruling: AuditRuling,
+    pub findings: Vec<AuditFinding>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum AuditRuling {
+    Pass,
+    /// The work goes back to its builder.
+    Fail,
+    /// A person has to decide.
+    NeedsReview,
+}
+
+impl AuditRuling {
+    pub const ALL: [Self; 3] = [Self::Pass, Self::Fail, Self::NeedsReview];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pass => "PASS",
+            Self::Fail => "FAIL",
+            Self::NeedsReview => "NEEDS_REVIEW",
+        }
+    }
+}
+
+impl std::fmt::Display for AuditRuling {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// One thing an auditor found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditFinding {
+    pub file: Option<String>,
+    pub line: Option<u64>,
+    pub message: String,
+}
+
+impl std::fmt::Display for AuditFinding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (&self.file, self.line) {
+            (Some(file), Some(line)) => write!(f, "{file}:{line}: {}", self.message),
+            (Some(file), None) => write!(f, "{file}: {}", self.message),
+            (None, _) => f.write_str(&self.message),
+        }
+    }
+}
+
+/// The instructions for writing a verdict.
 pub(crate) fn instructions(task: &TaskId, auditor: &AgentName) -> String {
     format!(
         "It is your verdict. Write it as Markdown with this header, and your reasons below:\n\n\
@@ -35,21 +88,21 @@ pub(crate) fn instructions(task: &TaskId, auditor: &AgentName) -> String {
     )
 }
 
-impl Verdict {
-    /// The verdict with as many findings as anybody reads, each as long as it may be.
+impl AuditVerdict {
+    /// The verdict with its findings cut to their bounds.
     pub(crate) fn bounded(mut self) -> Self {
         self.findings.truncate(MOST_FINDINGS);
         shorten(&mut self.findings, |finding| {
-            finding.file = finding.file.take().map(|file| cut(file, LONGEST_FILE));
-            finding.message = cut(std::mem::take(&mut finding.message), LONGEST_MESSAGE);
+            finding.file = finding.file.take().map(|file| truncate(file, LONGEST_FILE));
+            finding.message = truncate(std::mem::take(&mut finding.message), LONGEST_MESSAGE);
             finding.message.len() + finding.file.as_ref().map_or(0, String::len)
         });
         self
     }
 }
 
-/// The verdict in a text, or why there is none.
-pub(crate) fn read(task: &TaskId, text: &str) -> Result<Verdict, String> {
+/// Reads the verdict in a text, or says why there is none.
+pub(crate) fn read(task: &TaskId, text: &str) -> Result<AuditVerdict, String> {
     let matter = Frontmatter::parse(unfenced(text)).map_err(|error| error.reason)?;
     let field = |key: &str| matter.value(key).map_err(|error| error.reason);
     match field("task_id")?.as_ref().and_then(scalar) {
@@ -58,23 +111,23 @@ pub(crate) fn read(task: &TaskId, text: &str) -> Result<Verdict, String> {
         None => return Err("`task_id` is missing".to_owned()),
     }
     let said = field("verdict")?.as_ref().and_then(scalar).ok_or("`verdict` is missing")?;
-    let ruling = Ruling::ALL.into_iter().find(|ruling| ruling.as_str() == said);
+    let ruling = AuditRuling::ALL.into_iter().find(|ruling| ruling.as_str() == said);
     let ruling =
         ruling.ok_or_else(|| format!("`verdict` is `{said}`; it must be PASS, FAIL or NEEDS_REVIEW"))?;
     let findings = match field("findings")? {
         None | Some(Value::Null) => Vec::new(),
         Some(Value::Sequence(items)) => {
-            items.iter().take(MOST_FINDINGS).map(remark).collect::<Result<Vec<_>, _>>()?
+            items.iter().take(MOST_FINDINGS).map(parse_finding).collect::<Result<Vec<_>, _>>()?
         }
         Some(_) => return Err("`findings` must be a list".to_owned()),
     };
-    if ruling != Ruling::Pass && findings.is_empty() {
+    if ruling != AuditRuling::Pass && findings.is_empty() {
         return Err(format!("it says {ruling} and names no finding"));
     }
-    Ok(Verdict { ruling, findings })
+    Ok(AuditVerdict { ruling, findings })
 }
 
-fn remark(value: &Value) -> Result<Remark, String> {
+fn parse_finding(value: &Value) -> Result<AuditFinding, String> {
     let text = |key: &str| value.get(key).and_then(scalar).map(|text| one_line(&text));
     let message = match value {
         Value::Mapping(_) => text("message"),
@@ -85,10 +138,10 @@ fn remark(value: &Value) -> Result<Remark, String> {
         None | Some(Value::Null) => None,
         Some(line) => Some(line.as_u64().ok_or("the `line` of a finding is no number")?),
     };
-    Ok(Remark { file: text("file").filter(|file| !file.is_empty()), line, message })
+    Ok(AuditFinding { file: text("file").filter(|file| !file.is_empty()), line, message })
 }
 
-/// A text without the one fence that models like to put around everything they write.
+/// A text without the code fence that models often put around it.
 fn unfenced(text: &str) -> &str {
     let trimmed = text.trim();
     let inner = trimmed.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
@@ -103,7 +156,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read(text: &str) -> Result<Verdict, String> {
+    fn read(text: &str) -> Result<AuditVerdict, String> {
         super::read(&TaskId::parse("T0007").expect("an id"), text)
     }
 
@@ -116,7 +169,7 @@ mod tests {
     #[test]
     fn the_three_verdicts_read_with_their_findings() {
         let found = "\n  - {file: src/a.ts, line: 12, message: \"Off by one\"}\n  - The docs are missing";
-        for ruling in Ruling::ALL {
+        for ruling in AuditRuling::ALL {
             let verdict = read(&written(ruling.as_str(), found)).expect("a verdict");
             assert_eq!(verdict.ruling, ruling);
             let said: Vec<String> = verdict.findings.iter().map(ToString::to_string).collect();
@@ -131,13 +184,13 @@ mod tests {
             (TaskId::parse("T0007").expect("an id"), AgentName::parse("gemini").expect("a name"));
         let text = instructions(&task, &auditor);
         let example = &text[text.find("---").expect("a header")..];
-        assert_eq!(read(example).expect("a verdict").ruling, Ruling::Pass);
+        assert_eq!(read(example).expect("a verdict").ruling, AuditRuling::Pass);
     }
 
     #[test]
     fn one_fence_around_it_is_tolerated() {
         let fenced = format!("```markdown\n{}```\n", written("PASS", "[]"));
-        assert_eq!(read(&fenced).expect("a verdict").ruling, Ruling::Pass);
+        assert_eq!(read(&fenced).expect("a verdict").ruling, AuditRuling::Pass);
     }
 
     #[test]

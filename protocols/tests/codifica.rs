@@ -2,18 +2,18 @@
 
 use std::fs;
 
-use agency_protocols::board::{Board, BoardError, Claimant, Evidence, Judged, Outcome};
-use agency_protocols::codifica::transitions::State;
-use agency_protocols::codifica::{Codifica, Setting};
+use agency_protocols::board::{Board, BoardError, BoardOutcome, Claimant, ProofDecision, ProofEvidence};
+use agency_protocols::codifica::task::TaskState;
+use agency_protocols::codifica::{Codifica, CodificaSettings};
 use agency_protocols::names::{Actor, AgentName, TaskId};
-use agency_protocols::store::{Change, Effects, Store};
+use agency_protocols::store::{BoardStore, Effects, FileChange};
 use jiff::Zoned;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
 struct Site {
     _folder: TempDir,
-    store: Store,
+    store: BoardStore,
     now: Zoned,
 }
 
@@ -26,12 +26,12 @@ impl Site {
         fs::write(root.join("codifica.json"), contract).expect("written");
         fs::write(root.join("spec.md"), "").expect("written");
         fs::write(root.join("work.md"), work).expect("written");
-        let store = Store::open(&root, &folder.path().join("state"), |_| Ok(false)).expect("a store");
+        let store = BoardStore::open(&root, &folder.path().join("state"), |_| Ok(false)).expect("a store");
         Self { _folder: folder, store, now: "2026-01-31T16:10:00+00:00[UTC]".parse().expect("a time") }
     }
 
     fn board(&self) -> Codifica {
-        let setting = Setting { site: Some("here".into()), agent: AgentName::parse("shell").ok() };
+        let setting = CodificaSettings { site: Some("here".into()), agent: AgentName::parse("shell").ok() };
         Codifica::open(self.store.tree(), setting).expect("a board")
     }
 
@@ -42,7 +42,7 @@ impl Site {
     /// Does what is wanted, and holds that the commit says the same as the files.
     fn act(
         &self,
-        verb: impl Fn(&Codifica, &agency_protocols::store::tree::Tree) -> Result<Effects, BoardError>,
+        verb: impl Fn(&Codifica, &agency_protocols::store::tree::RepoTree) -> Result<Effects, BoardError>,
     ) -> Result<Effects, BoardError> {
         let before = self.work();
         let effects =
@@ -65,7 +65,7 @@ impl Site {
         self.act(|board, tree| board.claim(tree, id, &Claimant { agent: &agent, session: "A.1" }, &self.now))
     }
 
-    fn settle(&self, id: &TaskId, outcome: &Outcome) -> Result<Effects, BoardError> {
+    fn settle(&self, id: &TaskId, outcome: &BoardOutcome) -> Result<Effects, BoardError> {
         self.act(|board, tree| board.settle(tree, id, outcome, &self.now))
     }
 }
@@ -80,7 +80,7 @@ fn id() -> TaskId {
 fn a_task_goes_from_its_claim_to_done_and_each_step_is_a_commit_of_its_block() {
     let site = Site::new(WORK);
     let next = |site: &Site| -> Vec<String> {
-        let agenda = site.board().next(site.store.tree()).expect("an agenda");
+        let agenda = site.board().agenda(site.store.tree()).expect("an agenda");
         agenda.ready.iter().map(|start| start.task.to_string()).collect()
     };
     assert_eq!(next(&site), ["A"]);
@@ -98,21 +98,26 @@ fn a_task_goes_from_its_claim_to_done_and_each_step_is_a_commit_of_its_block() {
     assert!(site.claim(&id()).expect("ours").is_empty(), "said twice");
     assert_eq!(next(&site), ["A"], "an interrupted attempt goes on");
     let report = "---\nsummary: \"Did it\"\nartifacts:\n  - path: src/a\n    type: code\n---\n\nAll of it.\n";
-    let reported = Outcome::Reported { report: report.to_owned() };
+    let reported = BoardOutcome::Reported { report: report.to_owned() };
     site.settle(&id(), &reported).expect("told");
     assert!(site.settle(&id(), &reported).expect("told").is_empty(), "said twice");
     assert!(site.work().contains("state: to_be_tested # now\n") && site.work().contains("summary: Did it\n"));
     let mut bound_to = serde_json::Map::new();
     bound_to.insert("verify".into(), "A-1-1".into());
-    let evidence =
-        Evidence { profile: "make".into(), passed: true, commands: Vec::new(), notes: Vec::new(), bound_to };
+    let evidence = ProofEvidence {
+        profile: "make".into(),
+        passed: true,
+        commands: Vec::new(),
+        notes: Vec::new(),
+        bound_to,
+    };
     site.act(|board, tree| {
-        let (judged, effects) = Board::verified(board, tree, &id(), &evidence, &site.now)?;
-        assert_eq!(judged, Judged::Accepted);
+        let (judged, effects) = Board::record_proof(board, tree, &id(), &evidence, &site.now)?;
+        assert_eq!(judged, ProofDecision::Accepted);
         Ok(effects)
     })
     .expect("verified");
-    let landed = Outcome::Landed { commit: "c0ffee00c0ffee".into() };
+    let landed = BoardOutcome::Landed { commit: "c0ffee00c0ffee".into() };
     site.settle(&id(), &landed).expect("told");
     assert!(site.settle(&id(), &landed).expect("told").is_empty(), "said twice");
     for part in ["state: done # now\n", "completed_at: ", "commit_sha: c0ffee00c0ffee\n", "\n# between\n"] {
@@ -125,15 +130,15 @@ fn a_task_goes_from_its_claim_to_done_and_each_step_is_a_commit_of_its_block() {
 fn a_failed_agent_blocks_nothing_and_is_not_started_again_until_somebody_looked() {
     let site = Site::new(WORK);
     site.claim(&id()).expect("claimed");
-    let blocked = Outcome::Blocked { report: None, reason: "there is no key".into() };
+    let blocked = BoardOutcome::Blocked { report: None, reason: "there is no key".into() };
     site.settle(&id(), &blocked).expect("told");
     assert!(site.settle(&id(), &blocked).expect("told").is_empty(), "said twice");
     assert!(site.work().contains("state: in_progress"), "{}", site.work());
-    let agenda = site.board().next(site.store.tree()).expect("an agenda");
+    let agenda = site.board().agenda(site.store.tree()).expect("an agenda");
     assert!(agenda.ready.is_empty());
     assert!(agenda.waiting.iter().any(|one| one.why.contains("recommends to block it: there is no key")));
-    site.settle(&id(), &Outcome::Reopened { reason: "there is one now".into() }).expect("told");
-    assert_eq!(site.board().next(site.store.tree()).expect("an agenda").ready.len(), 1);
+    site.settle(&id(), &BoardOutcome::Reopened { reason: "there is one now".into() }).expect("told");
+    assert_eq!(site.board().agenda(site.store.tree()).expect("an agenda").ready.len(), 1);
 }
 
 #[test]
@@ -141,36 +146,38 @@ fn a_claim_of_another_clone_is_not_ours_and_its_task_is_not_wanted() {
     let site = Site::new(WORK);
     site.claim(&id()).expect("claimed");
     assert!(site.board().is_wanted(site.store.tree(), &id()).expect("asked"));
-    let there =
-        Codifica { setting: Setting { site: Some("there".into()), ..Setting::default() }, ..site.board() };
+    let there = Codifica {
+        setting: CodificaSettings { site: Some("there".into()), ..CodificaSettings::default() },
+        ..site.board()
+    };
     let agent = AgentName::parse("shell").expect("a name");
     let claimant = Claimant { agent: &agent, session: "A.1" };
     let refused = there.claim(site.store.tree(), &id(), &claimant, &site.now).expect_err("refused");
     assert!(refused.to_string().contains("(§8.1)"), "{refused}");
-    assert!(there.next(site.store.tree()).expect("an agenda").ready.is_empty());
+    assert!(there.agenda(site.store.tree()).expect("an agenda").ready.is_empty());
     assert!(!there.is_wanted(site.store.tree(), &id()).expect("asked"));
 }
 
 #[test]
 fn what_a_person_lets_go_on_is_still_ours_and_what_they_put_back_is_not() {
     let site = Site::new(WORK);
-    let moves = |to: State| {
+    let moves = |to: TaskState| {
         let person = Actor::Human(None);
         let moved =
             site.act(|board, tree| Ok(board.move_task(tree, &id(), to, &person, Some("so"), &site.now)?.1));
         moved.expect("moved");
     };
-    let ready = || site.board().next(site.store.tree()).expect("an agenda").ready.len();
+    let ready = || site.board().agenda(site.store.tree()).expect("an agenda").ready.len();
     let wanted = || site.board().is_wanted(site.store.tree(), &id()).expect("asked");
     site.claim(&id()).expect("claimed");
-    moves(State::Blocked);
+    moves(TaskState::Blocked);
     assert_eq!((ready(), wanted()), (0, false));
-    moves(State::InProgress);
+    moves(TaskState::InProgress);
     assert_eq!((ready(), wanted()), (1, true), "it goes on where it was");
-    moves(State::Blocked);
-    moves(State::Todo);
+    moves(TaskState::Blocked);
+    moves(TaskState::Todo);
     assert_eq!((ready(), wanted()), (1, false), "what ran before is not wanted; it may be claimed anew");
-    moves(State::InProgress);
+    moves(TaskState::InProgress);
     assert_eq!((ready(), wanted()), (0, false), "a person took it");
 }
 
@@ -220,12 +227,12 @@ proptest! {
         }
         let site = Site::new(&work);
         let mut last = work;
-        let reported = Outcome::Reported { report: "---\nsummary: s\n---\n\nSaid:\n\n```yaml\n- id: A\n```\n".into() };
+        let reported = BoardOutcome::Reported { report: "---\nsummary: s\n---\n\nSaid:\n\n```yaml\n- id: A\n```\n".into() };
         for step in 0..3 {
             let effects = match step {
                 0 => site.claim(&id()),
                 1 => site.settle(&id(), &reported),
-                _ => site.settle(&id(), &Outcome::Landed { commit: "c0ffee".into() }),
+                _ => site.settle(&id(), &BoardOutcome::Landed { commit: "c0ffee".into() }),
             };
             let effects = effects.map_err(|error| TestCaseError::fail(format!("{error}\n{last}")))?;
             let commit = effects.commit.clone().expect("a commit");
@@ -233,7 +240,7 @@ proptest! {
             let edit = &commit.edits[0];
             let at = last.find(&edit.before).expect("the block");
             let expected = [&last[..at], &edit.after, &last[at + edit.before.len()..]].concat();
-            let Change::Replace { content, .. } = &effects.changes[0] else { panic!("{effects:?}") };
+            let FileChange::Replace { content, .. } = &effects.changes[0] else { panic!("{effects:?}") };
             prop_assert_eq!(content, &expected);
             prop_assert!(edit.before.trim_start().starts_with("- id: A"), "{}", edit.before);
             prop_assert!(!edit.before.contains("BEFORE-") && !edit.before.contains("AFTER-"), "{}", edit.before);

@@ -3,24 +3,26 @@
 use std::fs;
 use std::path::Path;
 
-use agency_protocols::board::{Board, BoardError, Claimant, Event, Outcome, Role};
+use agency_protocols::board::{Board, BoardError, BoardEvent, BoardOutcome, Claimant, TaskRole};
 use agency_protocols::kodingx::KodingX;
-use agency_protocols::kodingx::acts::NewTask;
-use agency_protocols::kodingx::scaffold::{Component, Overwrite, Surroundings, Wishes, scaffold};
-use agency_protocols::kodingx::status::Status;
-use agency_protocols::kodingx::task::{Priority, Scope};
+use agency_protocols::kodingx::actions::NewTask;
+use agency_protocols::kodingx::scaffold::{
+    BoardComponent, OverwritePolicy, ScaffoldContext, ScaffoldOptions, scaffold,
+};
+use agency_protocols::kodingx::status::TaskStatus;
+use agency_protocols::kodingx::task::{KodingXScope, Priority};
 use agency_protocols::names::{AgentName, TaskId};
-use agency_protocols::store::{Effects, Store};
+use agency_protocols::store::{BoardStore, Effects};
 use jiff::Zoned;
 use tempfile::TempDir;
 
-fn landed() -> Outcome {
-    Outcome::Landed { commit: "c0ffee".to_owned() }
+fn landed() -> BoardOutcome {
+    BoardOutcome::Landed { commit: "c0ffee".to_owned() }
 }
 
 struct Site {
     folder: TempDir,
-    store: Store,
+    store: BoardStore,
     now: Zoned,
 }
 
@@ -29,24 +31,26 @@ impl Site {
         let folder = tempfile::tempdir().expect("a folder");
         let root = folder.path().join("repository");
         fs::create_dir(&root).expect("a repository");
-        let store = Store::open(&root, &folder.path().join("state"), |_| Ok(false)).expect("a store");
+        let store = BoardStore::open(&root, &folder.path().join("state"), |_| Ok(false)).expect("a store");
         let now: Zoned = "2026-01-31T16:10:00+01:00[Europe/Zurich]".parse().expect("a time");
         let site = Self { folder, store, now };
-        let place = Surroundings {
+        let place = ScaffoldContext {
             project: "sample".into(),
             timezone: Some("Europe/Zurich".into()),
             environment: None,
             generator: "0.0.0".into(),
             profiles: Vec::new(),
         };
-        let wishes = Wishes { builders: Some(vec![agent()]), ..Wishes::default() };
-        site.act(|tree| scaffold(tree, &Component::FULL, Overwrite::Never, &wishes, &place, &site.now));
+        let wishes = ScaffoldOptions { builders: Some(vec![agent()]), ..ScaffoldOptions::default() };
+        site.act(|tree| {
+            scaffold(tree, &BoardComponent::FULL, OverwritePolicy::Never, &wishes, &place, &site.now)
+        });
         site
     }
 
     fn act<T>(
         &self,
-        mut verb: impl FnMut(&agency_protocols::store::tree::Tree) -> Result<(T, Effects), BoardError>,
+        mut verb: impl FnMut(&agency_protocols::store::tree::RepoTree) -> Result<(T, Effects), BoardError>,
     ) -> T {
         self.store.update(|tree| verb(tree)).expect("done")
     }
@@ -59,11 +63,11 @@ impl Site {
         let new = NewTask {
             priority,
             depends_on: depends_on.iter().map(ToString::to_string).collect(),
-            scope: Scope {
+            scope: KodingXScope {
                 must_touch: vec!["src/**".into()],
                 may_touch: vec!["tests/**".into()],
                 must_not_touch: vec!["src/secret/**".into()],
-                ..Scope::default()
+                ..KodingXScope::default()
             },
             ..NewTask::titled(title)
         };
@@ -76,11 +80,11 @@ impl Site {
         });
     }
 
-    fn settle(&self, id: &TaskId, outcome: &Outcome) -> Result<(), BoardError> {
+    fn settle(&self, id: &TaskId, outcome: &BoardOutcome) -> Result<(), BoardError> {
         self.store.update(|tree| Ok(((), self.board().settle(tree, id, outcome, &self.now)?)))
     }
 
-    fn status(&self, id: &TaskId) -> Status {
+    fn status(&self, id: &TaskId) -> TaskStatus {
         self.board().find(self.store.tree(), id).expect("a task").value.status
     }
 
@@ -97,14 +101,14 @@ impl Site {
     }
 
     fn verified(&self, id: &TaskId) {
-        let evidence = agency_protocols::board::Evidence {
+        let evidence = agency_protocols::board::ProofEvidence {
             profile: "auto".into(),
             passed: true,
             commands: Vec::new(),
             notes: Vec::new(),
             bound_to: serde_json::Map::new(),
         };
-        self.act(|tree| self.board().verified(tree, id, &evidence, None, &self.now));
+        self.act(|tree| self.board().record_verification(tree, id, &evidence, None, &self.now));
     }
 }
 
@@ -123,7 +127,7 @@ fn the_most_urgent_comes_first_and_what_waits_says_for_what() {
     let unscoped = site.task("Without a scope", Priority::P1, &[]);
     site.edit(&unscoped, "scope:\n", "scoped:\n");
 
-    let agenda = site.board().next(site.store.tree()).expect("an agenda");
+    let agenda = site.board().agenda(site.store.tree()).expect("an agenda");
     let ready: Vec<&TaskId> = agenda.ready.iter().map(|start| &start.task).collect();
     assert_eq!(ready, [&first, &later]);
     assert_eq!(agenda.ready[0].scope.touch, ["src/**", "tests/**"]);
@@ -141,7 +145,7 @@ fn tasks_that_wait_for_each_other_are_named_as_a_circle() {
     let one = site.task("One", Priority::P1, &[]);
     let two = site.task("Two", Priority::P1, &[one.as_str()]);
     site.edit(&one, "scope:", &format!("depends_on: [{two}]\nscope:"));
-    let agenda = site.board().next(site.store.tree()).expect("an agenda");
+    let agenda = site.board().agenda(site.store.tree()).expect("an agenda");
     assert!(agenda.ready.is_empty());
     let circles: Vec<&str> = agenda.findings.iter().map(|finding| finding.message.as_str()).collect();
     assert_eq!(circles, ["tasks wait for each other: T0001 → T0002 → T0001"]);
@@ -153,7 +157,7 @@ fn one_broken_task_hides_no_other() {
     let broken = site.task("Broken", Priority::P0, &[]);
     let fine = site.task("Fine", Priority::P1, &[]);
     site.edit(&broken, "status: NEW", "status: PERHAPS");
-    let agenda = site.board().next(site.store.tree()).expect("an agenda");
+    let agenda = site.board().agenda(site.store.tree()).expect("an agenda");
     assert_eq!(agenda.ready.iter().map(|start| &start.task).collect::<Vec<_>>(), [&fine]);
     assert_eq!(agenda.findings.len(), 1);
     assert_eq!(agenda.findings[0].field.as_deref(), Some("status"));
@@ -164,26 +168,26 @@ fn a_task_goes_from_its_claim_to_done_and_leaves_a_report() {
     let site = Site::new();
     let id = site.task("Work", Priority::P1, &[]);
     site.claim(&id);
-    assert_eq!(site.status(&id), Status::InProgress);
+    assert_eq!(site.status(&id), TaskStatus::InProgress);
     site.claim(&id);
-    assert_eq!(site.status(&id), Status::InProgress, "an interrupted attempt goes on");
+    assert_eq!(site.status(&id), TaskStatus::InProgress, "an interrupted attempt goes on");
     let heartbeat =
-        site.board().record(site.store.tree(), &id, &Event::Heartbeat, &site.now).expect("recorded");
+        site.board().record(site.store.tree(), &id, &BoardEvent::Heartbeat, &site.now).expect("recorded");
     assert!(heartbeat.is_empty());
 
-    site.settle(&id, &Outcome::Reported { report: REPORT.into() }).expect("settled");
-    assert_eq!(site.status(&id), Status::ReadyForReview);
+    site.settle(&id, &BoardOutcome::Reported { report: REPORT.into() }).expect("settled");
+    assert_eq!(site.status(&id), TaskStatus::ReadyForReview);
     let report = site.root().join(".kodingx/outbox/codex/2026-01-31/T0001-1610-work-report.md");
     assert_eq!(fs::read_to_string(report).expect("a report"), REPORT);
-    let agenda = site.board().next(site.store.tree()).expect("an agenda");
-    assert_eq!(agenda.ready[0].role, Role::Reviewer);
+    let agenda = site.board().agenda(site.store.tree()).expect("an agenda");
+    assert_eq!(agenda.ready[0].role, TaskRole::Reviewer);
 
     let refused = site.settle(&id, &landed()).expect_err("nothing proves it").to_string();
     assert!(refused.contains("never verified"), "{refused}");
     site.verified(&id);
     site.settle(&id, &landed()).expect("settled");
-    assert_eq!(site.status(&id), Status::Done);
-    assert!(site.board().next(site.store.tree()).expect("an agenda").ready.is_empty());
+    assert_eq!(site.status(&id), TaskStatus::Done);
+    assert!(site.board().agenda(site.store.tree()).expect("an agenda").ready.is_empty());
 }
 
 /// What somebody else left is told from what the engine wrote, and is dealt with once.
@@ -195,25 +199,25 @@ fn a_report_that_somebody_left_is_received_once() {
     fs::create_dir_all(site.root().join(path).parent().expect("a folder")).expect("made");
     fs::write(site.root().join(path), REPORT).expect("written");
     let offered = || {
-        let agenda = site.board().next(site.store.tree()).expect("an agenda");
+        let agenda = site.board().agenda(site.store.tree()).expect("an agenda");
         agenda.ready.first().map(|start| (start.role, start.handed_in))
     };
-    assert_eq!(offered(), Some((Role::Builder, true)));
+    assert_eq!(offered(), Some((TaskRole::Builder, true)));
     let receive = || site.store.update(|tree| site.board().receive(tree, &id, &site.now));
     assert_eq!(receive().expect("received"), None);
-    assert_eq!(site.status(&id), Status::ReadyForReview);
+    assert_eq!(site.status(&id), TaskStatus::ReadyForReview);
     assert_eq!(receive().expect("received again"), None);
-    assert_eq!(offered(), Some((Role::Reviewer, true)), "until it is judged");
-    site.settle(&id, &Outcome::Returned { reason: "no".into() }).expect("settled");
-    assert_eq!(offered(), Some((Role::Builder, false)), "the same report counts no more");
+    assert_eq!(offered(), Some((TaskRole::Reviewer, true)), "until it is judged");
+    site.settle(&id, &BoardOutcome::Returned { reason: "no".into() }).expect("settled");
+    assert_eq!(offered(), Some((TaskRole::Builder, false)), "the same report counts no more");
     let text = fs::read_to_string(site.root().join(path)).expect("a report");
     assert!(text.contains("\nreturned: 2026-01-31T"), "{text}");
     assert!(receive().is_err());
 
     let own = REPORT.replacen("status:", "attempt: 1\nstatus:", 1);
-    site.settle(&id, &Outcome::Reported { report: own }).expect("settled");
+    site.settle(&id, &BoardOutcome::Reported { report: own }).expect("settled");
     assert_eq!(offered(), None, "the engine's own reports are its own matter");
-    let agenda = site.board().next(site.store.tree()).expect("an agenda");
+    let agenda = site.board().agenda(site.store.tree()).expect("an agenda");
     assert_eq!(agenda.reported, [id]);
 }
 
@@ -230,7 +234,7 @@ fn what_somebody_else_leaves_is_no_report() {
         let path = site.root().join(format!(".kodingx/outbox/{folder}/2026-01-31/T0001-1610-work-report.md"));
         fs::create_dir_all(path.parent().expect("a folder")).expect("made");
         fs::write(path, REPORT.replace(from, to)).expect("written");
-        let agenda = site.board().next(site.store.tree()).expect("an agenda");
+        let agenda = site.board().agenda(site.store.tree()).expect("an agenda");
         assert!(!agenda.ready[0].handed_in, "{folder} {to}");
         assert!(
             site.store.update(|tree| site.board().receive(tree, &id, &site.now)).is_err(),
@@ -245,7 +249,7 @@ fn what_a_builder_asks_for_becomes_tasks_without_a_scope_and_only_once() {
     let id = site.task("Work", Priority::P1, &[]);
     site.claim(&id);
     let report = format!("{REPORT}\n## Follow-ups\n- Mend the docs\n- Ask: \"why\"?\n");
-    site.settle(&id, &Outcome::Blocked { report: Some(report.clone()), reason: "no access".into() })
+    site.settle(&id, &BoardOutcome::Blocked { report: Some(report.clone()), reason: "no access".into() })
         .expect("settled");
     let made = || {
         let mut tasks = site.board().tasks(site.store.tree()).expect("read").tasks;
@@ -254,14 +258,14 @@ fn what_a_builder_asks_for_becomes_tasks_without_a_scope_and_only_once() {
     };
     let titles: Vec<String> = made().into_iter().map(|task| task.title).collect();
     assert_eq!(titles, ["Mend the docs", "Ask: \"why\"?"]);
-    let agenda = site.board().next(site.store.tree()).expect("an agenda");
+    let agenda = site.board().agenda(site.store.tree()).expect("an agenda");
     assert!(agenda.ready.is_empty(), "{:?}", agenda.ready);
     let waits = agenda.waiting.iter().filter(|one| one.why.contains("its scope is empty")).count();
     assert_eq!(waits, 2, "{:?}", agenda.waiting);
 
-    site.settle(&id, &Outcome::Reopened { reason: "again".into() }).expect("settled");
+    site.settle(&id, &BoardOutcome::Reopened { reason: "again".into() }).expect("settled");
     site.claim(&id);
-    site.settle(&id, &Outcome::Reported { report }).expect("settled");
+    site.settle(&id, &BoardOutcome::Reported { report }).expect("settled");
     site.verified(&id);
     site.settle(&id, &landed()).expect("settled");
     assert_eq!(made().len(), 2);
@@ -272,11 +276,11 @@ fn work_that_is_returned_or_blocked_keeps_the_reason_with_the_task() {
     let site = Site::new();
     let id = site.task("Work", Priority::P1, &[]);
     site.claim(&id);
-    site.settle(&id, &Outcome::Reported { report: REPORT.into() }).expect("settled");
-    site.settle(&id, &Outcome::Returned { reason: "fixture 7\nfails".into() }).expect("settled");
-    assert_eq!(site.status(&id), Status::InProgress);
-    site.settle(&id, &Outcome::Blocked { report: None, reason: "no access".into() }).expect("settled");
-    assert_eq!(site.status(&id), Status::Blocked);
+    site.settle(&id, &BoardOutcome::Reported { report: REPORT.into() }).expect("settled");
+    site.settle(&id, &BoardOutcome::Returned { reason: "fixture 7\nfails".into() }).expect("settled");
+    assert_eq!(site.status(&id), TaskStatus::InProgress);
+    site.settle(&id, &BoardOutcome::Blocked { report: None, reason: "no access".into() }).expect("settled");
+    assert_eq!(site.status(&id), TaskStatus::Blocked);
     let text = site.board().find(site.store.tree(), &id).expect("a task").text;
     assert!(text.contains("READY_FOR_REVIEW → IN_PROGRESS by orchestrator: fixture 7 fails"), "{text}");
     assert!(text.contains("IN_PROGRESS → BLOCKED by agent:codex: no access"), "{text}");

@@ -16,77 +16,77 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Pid;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-use crate::access::{self, Rules};
-use crate::bare::Bare;
-use crate::bare::tried::Tried;
-use crate::channel::{self, FromSandbox, Ready};
+use crate::agent_user::AgentUser;
+use crate::channel::{self, ReadyReport, SandboxMessage};
 use crate::control::Control;
-use crate::host::Host;
-use crate::identity::Identity;
-use crate::opening::Opening;
+use crate::host::HostUser;
+use crate::landlock_level::LandlockSetup;
+use crate::landlock_level::probes::ProbeResults;
+use crate::landlock_rules::{self, LandlockRules};
 use crate::policy::Policy;
+use crate::seccomp::{self, AttackSurface};
 use crate::sys;
-use crate::syscalls::{self, Surface};
-use crate::user_limits::{self, Inotify};
+use crate::user_limits::{self, InotifyLimits};
 use crate::workspace::Workspace;
+use crate::writable_directories::WritableDirectories;
 
 /// What the agent is started with.
 #[derive(Debug)]
-pub(crate) struct Start<'a> {
+pub(crate) struct AgentStart<'a> {
     pub(crate) policy: &'a Policy,
-    pub(crate) identity: &'a Identity,
+    pub(crate) identity: &'a AgentUser,
     /// Where to start.
     pub(crate) folder: PathBuf,
     pub(crate) command: &'a [OsString],
-    pub(crate) around: Around<'a>,
+    pub(crate) around: AgentIsolation<'a>,
 }
 
 /// What lies around the agent.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Around<'a> {
+pub(crate) enum AgentIsolation<'a> {
     /// A view that the first process made.
-    View(View<'a>),
+    View(ViewInputs<'a>),
     /// The host, without any namespaces.
-    Bare(&'a Bare),
+    Bare(&'a LandlockSetup),
     /// A view that an engine made, with what may be done in it.
-    Container(&'a Rules, Surface),
+    Container(&'a LandlockRules, AttackSurface),
 }
 
 /// What a view is made for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct View<'a> {
-    pub(crate) host: &'a Host,
+pub(crate) struct ViewInputs<'a> {
+    pub(crate) host: &'a HostUser,
     pub(crate) workspace: &'a Workspace,
-    pub(crate) opening: &'a Opening,
+    pub(crate) opening: &'a WritableDirectories,
 }
 
-impl Start<'_> {
-    fn bare(&self) -> Option<&Bare> {
+impl AgentStart<'_> {
+    fn bare(&self) -> Option<&LandlockSetup> {
         match self.around {
-            Around::Bare(bare) => Some(bare),
-            Around::View(_) | Around::Container(..) => None,
+            AgentIsolation::Bare(bare) => Some(bare),
+            AgentIsolation::View(_) | AgentIsolation::Container(..) => None,
         }
     }
 
-    fn surface(&self) -> Surface {
+    fn surface(&self) -> AttackSurface {
         match self.around {
-            Around::View(_) => Surface::Kernel,
-            Around::Bare(bare) => bare.surface,
-            Around::Container(_, surface) => surface,
+            AgentIsolation::View(_) => AttackSurface::Kernel,
+            AgentIsolation::Bare(bare) => bare.surface,
+            AgentIsolation::Container(_, surface) => surface,
         }
     }
 }
 
 /// What a start could not do.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct StartFailure {
     pub(crate) what: String,
     pub(crate) error: i32,
 }
 
-pub(crate) fn failed<E: std::error::Error + 'static>(what: &str) -> impl Fn(E) -> Failure {
+pub(crate) fn failed<E: std::error::Error + 'static>(what: &str) -> impl Fn(E) -> StartFailure {
     let what = what.to_owned();
-    move |error| Failure { error: errno_of(&error), what: describe(&what, &error) }
+    move |error| StartFailure { error: errno_of(&error), what: describe(&what, &error) }
 }
 
 /// The whole chain of an error, as one line.
@@ -122,21 +122,21 @@ fn errno_of(error: &(dyn std::error::Error + 'static)) -> i32 {
 
 /// Standard input, output and error: pipes, or one terminal.
 #[derive(Debug)]
-pub(crate) enum Streams {
+pub(crate) enum AgentStreams {
     Pipes { input: OwnedFd, output: OwnedFd, error: OwnedFd },
     Terminal(OwnedFd),
 }
 
 /// Starts the process that becomes the agent. It borrows this one until its program starts.
 pub(crate) fn spawn(
-    start: &Start<'_>,
-    streams: &Streams,
+    start: &AgentStart<'_>,
+    streams: &AgentStreams,
     host_proc: BorrowedFd<'_>,
     channel: BorrowedFd<'_>,
-) -> Result<Pid, Failure> {
+) -> Result<Pid, StartFailure> {
     sys::spawn_borrowing(|| {
-        let Failure { what, error } = become_agent(start, streams, host_proc, channel);
-        let _ = channel::send(channel, &FromSandbox::Failed { what, error }, None);
+        let StartFailure { what, error } = become_agent(start, streams, host_proc, channel);
+        let _ = channel::send(channel, &SandboxMessage::Failed { what, error }, None);
         sys::exit_now(1)
     })
     .map_err(failed("can't start the agent's process"))
@@ -144,18 +144,18 @@ pub(crate) fn spawn(
 
 /// Becomes the agent. Returns only if it could not.
 fn become_agent(
-    start: &Start<'_>,
-    streams: &Streams,
+    start: &AgentStart<'_>,
+    streams: &AgentStreams,
     host_proc: BorrowedFd<'_>,
     channel: BorrowedFd<'_>,
-) -> Failure {
+) -> StartFailure {
     match prepare(start, streams, host_proc, channel) {
         Err(failure) => failure,
         Ok(ready) => {
-            if let Err(error) = channel::send(channel, &FromSandbox::Ready(ready), None) {
+            if let Err(error) = channel::send(channel, &SandboxMessage::Ready(ready), None) {
                 return failed("can't report to the supervisor")(error);
             }
-            channel::linger(channel);
+            channel::spin_for_message(channel);
             channel::wait_for_go(channel);
             // The memory is the first process's too, and holds the supervisor's environment: from here on nobody
             // of the agent's user may look into it. The program gets a memory of its own.
@@ -163,62 +163,64 @@ fn become_agent(
                 return failed("can't close the first process's memory")(error);
             }
             let error = execute(start);
-            let _ = channel::send(channel, &FromSandbox::NotStarted { error: error as i32 }, None);
+            let _ = channel::send(channel, &SandboxMessage::NotStarted { error: error as i32 }, None);
             sys::exit_now(if error == nix::Error::ENOENT { 127 } else { 126 })
         }
     }
 }
 
 fn prepare(
-    start: &Start<'_>,
-    streams: &Streams,
+    start: &AgentStart<'_>,
+    streams: &AgentStreams,
     host_proc: BorrowedFd<'_>,
     channel: BorrowedFd<'_>,
-) -> Result<Ready, Failure> {
+) -> Result<ReadyReport, StartFailure> {
     let policy = start.policy;
     rustix::process::setsid().map_err(failed("can't start a session"))?;
     connect(streams).map_err(failed("can't connect standard input and output"))?;
-    if let (Identity::Nobody { .. }, Around::View(_)) = (start.identity, start.around) {
+    if let (AgentUser::Nobody { .. }, AgentIsolation::View(_)) = (start.identity, start.around) {
         enter_user_namespace(start.identity, host_proc)?;
     }
     limit(start).map_err(failed("can't set a limit"))?;
     let pid = match start.around {
         // There is no /proc of the host's to ask. Whoever hears us is told by the kernel.
-        Around::Container(..) => None,
-        Around::View(_) | Around::Bare(_) => {
+        AgentIsolation::Container(..) => None,
+        AgentIsolation::View(_) | AgentIsolation::Bare(_) => {
             Some(own_pid(host_proc).map_err(failed("can't read the own process id"))?)
         }
     };
-    channel::send(channel, &FromSandbox::Born { pid }, None)
+    channel::send(channel, &SandboxMessage::Born { pid }, None)
         .map_err(failed("can't report to the supervisor"))?;
     // As the kernel tells it to whoever is in the namespace.
-    let shares_user = matches!((start.identity, start.around), (Identity::Caller { .. }, Around::View(_)));
-    let inotify = shares_user.then(|| Inotify::of_namespace(host_proc).ok()).flatten();
+    let shares_user =
+        matches!((start.identity, start.around), (AgentUser::Caller { .. }, AgentIsolation::View(_)));
+    let inotify = shares_user.then(|| InotifyLimits::of_namespace(host_proc).ok()).flatten();
     // The mask and the ignored signals of whoever started us are no concern of the agent's.
     sys::reset_signals();
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     rustix::process::chdir(&start.folder).map_err(failed("can't change to the folder to start in"))?;
 
-    if policy.wants(Control::Capabilities) {
-        let may_lack_the_right = !matches!(start.around, Around::View(_));
+    if policy.requires(Control::Capabilities) {
+        let may_lack_the_right = !matches!(start.around, AgentIsolation::View(_));
         drop_capabilities(may_lack_the_right).map_err(failed("can't drop capabilities"))?;
     }
-    if policy.wants(Control::NoNewPrivileges) {
+    if policy.requires(Control::NoNewPrivileges) {
         nix::sys::prctl::set_no_new_privs().map_err(failed("can't forbid new privileges"))?;
     }
     let mut landlock = Err(0);
-    if policy.wants(Control::Landlock) {
+    if policy.requires(Control::Landlock) {
         restrict_access(start)?;
-        landlock = access::holds(start.bare().map_or(Path::new("/tmp"), |bare| &bare.replica.tmp));
+        landlock =
+            landlock_rules::verify_enforced(start.bare().map_or(Path::new("/tmp"), |bare| &bare.replica.tmp));
     }
-    if policy.wants(Control::Descriptors) {
+    if policy.requires(Control::Descriptors) {
         sys::close_all_but(channel).map_err(failed("can't close descriptors"))?;
     }
-    if policy.wants(Control::Seccomp) {
-        syscalls::restrict(start.surface(), policy.wants(Control::CoreDumps))
+    if policy.requires(Control::Seccomp) {
+        seccomp::restrict(start.surface(), policy.requires(Control::CoreDumps))
             .map_err(failed("can't filter system calls"))?;
     }
-    Ok(Ready { landlock, inotify, tried: start.bare().map(Tried::now) })
+    Ok(ReadyReport { landlock, inotify, tried: start.bare().map(ProbeResults::run) })
 }
 
 /// What the host calls this process: a link in its /proc that leads every reader to itself.
@@ -227,10 +229,10 @@ pub(crate) fn own_pid(host_proc: BorrowedFd<'_>) -> io::Result<i32> {
     link.to_str().ok().and_then(|pid| pid.parse().ok()).ok_or_else(|| io::Error::other("/proc/self is odd"))
 }
 
-fn connect(streams: &Streams) -> io::Result<()> {
+fn connect(streams: &AgentStreams) -> io::Result<()> {
     let (input, output, error) = match streams {
-        Streams::Pipes { input, output, error } => (input, output, error),
-        Streams::Terminal(terminal) => {
+        AgentStreams::Pipes { input, output, error } => (input, output, error),
+        AgentStreams::Terminal(terminal) => {
             rustix::process::ioctl_tiocsctty(terminal)?;
             (terminal, terminal, terminal)
         }
@@ -243,8 +245,8 @@ fn connect(streams: &Streams) -> io::Result<()> {
 
 /// Root's agent: the first process has become a host user without rights already; in a user namespace of its
 /// own that user has a name. The namespace owns none of the others.
-fn enter_user_namespace(identity: &Identity, host_proc: BorrowedFd<'_>) -> Result<(), Failure> {
-    let ((uid, gid), (inside_uid, inside_gid)) = (identity.outside(), identity.inside());
+fn enter_user_namespace(identity: &AgentUser, host_proc: BorrowedFd<'_>) -> Result<(), StartFailure> {
+    let ((uid, gid), (inside_uid, inside_gid)) = (identity.host_ids(), identity.inner_ids());
     nix::sched::unshare(CloneFlags::CLONE_NEWUSER).map_err(failed("can't make a user namespace"))?;
     write_maps(host_proc, (inside_uid, uid), (inside_gid, gid)).map_err(failed("can't map the agent's user"))
 }
@@ -263,21 +265,21 @@ pub(crate) fn write_maps(proc: BorrowedFd<'_>, uid: (u32, u32), gid: (u32, u32))
     write("gid_map", format!("{} {} 1", gid.0, gid.1))
 }
 
-fn limit(start: &Start<'_>) -> nix::Result<()> {
+fn limit(start: &AgentStart<'_>) -> nix::Result<()> {
     let policy = start.policy;
-    if policy.wants(Control::CoreDumps) {
+    if policy.requires(Control::CoreDumps) {
         // One, and not none: with a limit of one the kernel hands no core to a program, with none it does, and either
         // is too small for a file. Where more than none is forbidden there are files at least that are not written.
         let (_, most) = getrlimit(Resource::RLIMIT_CORE)?;
         setrlimit(Resource::RLIMIT_CORE, most.min(1), most.min(1))?;
     }
-    if policy.wants(Control::UserLimits) {
+    if policy.requires(Control::UserLimits) {
         user_limits::lower_in_process()?;
     }
     // A container has a controller for it; the user's number would be counted on the whole host.
-    if policy.wants(Control::Processes)
+    if policy.requires(Control::Processes)
         && let Some(processes) = policy.limits.processes
-        && !matches!(start.around, Around::Container(..))
+        && !matches!(start.around, AgentIsolation::Container(..))
     {
         // Without a user namespace it counts everything its user has.
         let others = start.bare().map_or(0, |bare| bare.others);
@@ -285,7 +287,7 @@ fn limit(start: &Start<'_>) -> nix::Result<()> {
         let limit = processes.saturating_add(others).min(most);
         setrlimit(Resource::RLIMIT_NPROC, limit, limit)?;
     }
-    if policy.wants(Control::FileSize)
+    if policy.requires(Control::FileSize)
         && let Some(size) = policy.limits.file_size
     {
         setrlimit(Resource::RLIMIT_FSIZE, size, size)?;
@@ -297,7 +299,7 @@ fn limit(start: &Start<'_>) -> nix::Result<()> {
 /// user without a namespace has none to gain anything by, and in a container the engine has done it.
 fn drop_capabilities(may_lack_the_right: bool) -> rustix::io::Result<()> {
     rustix::thread::clear_ambient_capability_set()?;
-    match forget_capabilities() {
+    match clear_bounding_set() {
         Err(rustix::io::Errno::PERM) if may_lack_the_right => {}
         other => other?,
     }
@@ -309,7 +311,7 @@ fn drop_capabilities(may_lack_the_right: bool) -> rustix::io::Result<()> {
 }
 
 /// From here on no program can bring any back.
-pub(crate) fn forget_capabilities() -> rustix::io::Result<()> {
+pub(crate) fn clear_bounding_set() -> rustix::io::Result<()> {
     for capability in CapabilitySet::all().iter() {
         match rustix::thread::remove_capability_from_bounding_set(capability) {
             // A kernel older than the capability.
@@ -320,29 +322,29 @@ pub(crate) fn forget_capabilities() -> rustix::io::Result<()> {
     Ok(())
 }
 
-fn restrict_access(start: &Start<'_>) -> Result<(), Failure> {
+fn restrict_access(start: &AgentStart<'_>) -> Result<(), StartFailure> {
     let restricted = match start.around {
-        Around::View(view) => access::restrict(&over_a_view(start.policy, view)),
-        Around::Bare(bare) => access::restrict(&bare.rules),
-        Around::Container(rules, _) => access::restrict(rules),
+        AgentIsolation::View(view) => landlock_rules::restrict(&view_rules(start.policy, view)),
+        AgentIsolation::Bare(bare) => landlock_rules::restrict(&bare.rules),
+        AgentIsolation::Container(rules, _) => landlock_rules::restrict(rules),
     };
     restricted.map_err(failed("can't restrict file access"))
 }
 
 /// What may be done in a view: the mounts say the same.
-pub(crate) fn over_a_view(policy: &Policy, view: View<'_>) -> Rules {
+pub(crate) fn view_rules(policy: &Policy, view: ViewInputs<'_>) -> LandlockRules {
     let mut write: Vec<PathBuf> = ["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from).into();
     write.push(view.host.home.clone());
     write.extend(view.workspace.writable(view.opening, &policy.scope));
     write.extend(policy.folders.iter().map(|folder| folder.target.clone()));
-    if !policy.wants(Control::ReadOnlyHost) {
+    if !policy.requires(Control::ReadOnlyHost) {
         write.push("/".into());
     }
-    Rules { read: vec!["/".into()], write, devices: vec!["/dev".into()], ..Rules::default() }
+    LandlockRules { read: vec!["/".into()], write, devices: vec!["/dev".into()], ..LandlockRules::default() }
 }
 
 /// Looks the command up in the agent's own PATH, in the agent's own view, and starts it.
-fn execute(start: &Start<'_>) -> nix::Error {
+fn execute(start: &AgentStart<'_>) -> nix::Error {
     let c_string = |text: &OsStr| CString::new(text.as_bytes()).unwrap_or_default();
     let arguments: Vec<CString> = start.command.iter().map(|argument| c_string(argument)).collect();
     let variables = start.bare().map_or(&start.policy.environment, |bare| &bare.environment);

@@ -7,7 +7,7 @@ use toml::{Table, Value};
 
 /// What is to be shown in place of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Shown {
+pub(crate) enum SanitizedConfig {
     /// There is nothing secret in it.
     AsItIs,
     /// The same, without what is.
@@ -28,20 +28,20 @@ const SECRET: &[&str] = &["token", "secret", "password", "passwd", "credential"]
 const SECRET_VARIABLE: &[&str] = &["key", "pass", "auth"];
 
 /// Looks at a configuration.
-pub(crate) fn without_credentials(text: &str) -> Shown {
+pub(crate) fn without_credentials(text: &str) -> SanitizedConfig {
     let lower = text.to_lowercase();
     if text.len() > LARGEST {
-        return Shown::Nothing;
+        return SanitizedConfig::Nothing;
     }
     if !SIGNS.iter().any(|sign| lower.contains(sign)) {
-        return Shown::AsItIs;
+        return SanitizedConfig::AsItIs;
     }
-    let Ok(whole) = text.parse::<Table>() else { return Shown::Nothing };
+    let Ok(whole) = text.parse::<Table>() else { return SanitizedConfig::Nothing };
     let mut cleaned = whole.clone();
     clean(&mut cleaned, false);
     match cleaned == whole {
-        true => Shown::AsItIs,
-        false => Shown::Instead(cleaned.to_string()),
+        true => SanitizedConfig::AsItIs,
+        false => SanitizedConfig::Instead(cleaned.to_string()),
     }
 }
 
@@ -120,7 +120,9 @@ mod tests {
             [target.x86_64-unknown-linux-gnu]
             rustflags = ["-C", "link-arg=-fuse-ld=mold"]
         "#;
-        let Shown::Instead(shown) = without_credentials(text) else { panic!("there is something in it") };
+        let SanitizedConfig::Instead(shown) = without_credentials(text) else {
+            panic!("there is something in it")
+        };
         assert!(!shown.contains("s3cret"), "{shown}");
         for kept in [
             "sparse+https://crates.example/index/",
@@ -133,14 +135,17 @@ mod tests {
         ] {
             assert!(shown.contains(kept), "{kept}: {shown}");
         }
-        assert_eq!(without_credentials(&shown), Shown::AsItIs, "once is enough");
+        assert_eq!(without_credentials(&shown), SanitizedConfig::AsItIs, "once is enough");
     }
 
     #[test]
     fn what_is_harmless_stays_and_what_nobody_understands_is_not_shown() {
-        assert_eq!(without_credentials("[build]\njobs = 2\n"), Shown::AsItIs);
-        assert_eq!(without_credentials("[http]\nproxy = \"http://proxy:3128\" # no token\n"), Shown::AsItIs);
-        assert_eq!(without_credentials("[registry\ntoken = \"x\""), Shown::Nothing);
-        assert_eq!(without_credentials(&"# x\n".repeat(LARGEST)), Shown::Nothing);
+        assert_eq!(without_credentials("[build]\njobs = 2\n"), SanitizedConfig::AsItIs);
+        assert_eq!(
+            without_credentials("[http]\nproxy = \"http://proxy:3128\" # no token\n"),
+            SanitizedConfig::AsItIs
+        );
+        assert_eq!(without_credentials("[registry\ntoken = \"x\""), SanitizedConfig::Nothing);
+        assert_eq!(without_credentials(&"# x\n".repeat(LARGEST)), SanitizedConfig::Nothing);
     }
 }

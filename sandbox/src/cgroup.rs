@@ -23,13 +23,13 @@ const LEFT: Duration = Duration::from_secs(10 * 60);
 /// The groups one sandbox lives in.
 #[derive(Debug)]
 pub(crate) struct Cgroup {
-    kind: Kind,
+    kind: CgroupHierarchy,
     /// Somebody else made it, and removes it.
     foreign: bool,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum CgroupHierarchy {
     Unified(PathBuf),
     /// One group for each controller.
     Separate {
@@ -60,7 +60,7 @@ impl Cgroup {
         if memory_group.is_none() && processes_group.is_none() {
             return Ok(None);
         }
-        let kind = Kind::Separate { memory: memory_group, processes: processes_group };
+        let kind = CgroupHierarchy::Separate { memory: memory_group, processes: processes_group };
         let made = Self { kind, foreign: false };
         made.set_separate(memory, processes)?;
         Ok(Some(made))
@@ -71,16 +71,18 @@ impl Cgroup {
         let theirs = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
         let unified = Path::new(MOUNT).join("cgroup.controllers").exists();
         let kind = match theirs.lines().find_map(|line| line.strip_prefix("0::")).filter(|_| unified) {
-            Some(path) => Kind::Unified(Path::new(MOUNT).join(path.trim_start_matches('/'))),
-            None => {
-                Kind::Separate { memory: separate(&theirs, "memory"), processes: separate(&theirs, "pids") }
-            }
+            Some(path) => CgroupHierarchy::Unified(Path::new(MOUNT).join(path.trim_start_matches('/'))),
+            None => CgroupHierarchy::Separate {
+                memory: separate(&theirs, "memory"),
+                processes: separate(&theirs, "pids"),
+            },
         };
         Ok(Self { kind, foreign: true })
     }
 
     fn set_separate(&self, memory: Option<u64>, processes: Option<u64>) -> io::Result<()> {
-        let Kind::Separate { memory: memory_group, processes: processes_group } = &self.kind else {
+        let CgroupHierarchy::Separate { memory: memory_group, processes: processes_group } = &self.kind
+        else {
             return Ok(());
         };
         if let (Some(group), Some(limit)) = (memory_group, memory) {
@@ -95,13 +97,13 @@ impl Cgroup {
     }
 
     /// For a child to be born into: version 2 only.
-    pub(crate) fn birthplace(&self) -> io::Result<Option<OwnedFd>> {
+    pub(crate) fn clone_target(&self) -> io::Result<Option<OwnedFd>> {
         match &self.kind {
-            Kind::Unified(path) => {
+            CgroupHierarchy::Unified(path) => {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 Ok(Some(rustix::fs::open(path, flags, Mode::empty())?))
             }
-            Kind::Separate { .. } => Ok(None),
+            CgroupHierarchy::Separate { .. } => Ok(None),
         }
     }
 
@@ -116,8 +118,8 @@ impl Cgroup {
     /// The memory limit as the kernel tells it, and how it is held.
     pub(crate) fn memory(&self) -> Option<(u64, &'static str)> {
         let (file, how) = match &self.kind {
-            Kind::Unified(path) => (path.join("memory.max"), "cgroup v2 memory.max"),
-            Kind::Separate { memory, .. } => {
+            CgroupHierarchy::Unified(path) => (path.join("memory.max"), "cgroup v2 memory.max"),
+            CgroupHierarchy::Separate { memory, .. } => {
                 (memory.as_ref()?.join("memory.limit_in_bytes"), "cgroup v1 memory.limit_in_bytes")
             }
         };
@@ -127,9 +129,9 @@ impl Cgroup {
     /// Whether the kernel killed somebody in it for want of memory.
     pub(crate) fn ran_out_of_memory(&self) -> bool {
         let file = match &self.kind {
-            Kind::Unified(path) => path.join("memory.events"),
-            Kind::Separate { memory: Some(memory), .. } => memory.join("memory.oom_control"),
-            Kind::Separate { memory: None, .. } => return false,
+            CgroupHierarchy::Unified(path) => path.join("memory.events"),
+            CgroupHierarchy::Separate { memory: Some(memory), .. } => memory.join("memory.oom_control"),
+            CgroupHierarchy::Separate { memory: None, .. } => return false,
         };
         let counted = fs::read_to_string(file).unwrap_or_default();
         counted.lines().filter_map(|line| line.strip_prefix("oom_kill ")).any(|count| count.trim() != "0")
@@ -137,14 +139,16 @@ impl Cgroup {
 
     pub(crate) fn processes(&self) -> Option<(u64, &'static str)> {
         let (file, how) = match &self.kind {
-            Kind::Unified(path) => (path.join("pids.max"), "cgroup v2 pids.max"),
-            Kind::Separate { processes, .. } => (processes.as_ref()?.join("pids.max"), "cgroup v1 pids.max"),
+            CgroupHierarchy::Unified(path) => (path.join("pids.max"), "cgroup v2 pids.max"),
+            CgroupHierarchy::Separate { processes, .. } => {
+                (processes.as_ref()?.join("pids.max"), "cgroup v1 pids.max")
+            }
         };
         Some((fs::read_to_string(file).ok()?.trim().parse().ok()?, how))
     }
 
     /// Whether a process is in it: asked of the kernel, not remembered.
-    pub(crate) fn holds(&self, pid: i32) -> bool {
+    pub(crate) fn contains(&self, pid: i32) -> bool {
         let pid = pid.to_string();
         self.paths().all(|group| {
             fs::read_to_string(group.join("cgroup.procs"))
@@ -154,8 +158,8 @@ impl Cgroup {
 
     pub(crate) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         let (one, two) = match &self.kind {
-            Kind::Unified(path) => (Some(path), None),
-            Kind::Separate { memory, processes } => (memory.as_ref(), processes.as_ref()),
+            CgroupHierarchy::Unified(path) => (Some(path), None),
+            CgroupHierarchy::Separate { memory, processes } => (memory.as_ref(), processes.as_ref()),
         };
         one.into_iter().chain(two)
     }
@@ -232,7 +236,7 @@ fn unified(own: &str, name: &str, memory: Option<u64>, processes: Option<u64>) -
             continue;
         }
         sweep(parent);
-        let made = Cgroup { kind: Kind::Unified(group.clone()), foreign: false };
+        let made = Cgroup { kind: CgroupHierarchy::Unified(group.clone()), foreign: false };
         let set = || -> io::Result<()> {
             if let Some(limit) = memory {
                 fs::write(group.join("memory.max"), limit.to_string())?;

@@ -16,14 +16,14 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::bare::tried::Tried;
-use crate::host::Surroundings;
+use crate::host::HostPaths;
+use crate::landlock_level::probes::ProbeResults;
 use crate::sys;
-use crate::user_limits::Inotify;
+use crate::user_limits::InotifyLimits;
 
 /// From the sandbox to its supervisor.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum FromSandbox {
+pub(crate) enum SandboxMessage {
     /// The process that will be the agent, as the host numbers it, where it can know that. Its view, its user
     /// and its limits are final; it goes on to give up everything else.
     Born { pid: Option<i32> },
@@ -34,7 +34,7 @@ pub(crate) enum FromSandbox {
     /// A socket that listens inside at this address comes with this message.
     Listener { address: SocketAddr },
     /// Everything is in place; the agent-to-be waits for the word to go.
-    Ready(Ready),
+    Ready(ReadyReport),
     /// Something could not be set up. Nothing was started.
     Failed { what: String, error: i32 },
     /// The program could not be started.
@@ -42,33 +42,33 @@ pub(crate) enum FromSandbox {
     /// Somebody asked a container to end; whether it was us, it can't tell.
     Terminated,
     /// The command ended.
-    Ended(Ended),
+    Ended(ProcessExit),
 }
 
 /// What can only be known inside.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Ready {
+pub(crate) struct ReadyReport {
     /// What came of trying something only Landlock forbids.
     pub(crate) landlock: Result<(), i32>,
     /// The limits of its user namespace, where its user is the caller.
-    pub(crate) inotify: Option<Inotify>,
+    pub(crate) inotify: Option<InotifyLimits>,
     /// What else was tried, where there is no view to read back.
-    pub(crate) tried: Option<Tried>,
+    pub(crate) tried: Option<ProbeResults>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Ended {
+pub(crate) enum ProcessExit {
     Exited(i32),
     Signaled(i32),
 }
 
 /// What the supervisor hands to a first process that makes a view.
 #[derive(Debug)]
-pub(crate) struct Handed {
+pub(crate) struct InitHandover {
     /// The user namespace that maps the owner of the workspace's files.
     pub(crate) idmap: Option<OwnedFd>,
     pub(crate) network: Option<OwnedFd>,
-    pub(crate) around: Surroundings,
+    pub(crate) around: HostPaths,
 }
 
 /// From the supervisor to the sandbox: go on.
@@ -96,7 +96,7 @@ pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 /// Says something, with the descriptors there are to hand over: at most [`MOST`].
 pub(crate) fn send<'a>(
     channel: impl AsFd,
-    message: &FromSandbox,
+    message: &SandboxMessage,
     descriptors: impl IntoIterator<Item = &'a OwnedFd>,
 ) -> io::Result<()> {
     let descriptors: Vec<_> = descriptors.into_iter().map(AsFd::as_fd).collect();
@@ -113,14 +113,14 @@ fn send_bytes(channel: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) 
 }
 
 /// Hears one message, with the descriptors that came with it; `None` when every other end is closed.
-pub(crate) fn receive(channel: impl AsFd) -> io::Result<Option<(FromSandbox, Vec<OwnedFd>)>> {
+pub(crate) fn receive(channel: impl AsFd) -> io::Result<Option<(SandboxMessage, Vec<OwnedFd>)>> {
     let mut bytes = vec![0; LARGEST];
-    let Received { length, descriptors, sender } = receive_bytes(channel, &mut bytes)?;
+    let ReceivedMessage { length, descriptors, sender } = receive_bytes(channel, &mut bytes)?;
     if length == 0 {
         return Ok(None);
     }
     let message = match serde_json::from_slice(&bytes[..length])? {
-        FromSandbox::Born { pid } => FromSandbox::Born { pid: pid.or(sender) },
+        SandboxMessage::Born { pid } => SandboxMessage::Born { pid: pid.or(sender) },
         message => message,
     };
     Ok(Some((message, descriptors)))
@@ -128,7 +128,7 @@ pub(crate) fn receive(channel: impl AsFd) -> io::Result<Option<(FromSandbox, Vec
 
 /// Waits a moment for a word that is about to come, without going to sleep; who listens afterwards sleeps until it does.
 /// A processor that fell asleep takes longer to wake than most of what is waited for at a start.
-pub(crate) fn linger(channel: impl AsFd) {
+pub(crate) fn spin_for_message(channel: impl AsFd) {
     const MOMENT: Duration = Duration::from_micros(300);
     const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
     let until = Instant::now() + MOMENT;
@@ -139,7 +139,7 @@ pub(crate) fn linger(channel: impl AsFd) {
 }
 
 /// What came with a message.
-struct Received {
+struct ReceivedMessage {
     length: usize,
     descriptors: Vec<OwnedFd>,
     /// Who sent it, as we number processes, where [`name_senders`] asked for that.
@@ -151,7 +151,7 @@ pub(crate) fn name_senders(channel: impl AsFd) -> io::Result<()> {
     Ok(rustix::net::sockopt::set_socket_passcred(channel, true)?)
 }
 
-fn receive_bytes(channel: impl AsFd, bytes: &mut [u8]) -> rustix::io::Result<Received> {
+fn receive_bytes(channel: impl AsFd, bytes: &mut [u8]) -> rustix::io::Result<ReceivedMessage> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST), ScmCredentials(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC;
@@ -162,7 +162,7 @@ fn receive_bytes(channel: impl AsFd, bytes: &mut [u8]) -> rustix::io::Result<Rec
             other => break other?,
         }
     };
-    let mut received = Received { length: message.bytes, descriptors: Vec::new(), sender: None };
+    let mut received = ReceivedMessage { length: message.bytes, descriptors: Vec::new(), sender: None };
     for message in ancillary.drain() {
         match message {
             RecvAncillaryMessage::ScmRights(descriptors) => received.descriptors.extend(descriptors),
@@ -176,7 +176,7 @@ fn receive_bytes(channel: impl AsFd, bytes: &mut [u8]) -> rustix::io::Result<Rec
 }
 
 /// Hands an order over, and the agent's streams unless it is to have a terminal.
-pub(crate) fn hand_order(
+pub(crate) fn send_order(
     channel: impl AsFd,
     order: &OwnedFd,
     streams: Option<&[OwnedFd; 3]>,
@@ -190,7 +190,7 @@ pub(crate) fn hand_order(
 pub(crate) fn wait_for_order(channel: impl AsFd) -> (OwnedFd, Option<[OwnedFd; 3]>) {
     let mut bytes = [0; ORDER.len()];
     match receive_bytes(channel, &mut bytes) {
-        Ok(Received { length, mut descriptors, .. }) if bytes[..length] == *ORDER => {
+        Ok(ReceivedMessage { length, mut descriptors, .. }) if bytes[..length] == *ORDER => {
             match (descriptors.pop(), descriptors.pop(), descriptors.pop(), descriptors.pop()) {
                 (Some(order), None, None, None) => (order, None),
                 (Some(errors), Some(output), Some(input), Some(order)) => {
@@ -204,7 +204,7 @@ pub(crate) fn wait_for_order(channel: impl AsFd) -> (OwnedFd, Option<[OwnedFd; 3
 }
 
 /// The supervisor's word.
-pub(crate) fn say_go(channel: impl AsFd) -> io::Result<()> {
+pub(crate) fn send_go(channel: impl AsFd) -> io::Result<()> {
     Ok(send_bytes(channel, GO, &[])?)
 }
 
@@ -212,13 +212,13 @@ pub(crate) fn say_go(channel: impl AsFd) -> io::Result<()> {
 pub(crate) fn wait_for_go(channel: impl AsFd) {
     let mut bytes = [0; GO.len()];
     match receive_bytes(channel, &mut bytes) {
-        Ok(Received { length, .. }) if bytes[..length] == *GO => {}
+        Ok(ReceivedMessage { length, .. }) if bytes[..length] == *GO => {}
         _ => sys::exit_now(1),
     }
 }
 
 /// The supervisor's word to a first process, with what it hands over.
-pub(crate) fn hand_over(channel: impl AsFd, handed: &Handed) -> io::Result<()> {
+pub(crate) fn send_handover(channel: impl AsFd, handed: &InitHandover) -> io::Result<()> {
     let all = [&handed.idmap, &handed.network];
     let mut bytes = TAKE.to_vec();
     bytes.extend(all.map(|one| u8::from(one.is_some())));
@@ -236,33 +236,33 @@ pub(crate) fn is_gone(error: &io::Error) -> bool {
 }
 
 /// Waits for what the supervisor hands over. Does not return when the supervisor is gone.
-pub(crate) fn take_over(channel: impl AsFd) -> Handed {
+pub(crate) fn receive_handover(channel: impl AsFd) -> InitHandover {
     let mut bytes = vec![0; LARGEST_TAKEN];
-    let Ok(Received { length, descriptors, .. }) = receive_bytes(channel, &mut bytes) else {
+    let Ok(ReceivedMessage { length, descriptors, .. }) = receive_bytes(channel, &mut bytes) else {
         sys::exit_now(1)
     };
     let Some([idmap, network, around @ ..]) = bytes[..length].strip_prefix(TAKE) else { sys::exit_now(1) };
-    let Some(around) = Surroundings::from_bytes(around) else { sys::exit_now(1) };
+    let Some(around) = HostPaths::from_bytes(around) else { sys::exit_now(1) };
     let mut descriptors = descriptors.into_iter();
     let mut next = |there: &u8| if *there == 1 { descriptors.next() } else { None };
-    Handed { idmap: next(idmap), network: next(network), around }
+    InitHandover { idmap: next(idmap), network: next(network), around }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn handed() -> Handed {
-        let around = Surroundings { toolchains: vec!["/go".into()], ..Surroundings::default() };
-        Handed { idmap: None, network: None, around }
+    fn handed() -> InitHandover {
+        let around = HostPaths { toolchains: vec!["/go".into()], ..HostPaths::default() };
+        InitHandover { idmap: None, network: None, around }
     }
 
     #[test]
     fn what_is_handed_over_is_what_is_taken() {
         let (ours, theirs) = pair().expect("a pair");
         let network = std::fs::File::open("/dev/null").expect("opens").into();
-        hand_over(&ours, &Handed { network: Some(network), ..handed() }).expect("sent");
-        let taken = take_over(&theirs);
+        send_handover(&ours, &InitHandover { network: Some(network), ..handed() }).expect("sent");
+        let taken = receive_handover(&theirs);
         assert!(taken.idmap.is_none() && taken.network.is_some());
         assert_eq!(taken.around, handed().around);
     }
@@ -272,15 +272,15 @@ mod tests {
         let (ours, _theirs) = pair().expect("a pair");
         let mut much = handed();
         much.around.toolchains = vec!["x".repeat(4000).into(); 20];
-        let error = hand_over(&ours, &much).expect_err("too much");
+        let error = send_handover(&ours, &much).expect_err("too much");
         assert_eq!(error.raw_os_error(), Some(libc::ENAMETOOLONG));
     }
 
     #[test]
     fn whoever_went_is_heard_whatever_they_were_told_meanwhile() {
-        let failed = |what: &str| FromSandbox::Failed { what: what.into(), error: 1 };
+        let failed = |what: &str| SandboxMessage::Failed { what: what.into(), error: 1 };
         let heard = |channel: &OwnedFd| match receive(channel).expect("heard") {
-            Some((FromSandbox::Failed { what, .. }, _)) => Some(what),
+            Some((SandboxMessage::Failed { what, .. }, _)) => Some(what),
             Some(other) => panic!("{other:?}"),
             None => None,
         };
@@ -288,11 +288,11 @@ mod tests {
             let (ours, theirs) = pair().expect("a pair");
             send(&theirs, &failed("no mounts"), None).expect("sent");
             if told_before {
-                hand_over(&ours, &handed()).expect("sent");
+                send_handover(&ours, &handed()).expect("sent");
             }
             drop(theirs);
             if !told_before {
-                assert!(is_gone(&hand_over(&ours, &handed()).expect_err("nobody is there")));
+                assert!(is_gone(&send_handover(&ours, &handed()).expect_err("nobody is there")));
             }
             assert_eq!(heard(&ours).as_deref(), Some("no mounts"), "told before: {told_before}");
             assert_eq!(heard(&ours), None);

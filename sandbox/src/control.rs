@@ -118,6 +118,22 @@ impl FromIterator<Control> for ControlSet {
     }
 }
 
+/// How far a control holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ControlStatus {
+    Yes,
+    Watched,
+    /// Nothing does, and nothing could on this host.
+    NotHere,
+    No,
+}
+
+impl From<bool> for ControlStatus {
+    fn from(held: bool) -> Self {
+        if held { ControlStatus::Yes } else { ControlStatus::No }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

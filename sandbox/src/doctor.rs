@@ -6,13 +6,13 @@ use std::fs;
 
 use serde::Serialize;
 
-use crate::access;
-use crate::container::engine::Engine;
+use crate::container::engine::ContainerEngine;
+use crate::landlock_rules;
 use crate::workspace::state::{StateHome, VARIABLE};
 
 /// One thing a sandbox needs, and whether it is here.
 #[derive(Debug, Clone, Serialize)]
-pub struct Finding {
+pub struct HostCheck {
     pub name: &'static str,
     pub ok: bool,
     pub detail: String,
@@ -73,12 +73,12 @@ pub(crate) fn kernel() -> (u32, u32) {
 }
 
 /// Asks whether there is an engine that makes containers, and whether it may be used.
-pub fn containers() -> Finding {
-    let (detail, hint) = match Engine::find(None) {
+pub fn containers() -> HostCheck {
+    let (detail, hint) = match ContainerEngine::find(None) {
         Ok(engine) => (format!("{} at {}", engine.version, engine.socket.display()), None),
         Err(error) => (error.to_string(), Some(error.hint())),
     };
-    Finding { name: "containers", ok: hint.is_none(), detail, hint }
+    HostCheck { name: "containers", ok: hint.is_none(), detail, hint }
 }
 
 /// File systems that can't hold the upper layer of an overlay, by what `statfs` says.
@@ -93,8 +93,8 @@ const NO_UPPER_LAYERS: &[(i64, &str)] = &[
 ];
 
 /// Where state lies, and whether what agents change can be caught there.
-pub fn state_folder() -> Finding {
-    let finding = |ok, detail, hint| Finding { name: "state-folder", ok, detail, hint };
+pub fn state_folder() -> HostCheck {
+    let finding = |ok, detail, hint| HostCheck { name: "state-folder", ok, detail, hint };
     let home = match StateHome::find() {
         Ok(home) => home,
         Err(error) => return finding(false, error.to_string(), error.remedy()),
@@ -113,42 +113,42 @@ pub fn state_folder() -> Finding {
 }
 
 /// Looks at everything that can be looked at without starting anything.
-pub fn findings() -> Vec<Finding> {
+pub fn findings() -> Vec<HostCheck> {
     let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
     let recent = self::kernel() >= (5, 19);
     let filesystems = fs::read_to_string("/proc/filesystems").unwrap_or_default();
     let overlay = filesystems.lines().any(|line| line.ends_with("\toverlay"));
-    let landlock = access::abi();
+    let landlock = landlock_rules::abi();
     let root = rustix::process::geteuid().is_root();
     let userns = if root { None } else { forbidden() };
     let unified = std::path::Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
     let memory = std::path::Path::new("/sys/fs/cgroup/memory/cgroup.procs").exists();
     vec![
-        Finding {
+        HostCheck {
             name: "kernel",
             ok: recent,
             detail: format!("Linux {kernel}"),
             hint: (!recent).then(|| "Linux 5.19 or newer is needed".to_owned()),
         },
-        Finding {
+        HostCheck {
             name: "user-namespaces",
             ok: userns.is_none(),
             detail: if root { "running as root".into() } else { "for ordinary users".into() },
             hint: userns.map(str::to_owned),
         },
-        Finding {
+        HostCheck {
             name: "overlay",
             ok: overlay,
             detail: if overlay { "available".into() } else { "not loaded".into() },
             hint: (!overlay).then(|| "as root, `modprobe overlay`".to_owned()),
         },
-        Finding {
+        HostCheck {
             name: "landlock",
             ok: landlock.is_some(),
             detail: landlock.map_or("not available".into(), |(abi, _)| format!("abi {abi}")),
             hint: landlock.is_none().then(|| "boot with `lsm=landlock,…`, on Linux 5.13 or newer".to_owned()),
         },
-        Finding {
+        HostCheck {
             name: "cgroups",
             ok: unified || (memory && root),
             detail: match (unified, memory) {

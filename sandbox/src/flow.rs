@@ -13,7 +13,7 @@ const GENEROUS: usize = 64 * 1024;
 /// One direction of a conversation. The ends are closed as soon as they are of no more use, so that whoever
 /// holds the other side notices.
 #[derive(Debug)]
-pub(crate) struct Flow<F, T> {
+pub(crate) struct ByteFlow<F, T> {
     from: Option<F>,
     to: Option<T>,
     buffer: Box<[u8]>,
@@ -21,7 +21,7 @@ pub(crate) struct Flow<F, T> {
     end: usize,
 }
 
-impl<F: AsFd, T: AsFd> Flow<F, T> {
+impl<F: AsFd, T: AsFd> ByteFlow<F, T> {
     pub(crate) fn new(from: F, to: T) -> Self {
         let regular =
             rustix::fs::fstat(&to).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file());

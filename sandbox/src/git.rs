@@ -25,7 +25,7 @@ pub const OLDEST_GIT: (u32, u32) = (2, 38);
 
 /// A bare repository, and the git that works in it.
 #[derive(Debug, Clone)]
-pub struct OwnGit {
+pub struct IsolatedGit {
     program: PathBuf,
     directory: PathBuf,
     /// Where new objects go, when not into the directory itself.
@@ -53,7 +53,7 @@ impl GitError {
     }
 }
 
-impl OwnGit {
+impl IsolatedGit {
     /// Makes the repository in a directory of ours that is empty or does not exist yet. `program` is a path,
     /// or a name that is looked up in PATH.
     pub fn create(program: &Path, directory: &Path) -> Result<Self, GitError> {
@@ -70,11 +70,11 @@ impl OwnGit {
             "--",
         ]);
         init.arg(directory).env_remove("GIT_DIR");
-        Running::start(init, "init")?.finish()?;
+        GitProcess::start(init, "init")?.finish()?;
         Ok(git)
     }
 
-    /// A repository that [`OwnGit::create`] made before.
+    /// A repository that [`IsolatedGit::create`] made before.
     pub fn open(program: &Path, directory: &Path) -> Self {
         Self {
             program: program.to_owned(),
@@ -114,12 +114,12 @@ impl OwnGit {
         let arguments: Vec<OsString> = arguments.into_iter().map(|part| part.as_ref().to_owned()).collect();
         let name = arguments.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let mut output = Vec::new();
-        let running = Running::start(self.command(&arguments), &name)?;
+        let running = GitProcess::start(self.command(&arguments), &name)?;
         running.read_into(&mut output)?.finish()?;
         Ok(output)
     }
 
-    /// Runs a command of [`OwnGit::command`] that reads what `feed` writes, and returns what it wrote. When git ends
+    /// Runs a command of [`IsolatedGit::command`] that reads what `feed` writes, and returns what it wrote. When git ends
     /// early, its own message is the error, and not the closed pipe that `feed` saw.
     pub fn run_with<E: From<GitError> + From<io::Error>>(
         mut command: Command,
@@ -130,8 +130,8 @@ impl OwnGit {
         let mut answer = in_memory()?;
         command.stdin(Stdio::piped()).stdout(answer.try_clone()?);
         let mut closed = false;
-        let (running, fed) = Running::start(command, name)?.feed(|input| {
-            let mut input = Noting { input, closed: &mut closed };
+        let (running, fed) = GitProcess::start(command, name)?.feed(|input| {
+            let mut input = ClosedPipeWriter { input, closed: &mut closed };
             feed(&mut input)?;
             Ok(input.flush()?)
         });
@@ -180,7 +180,7 @@ impl OwnGit {
         let mut command = self.bare_command();
         command.current_dir("/").arg("version");
         let mut output = Vec::new();
-        Running::start(command, "version")?.read_into(&mut output)?.finish()?;
+        GitProcess::start(command, "version")?.read_into(&mut output)?.finish()?;
         let text = String::from_utf8_lossy(&output);
         let found = text.trim().strip_prefix("git version ").unwrap_or(text.trim());
         let mut numbers = found.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
@@ -194,7 +194,7 @@ impl OwnGit {
 
 /// What a command may cost that reads what somebody else wrote.
 #[derive(Debug, Clone, Copy)]
-pub struct Bounds {
+pub struct CommandBounds {
     pub time: Duration,
     /// For each of its output streams.
     pub output: u64,
@@ -204,7 +204,7 @@ pub struct Bounds {
 
 /// How a bounded command ended.
 #[derive(Debug)]
-pub enum Bounded {
+pub enum BoundedOutput {
     Ended(Output),
     /// It was killed, because it took more time than it may.
     TooLong,
@@ -213,7 +213,7 @@ pub enum Bounded {
 }
 
 /// Runs a command, whose output streams are pipes, to its end or to the end of what it may cost.
-pub fn output_within(command: &mut Command, bounds: Bounds) -> io::Result<Bounded> {
+pub fn output_within(command: &mut Command, bounds: CommandBounds) -> io::Result<BoundedOutput> {
     let until = Instant::now() + bounds.time;
     let mut child = command.spawn()?;
     // Held, not only named: its number may belong to another process by then.
@@ -224,14 +224,19 @@ pub fn output_within(command: &mut Command, bounds: Bounds) -> io::Result<Bounde
         let _ = prlimit(Some(Pid::from_child(&child)), Resource::As, limit);
     }
     let outcome = collect(&mut child, &process, bounds, until);
-    if !matches!(outcome, Ok(Bounded::Ended(_))) {
+    if !matches!(outcome, Ok(BoundedOutput::Ended(_))) {
         let _ = pidfd_send_signal(&process, Signal::KILL);
         let _ = child.wait();
     }
     outcome
 }
 
-fn collect(child: &mut Child, process: &OwnedFd, bounds: Bounds, until: Instant) -> io::Result<Bounded> {
+fn collect(
+    child: &mut Child,
+    process: &OwnedFd,
+    bounds: CommandBounds,
+    until: Instant,
+) -> io::Result<BoundedOutput> {
     let streams: [Option<Box<dyn Read + Send>>; 2] = [
         child.stdout.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>),
         child.stderr.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>),
@@ -251,19 +256,19 @@ fn collect(child: &mut Child, process: &OwnedFd, bounds: Bounds, until: Instant)
     let mut output = [Vec::new(), Vec::new()];
     for _ in 0..open {
         let Ok((number, bytes)) = read.recv_timeout(until.saturating_duration_since(Instant::now())) else {
-            return Ok(Bounded::TooLong);
+            return Ok(BoundedOutput::TooLong);
         };
         output[number] = bytes?;
         if output[number].len() as u64 > bounds.output {
-            return Ok(Bounded::TooMuch);
+            return Ok(BoundedOutput::TooMuch);
         }
     }
     let left = Timespec::try_from(until.saturating_duration_since(Instant::now())).unwrap_or_default();
     if poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&left))? == 0 {
-        return Ok(Bounded::TooLong);
+        return Ok(BoundedOutput::TooLong);
     }
     let [stdout, stderr] = output;
-    Ok(Bounded::Ended(Output { status: child.wait()?, stdout, stderr }))
+    Ok(BoundedOutput::Ended(Output { status: child.wait()?, stdout, stderr }))
 }
 
 fn in_memory() -> io::Result<File> {
@@ -298,12 +303,12 @@ pub fn quote(bytes: &[u8]) -> String {
 }
 
 /// Remembers that git stopped reading.
-struct Noting<'a> {
+struct ClosedPipeWriter<'a> {
     input: &'a mut dyn Write,
     closed: &'a mut bool,
 }
 
-impl Write for Noting<'_> {
+impl Write for ClosedPipeWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.input.write(bytes).inspect_err(|error| *self.closed |= error.kind() == io::ErrorKind::BrokenPipe)
     }
@@ -315,7 +320,7 @@ impl Write for Noting<'_> {
 
 /// A started git. When it fails, its own message says why, also if all we saw was a closed pipe.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct GitProcess {
     name: String,
     child: Child,
     /// What it says on its error output.
@@ -323,7 +328,7 @@ pub(crate) struct Running {
     broken: Option<io::Error>,
 }
 
-impl Running {
+impl GitProcess {
     pub(crate) fn start(mut command: Command, name: &str) -> Result<Self, GitError> {
         let program = PathBuf::from(command.get_program());
         let failed = |source| GitError::Start { program, source };
@@ -385,9 +390,9 @@ impl Running {
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds = Bounds { time: Duration::from_secs(10), output: 1000, memory: None };
+    const BOUNDS: CommandBounds = CommandBounds { time: Duration::from_secs(10), output: 1000, memory: None };
 
-    fn sh(script: &str, bounds: Bounds) -> Bounded {
+    fn sh(script: &str, bounds: CommandBounds) -> BoundedOutput {
         let mut command = Command::new("sh");
         command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
         output_within(&mut command, bounds).expect("started")
@@ -395,23 +400,23 @@ mod tests {
 
     #[test]
     fn a_command_ends_with_what_it_wrote_or_is_ended() {
-        let Bounded::Ended(output) = sh("echo out; echo err >&2; exit 3", BOUNDS) else {
+        let BoundedOutput::Ended(output) = sh("echo out; echo err >&2; exit 3", BOUNDS) else {
             panic!("it ends by itself");
         };
         assert_eq!((output.stdout, output.stderr), (b"out\n".to_vec(), b"err\n".to_vec()));
         assert_eq!(output.status.code(), Some(3));
-        let brief = Bounds { time: Duration::from_millis(50), ..BOUNDS };
-        assert!(matches!(sh("exec sleep 1000", brief), Bounded::TooLong));
+        let brief = CommandBounds { time: Duration::from_millis(50), ..BOUNDS };
+        assert!(matches!(sh("exec sleep 1000", brief), BoundedOutput::TooLong));
         // Closed streams are no end.
-        assert!(matches!(sh("exec sleep 1000 >&- 2>&-", brief), Bounded::TooLong));
-        assert!(matches!(sh("exec cat /dev/zero", BOUNDS), Bounded::TooMuch));
-        assert!(matches!(sh("exec cat /dev/zero >&2", BOUNDS), Bounded::TooMuch));
+        assert!(matches!(sh("exec sleep 1000 >&- 2>&-", brief), BoundedOutput::TooLong));
+        assert!(matches!(sh("exec cat /dev/zero", BOUNDS), BoundedOutput::TooMuch));
+        assert!(matches!(sh("exec cat /dev/zero >&2", BOUNDS), BoundedOutput::TooMuch));
     }
 
     #[test]
     fn a_command_takes_no_more_memory_than_it_may() {
-        let limited = Bounds { memory: Some(64 << 20), ..BOUNDS };
-        let Bounded::Ended(output) = sh("sleep 0.2; ulimit -v", limited) else { panic!("it ends") };
+        let limited = CommandBounds { memory: Some(64 << 20), ..BOUNDS };
+        let BoundedOutput::Ended(output) = sh("sleep 0.2; ulimit -v", limited) else { panic!("it ends") };
         assert_eq!(output.stdout, b"65536\n");
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::policy::Level;
+use crate::policy::IsolationLevel;
 use crate::toolchains::{self, Toolchains};
 
 /// The folders of an operating system that programs need in order to run. Anything else at the top of the
@@ -39,7 +39,7 @@ const PATH: &str = "PATH";
 
 /// Whose sandbox it is.
 #[derive(Debug, Clone)]
-pub struct Host {
+pub struct HostUser {
     pub uid: u32,
     pub gid: u32,
     pub home: PathBuf,
@@ -47,8 +47,8 @@ pub struct Host {
 
 /// What there is to show, and to hide.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Surroundings {
-    pub(crate) system: Vec<System>,
+pub(crate) struct HostPaths {
+    pub(crate) system: Vec<SystemFolder>,
     pub(crate) toolchains: Vec<PathBuf>,
     pub(crate) secrets: Vec<PathBuf>,
     /// Files of toolchains that are shown otherwise than they are.
@@ -57,12 +57,12 @@ pub(crate) struct Surroundings {
 
 /// One folder of [`SYSTEM`] as it is here.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum System {
+pub(crate) enum SystemFolder {
     Folder(PathBuf),
     Link(PathBuf, PathBuf),
 }
 
-impl Host {
+impl HostUser {
     /// Who we are.
     pub fn observe() -> Self {
         let home = std::env::var_os("HOME")
@@ -74,10 +74,10 @@ impl Host {
     }
 
     /// Whether a path is seen in a sandbox although no policy names it.
-    pub fn shows(&self, path: &Path) -> bool {
-        let around = Surroundings::observe(self);
-        let is_in = |system: &System| match system {
-            System::Folder(folder) | System::Link(folder, _) => path.starts_with(folder),
+    pub fn is_visible_by_default(&self, path: &Path) -> bool {
+        let around = HostPaths::observe(self);
+        let is_in = |system: &SystemFolder| match system {
+            SystemFolder::Folder(folder) | SystemFolder::Link(folder, _) => path.starts_with(folder),
         };
         around.system.iter().any(is_in) || around.toolchains.iter().any(|folder| path.starts_with(folder))
     }
@@ -87,18 +87,18 @@ impl Host {
     }
 }
 
-impl Surroundings {
+impl HostPaths {
     /// Looks around.
-    pub(crate) fn observe(host: &Host) -> Self {
+    pub(crate) fn observe(host: &HostUser) -> Self {
         let system = SYSTEM
             .iter()
             .filter_map(|path| {
                 let path = PathBuf::from(path);
                 let kind = path.symlink_metadata().ok()?.file_type();
                 if kind.is_symlink() {
-                    path.read_link().ok().map(|target| System::Link(path, target))
+                    path.read_link().ok().map(|target| SystemFolder::Link(path, target))
                 } else {
-                    kind.is_dir().then_some(System::Folder(path))
+                    kind.is_dir().then_some(SystemFolder::Folder(path))
                 }
             })
             .collect();
@@ -117,8 +117,8 @@ impl Surroundings {
         };
         for system in &self.system {
             match system {
-                System::Folder(path) => put(b'f', path),
-                System::Link(path, target) => {
+                SystemFolder::Folder(path) => put(b'f', path),
+                SystemFolder::Link(path, target) => {
                     put(b'l', path);
                     put(b'>', target);
                 }
@@ -140,11 +140,11 @@ impl Surroundings {
             let (path, rest) = rest.split_at_checked(rest.iter().position(|byte| *byte == 0)?)?;
             let path = PathBuf::from(OsStr::from_bytes(path));
             match what {
-                b'f' => around.system.push(System::Folder(path)),
-                b'l' => around.system.push(System::Link(path, PathBuf::new())),
+                b'f' => around.system.push(SystemFolder::Folder(path)),
+                b'l' => around.system.push(SystemFolder::Link(path, PathBuf::new())),
                 b'>' => match around.system.last_mut()? {
-                    System::Link(_, target) => *target = path,
-                    System::Folder(_) => return None,
+                    SystemFolder::Link(_, target) => *target = path,
+                    SystemFolder::Folder(_) => return None,
                 },
                 b't' => around.toolchains.push(path),
                 b's' => around.secrets.push(path),
@@ -171,14 +171,15 @@ fn readable(path: &Path, uid: u32) -> bool {
 /// The environment of a command: the few harmless variables, the toolchains' places, the private folders,
 /// and what the caller names.
 pub fn environment(
-    host: &Host,
-    level: Level,
+    host: &HostUser,
+    level: IsolationLevel,
     caller: impl IntoIterator<Item = (OsString, OsString)>,
     named: &[OsString],
 ) -> Vec<(OsString, OsString)> {
     // An image has its own toolchains, and says itself where they are.
-    let places =
-        || std::iter::once(PATH).chain(toolchains::variables()).filter(|_| level != Level::Container);
+    let places = || {
+        std::iter::once(PATH).chain(toolchains::variables()).filter(|_| level != IsolationLevel::Container)
+    };
     let passes = |name: &OsStr| {
         PASSED.iter().copied().chain(places()).any(|passed| name == passed)
             || name.to_str().is_some_and(|name| name.starts_with("LC_"))
@@ -196,7 +197,7 @@ pub fn environment(
     let mut environment: Vec<(OsString, OsString)> =
         caller.into_iter().filter(|(name, _)| passes(name) && !named_own(name)).collect();
     environment.extend(own.into_iter().map(|(name, value)| (name.into(), value.to_owned())));
-    if level != Level::Container && !environment.iter().any(|(name, _)| name == PATH) {
+    if level != IsolationLevel::Container && !environment.iter().any(|(name, _)| name == PATH) {
         environment.push((PATH.into(), "/usr/local/bin:/usr/bin:/bin".into()));
     }
     environment.sort();
@@ -217,28 +218,31 @@ pub(crate) const PROFILE: &str = ".profile";
 mod tests {
     use super::*;
 
-    fn host() -> Host {
-        Host { uid: 1000, gid: 1000, home: "/home/me".into() }
+    fn host() -> HostUser {
+        HostUser { uid: 1000, gid: 1000, home: "/home/me".into() }
     }
 
     #[test]
     fn what_is_around_is_told_as_it_is() {
         let odd = PathBuf::from(OsStr::from_bytes(b"/home/\xff\n"));
-        let around = Surroundings {
-            system: vec![System::Folder("/usr".into()), System::Link("/bin".into(), "usr/bin".into())],
+        let around = HostPaths {
+            system: vec![
+                SystemFolder::Folder("/usr".into()),
+                SystemFolder::Link("/bin".into(), "usr/bin".into()),
+            ],
             toolchains: vec![odd.join(".cargo"), odd.join("go")],
             secrets: vec![odd.join(".cargo/credentials")],
             replaced: vec![(odd.join(".cargo/config.toml"), "[build]\njobs = 2\n".to_owned())],
         };
         let bytes = around.to_bytes();
-        assert_eq!(Surroundings::from_bytes(&bytes), Some(around));
+        assert_eq!(HostPaths::from_bytes(&bytes), Some(around));
         // Whatever was cut off is noticed, unless it is cut between two paths.
         for end in 1..bytes.len() {
-            let whole = Surroundings::from_bytes(&bytes[..end]).is_some();
+            let whole = HostPaths::from_bytes(&bytes[..end]).is_some();
             assert_eq!(whole, bytes[end - 1] == 0, "cut at {end}");
         }
-        assert_eq!(Surroundings::from_bytes(b"f/usr\0>bin\0"), None);
-        assert_eq!(Surroundings::from_bytes(b"x/usr\0"), None);
+        assert_eq!(HostPaths::from_bytes(b"f/usr\0>bin\0"), None);
+        assert_eq!(HostPaths::from_bytes(b"x/usr\0"), None);
     }
 
     #[test]
@@ -263,8 +267,8 @@ mod tests {
             let names = passed(level).into_iter().map(|(name, _)| name.to_string_lossy().into_owned());
             names.collect::<Vec<_>>()
         };
-        assert_eq!(names(Level::Process), ["HOME", "KEY", "LC_ALL", "PATH", "SHELL", "TMPDIR"]);
-        assert!(passed(Level::Process).contains(&("HOME".into(), "/home/me".into())));
-        assert_eq!(names(Level::Container), ["HOME", "KEY", "LC_ALL", "SHELL", "TMPDIR"]);
+        assert_eq!(names(IsolationLevel::Process), ["HOME", "KEY", "LC_ALL", "PATH", "SHELL", "TMPDIR"]);
+        assert!(passed(IsolationLevel::Process).contains(&("HOME".into(), "/home/me".into())));
+        assert_eq!(names(IsolationLevel::Container), ["HOME", "KEY", "LC_ALL", "SHELL", "TMPDIR"]);
     }
 }

@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::cgroup;
-use crate::sys::{self, Fork};
+use crate::sys::{self, ForkSide};
 
 /// The waiting process, seen from the supervisor. Dropping it lets it go.
 #[derive(Debug)]
@@ -23,11 +23,11 @@ pub(crate) struct Janitor {
 }
 
 impl Janitor {
-    pub(crate) fn employ(paths: Vec<PathBuf>) -> io::Result<Self> {
+    pub(crate) fn spawn(paths: Vec<PathBuf>) -> io::Result<Self> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
         match sys::fork()? {
-            Fork::Parent(pid) => Ok(Self { pid, lifeline: Some(write) }),
-            Fork::Child => {
+            ForkSide::Parent(pid) => Ok(Self { pid, lifeline: Some(write) }),
+            ForkSide::Child => {
                 drop(write);
                 wait_and_sweep(&read, &paths)
             }

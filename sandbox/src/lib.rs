@@ -10,53 +10,60 @@
 //! the exact scope ([`harvest`]). The operating system's directories make an agent fail early; the harvest
 //! decides.
 //!
-//! Read in this order: [`policy`], [`scope`], `opening`, `view`, `mounts`, `init`, `agent`, [`attest`],
-//! [`launch`]. Hosts that forbid namespaces have a level of their own, `bare`; so have images, [`container`].
+//! Read in this order: [`policy`], [`scope`], `writable_directories`, `mount_plan`, `mounts`, [`init`], `agent`, [`attest`],
+//! [`launch`]. Hosts that forbid namespaces have a level of their own, `landlock_level`; so have images, [`container`].
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
-mod access;
 pub mod account;
 mod agent;
-pub mod ahead;
+mod agent_user;
 pub mod attest;
-mod bare;
+mod backend;
 pub mod boot;
 mod cargo_config;
 mod cgroup;
-pub mod changed;
 mod channel;
-pub mod configured;
 pub mod container;
 pub mod control;
 pub mod doctor;
+pub mod durable;
 pub mod egress;
 pub mod erase;
+pub mod error_chain;
+pub mod file_writers;
 mod flow;
+pub mod fsmonitor;
 pub mod git;
+pub mod git_config_query;
 pub mod harvest;
 pub mod host;
-mod identity;
-mod init;
+pub mod init;
 mod janitor;
+mod landlock_level;
+mod landlock_rules;
 pub mod launch;
+mod memory_watch;
+pub mod monitor;
+mod mount_plan;
 mod mountinfo;
 mod mounts;
+pub mod namespace_prefetch;
 pub mod nonce;
-mod opening;
 pub mod output;
 pub mod path;
 pub mod policy;
+mod reap;
 pub mod scope;
+mod seccomp;
 pub mod secret;
+pub mod session;
 pub mod supervise;
 mod sys;
-mod syscalls;
 mod terminal;
 mod toolchains;
+mod tree_copy;
 pub mod untrusted;
 mod user_limits;
-mod view;
-mod watch;
 pub mod workspace;
-pub mod writers;
+mod writable_directories;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// One line of mountinfo.
 #[derive(Debug)]
-pub(crate) struct Mount {
+pub(crate) struct MountEntry {
     pub(crate) point: PathBuf,
     pub(crate) read_only: bool,
     pub(crate) kind: String,
@@ -15,14 +15,14 @@ pub(crate) struct Mount {
     pub(crate) options: String,
 }
 
-impl Mount {
+impl MountEntry {
     pub(crate) fn describe(&self) -> String {
         format!("{} {}", self.kind, if self.read_only { "read-only" } else { "writable" })
     }
 }
 
 /// `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/root rw,errors=continue`
-pub(crate) fn parse(line: &str) -> Option<Mount> {
+pub(crate) fn parse(line: &str) -> Option<MountEntry> {
     let (first, second) = line.split_once(" - ")?;
     let fields: Vec<&str> = first.split(' ').collect();
     let (point, flags) = (fields.get(4)?, fields.get(5)?);
@@ -30,7 +30,7 @@ pub(crate) fn parse(line: &str) -> Option<Mount> {
     let kind = rest.next()?.to_owned();
     let source = rest.next().unwrap_or_default().to_owned();
     let options = rest.next().unwrap_or_default().to_owned();
-    Some(Mount {
+    Some(MountEntry {
         point: PathBuf::from(unescape(point)),
         read_only: flags.split(',').any(|flag| flag == "ro"),
         kind,

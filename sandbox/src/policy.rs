@@ -7,17 +7,16 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::container::Container;
 use crate::control::{Control, ControlSet};
-use crate::egress::List;
+use crate::egress::HostAllowlist;
+use crate::memory_watch;
 use crate::scope::Scope;
-use crate::secret::Secret;
-use crate::watch;
+use crate::secret::NamedSecret;
 
 /// Everything that may be asked of a sandbox.
 #[derive(Debug, Clone)]
 pub struct Policy {
-    pub level: Level,
+    pub level: IsolationLevel,
     /// What of the workspace may change.
     pub scope: Scope,
     /// Host paths that are readable although they would not be by default.
@@ -25,23 +24,23 @@ pub struct Policy {
     /// Paths, of the host or of the workspace, that are out of sight.
     pub hide: Vec<PathBuf>,
     /// Host folders that are writable for real, outside any overlay.
-    pub folders: Vec<Folder>,
-    pub network: Network,
-    pub limits: Limits,
+    pub folders: Vec<WritableFolder>,
+    pub network: NetworkPolicy,
+    pub limits: ResourceLimits,
     pub deadlines: Deadlines,
     /// The whole environment of the command.
     pub environment: Vec<(OsString, OsString)>,
     /// Values of it that must not come back, in the command's work or in its output.
-    pub secrets: Vec<Secret>,
+    pub secrets: Vec<NamedSecret>,
     /// Controls that are switched off on purpose. The attestation says so.
     pub without: ControlSet,
     /// What a container is made of, where the level is that.
-    pub container: Option<Container>,
+    pub container: Option<ContainerConfig>,
 }
 
 /// A host folder bound into the sandbox writable: what is written there is on the host at once.
 #[derive(Debug, Clone)]
-pub struct Folder {
+pub struct WritableFolder {
     pub source: PathBuf,
     /// Where the agent sees it.
     pub target: PathBuf,
@@ -52,20 +51,20 @@ pub struct Folder {
 
 /// What the agent may reach.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Network {
+pub enum NetworkPolicy {
     /// Its own loopback, and nothing else.
     None,
     /// Everything this host can reach.
     Full,
     /// These hosts, through a proxy that checks each connection ([`crate::egress`]).
-    Hosts(List),
+    Hosts(HostAllowlist),
 }
 
 /// How much the agent may use. `None` is "not limited".
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Limits {
+pub struct ResourceLimits {
     /// Memory, all processes together.
-    pub memory: Memory,
+    pub memory: MemoryLimit,
     /// Processes and threads at once.
     pub processes: Option<u64>,
     /// Bytes of the largest file.
@@ -79,7 +78,7 @@ pub struct Limits {
 /// How much memory an agent may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Memory {
+pub enum MemoryLimit {
     /// Three quarters of this machine's, where nobody said anything: one agent that goes wild ends before the machine
     /// does. Every agent has that share: who runs many at once says how much each may have.
     Share,
@@ -87,21 +86,21 @@ pub enum Memory {
     Unlimited,
 }
 
-impl Memory {
+impl MemoryLimit {
     /// In bytes, on this machine.
     pub(crate) fn bytes(self) -> Option<u64> {
         match self {
-            Memory::Share => Some(watch::memory_of_machine() / 4 * 3),
-            Memory::Bytes(bytes) => Some(bytes),
-            Memory::Unlimited => None,
+            MemoryLimit::Share => Some(memory_watch::memory_of_machine() / 4 * 3),
+            MemoryLimit::Bytes(bytes) => Some(bytes),
+            MemoryLimit::Unlimited => None,
         }
     }
 }
 
-impl Default for Limits {
+impl Default for ResourceLimits {
     fn default() -> Self {
         Self {
-            memory: Memory::Share,
+            memory: MemoryLimit::Share,
             processes: Some(4096),
             file_size: Some(8 << 30),
             tmp_size: 4 << 30,
@@ -129,15 +128,15 @@ impl Default for Deadlines {
 
 impl Policy {
     /// A policy under which nothing but scratch is writable and nothing is reachable.
-    pub fn closed() -> Self {
+    pub fn deny_all() -> Self {
         Self {
-            level: Level::Process,
+            level: IsolationLevel::Process,
             scope: Scope::default(),
             read: Vec::new(),
             hide: Vec::new(),
             folders: Vec::new(),
-            network: Network::None,
-            limits: Limits::default(),
+            network: NetworkPolicy::None,
+            limits: ResourceLimits::default(),
             deadlines: Deadlines::default(),
             environment: Vec::new(),
             secrets: Vec::new(),
@@ -148,37 +147,68 @@ impl Policy {
 
     /// Whether the host's network is to be out of reach, but for a list.
     pub(crate) fn closes_network(&self) -> bool {
-        self.wants(Control::Network) && self.network != Network::Full
+        self.requires(Control::Network) && self.network != NetworkPolicy::Full
     }
 
     /// Whether this control is asked for.
-    pub fn wants(&self, control: Control) -> bool {
+    pub fn requires(&self, control: Control) -> bool {
         let meaningful = match control {
-            Control::Memory => self.limits.memory != Memory::Unlimited,
+            Control::Memory => self.limits.memory != MemoryLimit::Unlimited,
             Control::Processes => self.limits.processes.is_some(),
             Control::FileSize => self.limits.file_size.is_some(),
             // What is read-only keeps its attributes too; what is not does not.
             Control::Attributes => {
-                self.level.claims(control) && !self.without.contains(Control::ReadOnlyHost)
+                self.level.promises(control) && !self.without.contains(Control::ReadOnlyHost)
             }
             // They are counted for the user that the agent is.
             Control::UserLimits => {
-                self.level.claims(control) && !self.without.contains(Control::UserNamespace)
+                self.level.promises(control) && !self.without.contains(Control::UserNamespace)
             }
             // Toolchains are part of a home that is bound as a whole.
             Control::ToolchainLocks => {
-                self.level.claims(control) && !self.without.contains(Control::PrivateHome)
+                self.level.promises(control) && !self.without.contains(Control::PrivateHome)
             }
-            _ => self.level.claims(control),
+            _ => self.level.promises(control),
         };
         meaningful && !self.without.contains(control)
     }
 }
 
+/// What a container is made of, beside what a policy says for every level.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ContainerConfig {
+    /// By name, or by name and digest.
+    pub image: String,
+    /// The engine's socket, where it is not one of the usual ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<PathBuf>,
+    #[serde(default)]
+    pub pull: PullPolicy,
+    /// How much of the processors it may use, in thousandths of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub milli_cpus: Option<u64>,
+    /// Caches of package managers that it finds again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub caches: Vec<String>,
+    /// Labels of the container, which the engine lists.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<(String, String)>,
+}
+
+/// When an image is fetched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PullPolicy {
+    /// When it is not there.
+    #[default]
+    Missing,
+    Never,
+}
+
 /// How strongly a policy is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
+pub enum IsolationLevel {
     /// Namespaces, mounts, an overlay, Landlock and seccomp.
     Process,
     /// Landlock and seccomp over a private clone, where namespaces are forbidden.
@@ -187,18 +217,66 @@ pub enum Level {
     Container,
 }
 
-impl Level {
+impl IsolationLevel {
+    /// The level's name, as it is typed and written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            IsolationLevel::Process => "process",
+            IsolationLevel::Landlock => "landlock",
+            IsolationLevel::Container => "container",
+        }
+    }
+
+    /// Whether an engine runs the agent, in a container of an image.
+    pub const fn needs_image(self) -> bool {
+        matches!(self, IsolationLevel::Container)
+    }
+
+    /// Whether the agent works on a private copy of the workspace. At the other levels it works in an overlay, whose upper
+    /// layer may be in memory.
+    pub const fn copies_workspace(self) -> bool {
+        match self {
+            IsolationLevel::Process => false,
+            IsolationLevel::Landlock | IsolationLevel::Container => true,
+        }
+    }
+
+    /// Whether the agent finds the workspace at another path than the caller: it uses the copy where it lies on the host.
+    pub const fn moves_workspace(self) -> bool {
+        matches!(self, IsolationLevel::Landlock)
+    }
+
+    /// Whether the network can be limited to a list of hosts. That takes a network namespace.
+    pub const fn holds_host_lists(self) -> bool {
+        !matches!(self, IsolationLevel::Landlock)
+    }
+
+    /// The checks of [`crate::doctor`] that a host must pass. An overlay module that is not loaded yet is loaded with the first
+    /// mount, so it is not among them.
+    pub const fn required_checks(self) -> &'static [&'static str] {
+        match self {
+            IsolationLevel::Process => &["kernel", "user-namespaces", "landlock"],
+            IsolationLevel::Landlock | IsolationLevel::Container => &["landlock"],
+        }
+    }
+
+    /// Whether a policy can do without a control at this level. An engine has no switch for some.
+    pub const fn can_drop(self, control: Control) -> bool {
+        let fixed = self.needs_image() && matches!(control, Control::MinimalDev | Control::Attributes);
+        self.promises(control) && !fixed
+    }
+
     /// Whether a level promises a control at all. One it does not promise may hold all the same: the
     /// attestation says what does.
-    pub const fn claims(self, control: Control) -> bool {
+    pub const fn promises(self, control: Control) -> bool {
         match self {
-            Level::Process => true,
+            IsolationLevel::Process => true,
             // An engine makes none, unless it is told to for every container.
             // Of toolchains it has those of its image.
-            Level::Container => {
+            IsolationLevel::Container => {
                 !matches!(control, Control::UserNamespace | Control::UserLimits | Control::ToolchainLocks)
             }
-            Level::Landlock => !matches!(
+            IsolationLevel::Landlock => !matches!(
                 control,
                 Control::UserNamespace
                     | Control::MountNamespace

@@ -89,7 +89,7 @@ impl Glob {
     }
 
     /// The same glob seen from a directory further up: `src/**` in `web` is `web/src/**`.
-    pub fn below(&self, directory: &RelPath) -> Result<Self, GlobError> {
+    pub fn prefixed(&self, directory: &RelPath) -> Result<Self, GlobError> {
         if directory.is_root() {
             return Ok(self.clone());
         }
@@ -124,13 +124,13 @@ fn is_literal(component: &str) -> bool {
 /// obey, however it spells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Author {
+pub enum ScopeOrigin {
     #[default]
     Person,
     Agent,
 }
 
-/// A name that its caller obeys, protected like those that other tools obey ([`crate::harvest::control`]).
+/// A name that its caller obeys, protected like those that other tools obey ([`crate::harvest::protected`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProtectedName {
     /// A file, or a directory with everything in it, in lower case: matched without regard to case.
@@ -147,7 +147,7 @@ pub struct ProtectedName {
 pub struct Scope {
     pub write: Vec<Glob>,
     pub deny: Vec<Glob>,
-    pub author: Author,
+    pub author: ScopeOrigin,
     /// Names of the caller that a glob has to spell.
     pub protected: Vec<ProtectedName>,
     /// All deny globs as one: a board may deny thousands of single files.
@@ -156,7 +156,7 @@ pub struct Scope {
 
 /// The verdict on one changed path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Judgement<'a> {
+pub enum ScopeVerdict<'a> {
     InScope,
     /// No write glob matches.
     Outside,
@@ -183,22 +183,22 @@ impl Scope {
     }
 
     /// The same scope by this author.
-    pub fn written_by(self, author: Author) -> Self {
+    pub fn with_origin(self, author: ScopeOrigin) -> Self {
         Self { author, ..self }
     }
 
     /// The same scope, under which these names have to be spelled, too.
-    pub fn protecting(self, protected: Vec<ProtectedName>) -> Self {
+    pub fn with_protected(self, protected: Vec<ProtectedName>) -> Self {
         Self { protected, ..self }
     }
 
-    pub fn judge(&self, path: &RelPath) -> Judgement<'_> {
+    pub fn judge(&self, path: &RelPath) -> ScopeVerdict<'_> {
         if let Some(glob) = self.denying(path) {
-            return Judgement::Denied(glob);
+            return ScopeVerdict::Denied(glob);
         }
         match self.write.iter().any(|glob| glob.matches(path)) {
-            true => Judgement::InScope,
-            false => Judgement::Outside,
+            true => ScopeVerdict::InScope,
+            false => ScopeVerdict::Outside,
         }
     }
 
@@ -238,9 +238,9 @@ mod tests {
     }
     fn verdict(scope: &Scope, text: &str) -> &'static str {
         match scope.judge(&path(text)) {
-            Judgement::InScope => "in",
-            Judgement::Outside => "out",
-            Judgement::Denied(_) => "denied",
+            ScopeVerdict::InScope => "in",
+            ScopeVerdict::Outside => "out",
+            ScopeVerdict::Denied(_) => "denied",
         }
     }
 
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn matching_is_on_bytes_and_case() {
         let scope = scope(&["src/**"], &[]);
-        assert_eq!(scope.judge(&RelPath::parse(b"src/\xff\n").expect("parses")), Judgement::InScope);
+        assert_eq!(scope.judge(&RelPath::parse(b"src/\xff\n").expect("parses")), ScopeVerdict::InScope);
         assert_eq!(verdict(&scope, "SRC/a"), "out");
     }
 
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn a_glob_can_be_moved_below_a_directory_whose_name_looks_like_a_glob() {
-        let moved = Glob::parse("*.c").and_then(|glob| glob.below(&path("a[1]"))).expect("parses");
+        let moved = Glob::parse("*.c").and_then(|glob| glob.prefixed(&path("a[1]"))).expect("parses");
         assert!(moved.matches(&path("a[1]/x.c")));
         assert!(!moved.matches(&path("a1/x.c")));
     }
@@ -317,7 +317,7 @@ mod tests {
         fn a_directory_glob_holds_exactly_what_is_below(names in prop::collection::vec("[a-z.]{1,3}", 1..5)) {
             let text = names.join("/");
             prop_assume!(RelPath::parse(text.as_bytes()).is_ok());
-            let inside = scope(&["a/**"], &[]).judge(&path(&text)) == Judgement::InScope;
+            let inside = scope(&["a/**"], &[]).judge(&path(&text)) == ScopeVerdict::InScope;
             prop_assert_eq!(inside, names.len() > 1 && names[0] == "a");
         }
 

@@ -9,18 +9,18 @@ pub const SHORTEST_SECRET: usize = 8;
 
 /// A value the agent was given, under the name a person knows it by.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret {
+pub struct NamedSecret {
     pub name: String,
     pub value: Vec<u8>,
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for NamedSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Secret").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("NamedSecret").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-impl Secret {
+impl NamedSecret {
     /// How the value may be written; nothing for one that is too short to be looked for. White space around it
     /// is not part of it, because programs trim what they read, and a terminal ends its lines with `\r\n`.
     pub(crate) fn spellings(&self) -> impl Iterator<Item = Cow<'_, [u8]>> {
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     fn spellings(value: &str) -> Vec<String> {
-        let secret = Secret { name: "KEY".into(), value: value.into() };
+        let secret = NamedSecret { name: "KEY".into(), value: value.into() };
         secret.spellings().map(|one| String::from_utf8_lossy(&one).into_owned()).collect()
     }
 
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_secret_is_not_shown_when_its_holder_is() {
-        let secret = Secret { name: "KEY".into(), value: b"sk-0123456789".to_vec() };
+        let secret = NamedSecret { name: "KEY".into(), value: b"sk-0123456789".to_vec() };
         assert!(!format!("{secret:?}").contains("0123"));
     }
 }

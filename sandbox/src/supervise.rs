@@ -11,67 +11,12 @@ use nix::sys::signalfd::SignalFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal as PidfdSignal, pidfd_send_signal};
 
-use crate::channel::{self, Ended, FromSandbox};
-use crate::flow::Flow;
-use crate::output::{Stream, Tallies};
+use crate::channel::{self, ProcessExit, SandboxMessage};
+use crate::flow::ByteFlow;
+use crate::memory_watch::MemoryWatcher;
+use crate::monitor::{MonitorDecision, RunMonitor};
+use crate::output::{OutputTotals, StreamPipeline};
 use crate::policy::Deadlines;
-use crate::watch::Watcher;
-
-/// Somebody outside who has a say while the command runs.
-pub trait Attendant {
-    /// What to wait at on its behalf, until it can be read.
-    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
-
-    /// When it wants to be asked next, whatever happens.
-    fn due(&self) -> Option<Instant>;
-
-    /// Something came, or it is time.
-    fn attend(&self, now: Instant) -> Wish;
-
-    /// Something takes a while before the command can start.
-    fn told(&self, what: &str) {
-        let _ = what;
-    }
-
-    /// A piece of what the command wrote, without the secrets that were in it, and before any of it is left out.
-    fn hear(&self, from: Source, piece: &[u8], now: Instant) {
-        let _ = (from, piece, now);
-    }
-}
-
-/// Where a piece of output comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
-    /// Standard output, or a terminal.
-    Output,
-    Errors,
-}
-
-/// What an attendant wants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
-    GoOn,
-    /// Everything is to end, politely at first. Said a second time, at once.
-    Stop,
-}
-
-/// The attendant of a command that nobody attends to.
-#[derive(Debug, Clone, Copy)]
-pub struct Nobody;
-
-impl Attendant for Nobody {
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    fn due(&self) -> Option<Instant> {
-        None
-    }
-
-    fn attend(&self, _: Instant) -> Wish {
-        Wish::GoOn
-    }
-}
 
 /// How long a person who asks for the end waits for the agent's farewell.
 const PATIENCE: Duration = Duration::from_millis(400);
@@ -80,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Why an agent was stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Stopped {
+pub enum StopCause {
     /// It ran for longer than it may.
     Wall,
     /// It neither wrote anything nor changed a file for longer than it may.
@@ -95,33 +40,33 @@ pub enum Stopped {
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum CommandExit {
     Exited(i32),
     Signaled(i32),
-    Stopped(Stopped),
+    Stopped(StopCause),
     /// The program could not be started.
     NotStarted(i32),
 }
 
 /// The loop's decisions: pure, over the time and what was seen.
 #[derive(Debug)]
-struct Guard {
+struct DeadlineTracker {
     deadlines: Deadlines,
     started: Instant,
     last_sign: Instant,
-    stopping: Option<Stopping>,
+    stopping: Option<PendingKill>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Stopping {
-    why: Stopped,
+struct PendingKill {
+    why: StopCause,
     kill_at: Instant,
     killed: bool,
 }
 
 /// What the loop is told to do.
 #[derive(Debug, PartialEq, Eq)]
-enum Order {
+enum LoopAction {
     Wait,
     /// The stall deadline passed without output: did a file change?
     LookForChange,
@@ -129,7 +74,7 @@ enum Order {
     Kill,
 }
 
-impl Guard {
+impl DeadlineTracker {
     fn new(deadlines: Deadlines, now: Instant) -> Self {
         Self { deadlines, started: now, last_sign: now, stopping: None }
     }
@@ -139,38 +84,38 @@ impl Guard {
     }
 
     /// Somebody or something wants it to end. A second wish ends it at once.
-    fn stop(&mut self, why: Stopped, now: Instant) -> Order {
+    fn stop(&mut self, why: StopCause, now: Instant) -> LoopAction {
         match &mut self.stopping {
             Some(stopping) => {
                 stopping.kill_at = now;
-                Order::Wait
+                LoopAction::Wait
             }
             None => {
                 let grace = match why {
-                    Stopped::Interrupted(_) => self.deadlines.grace.min(PATIENCE),
+                    StopCause::Interrupted(_) => self.deadlines.grace.min(PATIENCE),
                     _ => self.deadlines.grace,
                 };
-                self.stopping = Some(Stopping { why, kill_at: now + grace, killed: false });
-                Order::Terminate
+                self.stopping = Some(PendingKill { why, kill_at: now + grace, killed: false });
+                LoopAction::Terminate
             }
         }
     }
 
-    fn at(&mut self, now: Instant) -> Order {
+    fn at(&mut self, now: Instant) -> LoopAction {
         if let Some(stopping) = &mut self.stopping {
             if now >= stopping.kill_at && !stopping.killed {
                 stopping.killed = true;
-                return Order::Kill;
+                return LoopAction::Kill;
             }
-            return Order::Wait;
+            return LoopAction::Wait;
         }
         if self.deadlines.wall.is_some_and(|wall| now >= self.started + wall) {
-            return self.stop(Stopped::Wall, now);
+            return self.stop(StopCause::Wall, now);
         }
         if self.deadlines.stall.is_some_and(|stall| now >= self.last_sign + stall) {
-            return Order::LookForChange;
+            return LoopAction::LookForChange;
         }
-        Order::Wait
+        LoopAction::Wait
     }
 
     /// When [`at`](Self::at) has something to say next.
@@ -190,12 +135,12 @@ impl Guard {
 /// Whoever takes what the agent wrote. Nobody is hurried, unless somebody asked for the end: then one who takes
 /// nothing for a while is waited for no longer.
 #[derive(Debug)]
-struct Reader {
+struct OutputConsumer {
     took: Instant,
     hurried: bool,
 }
 
-impl Reader {
+impl OutputConsumer {
     fn new(now: Instant) -> Self {
         Self { took: now, hurried: false }
     }
@@ -208,146 +153,93 @@ impl Reader {
 
 /// The supervisor's side of the agent's standard streams.
 #[derive(Debug)]
-pub(crate) struct Conversation<'a> {
-    pub(crate) input: Option<Flow<BorrowedFd<'a>, OwnedFd>>,
-    pub(crate) output: Vec<Stream<'a>>,
+pub(crate) struct SupervisorStreams<'a> {
+    pub(crate) input: Option<ByteFlow<BorrowedFd<'a>, OwnedFd>>,
+    pub(crate) output: Vec<StreamPipeline<'a>>,
     /// Kept to tell it about the window's size.
     pub(crate) terminal: Option<OwnedFd>,
 }
 
-impl Conversation<'_> {
-    fn tallies(&self) -> Tallies {
+impl SupervisorStreams<'_> {
+    fn tallies(&self) -> OutputTotals {
         match &self.output[..] {
-            [stdout, stderr] => Tallies::Pipes { stdout: stdout.tally(), stderr: stderr.tally() },
-            one => Tallies::Terminal { terminal: one.first().map(Stream::tally).unwrap_or_default() },
+            [stdout, stderr] => OutputTotals::Pipes { stdout: stdout.totals(), stderr: stderr.totals() },
+            one => OutputTotals::Terminal {
+                terminal: one.first().map(StreamPipeline::totals).unwrap_or_default(),
+            },
         }
     }
 }
 
 /// Everything the loop stands by.
-pub(crate) struct Watch<'a> {
+pub(crate) struct SupervisionLoop<'a> {
     pub(crate) init: OwnedFd,
     pub(crate) channel: OwnedFd,
     /// The signal by which the first process ends everyone.
     pub(crate) killer: PidfdSignal,
     pub(crate) signals: SignalFd,
-    pub(crate) conversation: Conversation<'a>,
+    pub(crate) conversation: SupervisorStreams<'a>,
     pub(crate) deadlines: Deadlines,
     /// The memory limit and the looker, where no controller holds it.
-    pub(crate) memory: Option<(u64, Watcher)>,
+    pub(crate) memory: Option<(u64, MemoryWatcher)>,
     /// Whether a file of the workspace changed since the last time it was asked.
     pub(crate) changed: &'a mut dyn FnMut() -> bool,
-    pub(crate) attendant: &'a dyn Attendant,
+    pub(crate) attendant: &'a dyn RunMonitor,
 }
 
 /// Stands by until every process of the sandbox is dead and all output has gone on. How it ended, unless its first
 /// process went without a word, or somebody else ended it.
-pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<(Option<End>, Tallies)> {
-    let mut guard = Guard::new(watch.deadlines.clone(), Instant::now());
-    let mut next_look = watch.memory.as_ref().map(|_| Instant::now() + LOOK_EVERY);
-    let mut ended: Option<End> = None;
-    let mut not_started: Option<End> = None;
-    let mut by_others = false;
-    let mut alive = true;
-    let mut channel_open = true;
-    let mut reader = Reader::new(Instant::now());
-    let mut silent = false;
+pub(crate) fn run_until_exit(
+    mut watch: SupervisionLoop<'_>,
+) -> io::Result<(Option<CommandExit>, OutputTotals)> {
+    let mut state = LoopState::new(&watch, Instant::now());
     loop {
         let now = Instant::now();
         // The first process speaks its last words when everyone else is dead. What the agent wrote until then may
         // still wait for a reader, but no deadline of the agent's does.
-        let over = !alive || ended.is_some();
+        let over = !state.alive || state.ended.is_some();
         if !over {
-            let order = guard.at(now);
-            obey(order, &mut guard, &mut watch, now)?;
-        }
-        if let (Some(at), Some((limit, watcher))) = (next_look, &mut watch.memory)
-            && !over
-            && now >= at
-        {
-            next_look = Some(now + LOOK_EVERY);
-            if watcher.exceeds(*limit) && guard.stopping.is_none() {
-                // Politeness would only let it grow.
-                guard.stop(Stopped::Memory, now);
-                guard.stop(Stopped::Memory, now);
+            let order = state.guard.at(now);
+            obey(order, &mut state.guard, &mut watch, now)?;
+            if state.looks_for_memory(&mut watch, now) {
                 continue;
             }
         }
-        if over && reader.awaited_until().is_some_and(|until| now >= until) {
-            watch.conversation.output.iter_mut().for_each(Stream::abandon);
+        if over && state.reader.awaited_until().is_some_and(|until| now >= until) {
+            watch.conversation.output.iter_mut().for_each(StreamPipeline::discard_pending);
         }
-        if over && watch.conversation.output.iter().all(Stream::is_over) {
-            let stopped = guard.stopping.map(|stopping| End::Stopped(stopping.why));
-            let ended = ended.filter(|_| !by_others);
-            return Ok((stopped.or(not_started).or(ended), watch.conversation.tallies()));
+        if over && watch.conversation.output.iter().all(StreamPipeline::is_over) {
+            return Ok((state.exit(), watch.conversation.tallies()));
         }
 
         // Nobody is left who could write: its first process is about to say so.
-        if !over && !silent && watch.conversation.output.iter().all(Stream::is_over) {
-            silent = true;
-            channel::linger(&watch.channel);
+        if !over && !state.silent && watch.conversation.output.iter().all(StreamPipeline::is_over) {
+            state.silent = true;
+            channel::spin_for_message(&watch.channel);
         }
 
-        let wake = [guard.next(), next_look, watch.attendant.due()].into_iter().flatten().filter(|_| !over);
-        let wake = wake.chain(reader.awaited_until().filter(|_| over));
-        let wake = wake.chain(watch.conversation.output.iter().filter_map(Stream::due)).min();
-        let seen = wait(&watch, Stage { alive, over, channel_open }, wake)?;
+        let wake = [state.guard.next(), state.next_look, watch.attendant.due()];
+        let wake = wake.into_iter().flatten().filter(|_| !over);
+        let wake = wake.chain(state.reader.awaited_until().filter(|_| over));
+        let wake = wake.chain(watch.conversation.output.iter().filter_map(StreamPipeline::due)).min();
+        let shutdown = ShutdownState { alive: state.alive, over, channel_open: state.channel_open };
+        let seen = wait(&watch, shutdown, wake)?;
         let due = watch.attendant.due().is_some_and(|due| Instant::now() >= due);
-        if (seen.attendant || due) && !over && watch.attendant.attend(Instant::now()) == Wish::Stop {
-            let order = guard.stop(Stopped::Asked, Instant::now());
-            obey(order, &mut guard, &mut watch, Instant::now())?;
+        if (seen.attendant || due) && !over && watch.attendant.attend(Instant::now()) == MonitorDecision::Stop
+        {
+            let order = state.guard.stop(StopCause::Asked, Instant::now());
+            obey(order, &mut state.guard, &mut watch, Instant::now())?;
         }
         if seen.signal {
-            while let Some(info) = watch.signals.read_signal()? {
-                match Signal::try_from(info.ssi_signo as i32) {
-                    Ok(Signal::SIGWINCH) => resize(&watch.conversation),
-                    Ok(signal) => {
-                        reader.hurried = true;
-                        // Nobody is left to stop: what is waited for is a reader of the output.
-                        if over {
-                            watch.conversation.output.iter_mut().for_each(Stream::abandon);
-                        }
-                        let order = guard.stop(Stopped::Interrupted(signal as i32), Instant::now());
-                        obey(order, &mut guard, &mut watch, Instant::now())?;
-                    }
-                    Err(_) => {}
-                }
-            }
+            state.hears_signals(&mut watch, over)?;
         }
-        if seen.input
-            && let Some(input) = &mut watch.conversation.input
-        {
-            input.advance();
-            if input.is_over() {
-                watch.conversation.input = None;
-            }
-        }
-        for stream in &mut watch.conversation.output {
-            stream.relent(Instant::now());
-        }
-        for index in seen.output {
-            reader.took = Instant::now();
-            if watch.conversation.output[index].advance() > 0 {
-                guard.sign_of_life(Instant::now());
-            }
-        }
+        state.moves_streams(&mut watch.conversation, &seen);
         if seen.message {
-            match channel::receive(&watch.channel)? {
-                Some((FromSandbox::Ended(Ended::Exited(code)), _)) => {
-                    ended = Some(End::Exited(code));
-                }
-                Some((FromSandbox::Ended(Ended::Signaled(signal)), _)) => {
-                    ended = Some(End::Signaled(signal));
-                }
-                Some((FromSandbox::NotStarted { error }, _)) => not_started = Some(End::NotStarted(error)),
-                Some((FromSandbox::Terminated, _)) => by_others |= guard.stopping.is_none(),
-                Some(_) => {}
-                None => channel_open = false,
-            }
+            state.takes_message(&watch)?;
         }
         // After its last words, which are read first.
-        if seen.end && !channel_open {
-            alive = false;
+        if seen.end && !state.channel_open {
+            state.alive = false;
             watch.conversation.input = None;
             let _ = rustix::process::waitid(
                 rustix::process::WaitId::PidFd(watch.init.as_fd()),
@@ -357,20 +249,138 @@ pub(crate) fn stand_by(mut watch: Watch<'_>) -> io::Result<(Option<End>, Tallies
     }
 }
 
-fn obey(order: Order, guard: &mut Guard, watch: &mut Watch<'_>, now: Instant) -> io::Result<()> {
+/// How far the loop has come.
+#[derive(Debug)]
+struct LoopState {
+    guard: DeadlineTracker,
+    reader: OutputConsumer,
+    /// When memory is looked at again, where no controller holds it.
+    next_look: Option<Instant>,
+    ended: Option<CommandExit>,
+    not_started: Option<CommandExit>,
+    /// The first process was told to end, and not by us.
+    by_others: bool,
+    alive: bool,
+    channel_open: bool,
+    /// Every stream is at its end.
+    silent: bool,
+}
+
+impl LoopState {
+    fn new(watch: &SupervisionLoop<'_>, now: Instant) -> Self {
+        Self {
+            guard: DeadlineTracker::new(watch.deadlines.clone(), now),
+            reader: OutputConsumer::new(now),
+            next_look: watch.memory.as_ref().map(|_| now + LOOK_EVERY),
+            ended: None,
+            not_started: None,
+            by_others: false,
+            alive: true,
+            channel_open: true,
+            silent: false,
+        }
+    }
+
+    /// How it ended, unless the first process went without a word, or another process ended it.
+    fn exit(self) -> Option<CommandExit> {
+        let stopped = self.guard.stopping.map(|stopping| CommandExit::Stopped(stopping.why));
+        let ended = self.ended.filter(|_| !self.by_others);
+        stopped.or(self.not_started).or(ended)
+    }
+
+    /// Looks at memory when it is time; `true` if there was too much of it, and the sandbox is to be killed.
+    fn looks_for_memory(&mut self, watch: &mut SupervisionLoop<'_>, now: Instant) -> bool {
+        let (Some(at), Some((limit, watcher))) = (self.next_look, &mut watch.memory) else { return false };
+        if now < at {
+            return false;
+        }
+        self.next_look = Some(now + LOOK_EVERY);
+        if !watcher.exceeds(*limit) || self.guard.stopping.is_some() {
+            return false;
+        }
+        // Politeness would only let it grow.
+        self.guard.stop(StopCause::Memory, now);
+        self.guard.stop(StopCause::Memory, now);
+        true
+    }
+
+    fn hears_signals(&mut self, watch: &mut SupervisionLoop<'_>, over: bool) -> io::Result<()> {
+        while let Some(info) = watch.signals.read_signal()? {
+            match Signal::try_from(info.ssi_signo as i32) {
+                Ok(Signal::SIGWINCH) => resize(&watch.conversation),
+                Ok(signal) => {
+                    self.reader.hurried = true;
+                    // Nobody is left to stop: what is waited for is a reader of the output.
+                    if over {
+                        watch.conversation.output.iter_mut().for_each(StreamPipeline::discard_pending);
+                    }
+                    let order = self.guard.stop(StopCause::Interrupted(signal as i32), Instant::now());
+                    obey(order, &mut self.guard, watch, Instant::now())?;
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn moves_streams(&mut self, conversation: &mut SupervisorStreams<'_>, seen: &ReadyEvents) {
+        if seen.input
+            && let Some(input) = &mut conversation.input
+        {
+            input.advance();
+            if input.is_over() {
+                conversation.input = None;
+            }
+        }
+        for stream in &mut conversation.output {
+            stream.flush_partial(Instant::now());
+        }
+        for index in &seen.output {
+            self.reader.took = Instant::now();
+            if conversation.output[*index].advance() > 0 {
+                self.guard.sign_of_life(Instant::now());
+            }
+        }
+    }
+
+    fn takes_message(&mut self, watch: &SupervisionLoop<'_>) -> io::Result<()> {
+        match channel::receive(&watch.channel)? {
+            Some((SandboxMessage::Ended(ProcessExit::Exited(code)), _)) => {
+                self.ended = Some(CommandExit::Exited(code));
+            }
+            Some((SandboxMessage::Ended(ProcessExit::Signaled(signal)), _)) => {
+                self.ended = Some(CommandExit::Signaled(signal));
+            }
+            Some((SandboxMessage::NotStarted { error }, _)) => {
+                self.not_started = Some(CommandExit::NotStarted(error));
+            }
+            Some((SandboxMessage::Terminated, _)) => self.by_others |= self.guard.stopping.is_none(),
+            Some(_) => {}
+            None => self.channel_open = false,
+        }
+        Ok(())
+    }
+}
+
+fn obey(
+    order: LoopAction,
+    guard: &mut DeadlineTracker,
+    watch: &mut SupervisionLoop<'_>,
+    now: Instant,
+) -> io::Result<()> {
     let signal = match order {
-        Order::Wait => return Ok(()),
-        Order::LookForChange if (watch.changed)() => {
+        LoopAction::Wait => return Ok(()),
+        LoopAction::LookForChange if (watch.changed)() => {
             guard.sign_of_life(now);
             return Ok(());
         }
-        Order::LookForChange => {
-            guard.stop(Stopped::Stall, now);
+        LoopAction::LookForChange => {
+            guard.stop(StopCause::Stall, now);
             PidfdSignal::TERM
         }
         // The first process passes it on to everyone inside.
-        Order::Terminate => PidfdSignal::TERM,
-        Order::Kill => watch.killer,
+        LoopAction::Terminate => PidfdSignal::TERM,
+        LoopAction::Kill => watch.killer,
     };
     match pidfd_send_signal(&watch.init, signal) {
         Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
@@ -379,7 +389,7 @@ fn obey(order: Order, guard: &mut Guard, watch: &mut Watch<'_>, now: Instant) ->
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct ReadyEvents {
     signal: bool,
     end: bool,
     message: bool,
@@ -390,16 +400,16 @@ struct Seen {
 
 /// How far a sandbox has come to its end.
 #[derive(Debug, Clone, Copy)]
-struct Stage {
+struct ShutdownState {
     alive: bool,
     /// Everyone but the first process is dead.
     over: bool,
     channel_open: bool,
 }
 
-fn wait(watch: &Watch<'_>, stage: Stage, wake: Option<Instant>) -> io::Result<Seen> {
+fn wait(watch: &SupervisionLoop<'_>, stage: ShutdownState, wake: Option<Instant>) -> io::Result<ReadyEvents> {
     #[derive(Clone, Copy)]
-    enum What {
+    enum PollSource {
         Signal,
         End,
         Message,
@@ -408,27 +418,27 @@ fn wait(watch: &Watch<'_>, stage: Stage, wake: Option<Instant>) -> io::Result<Se
         Output(usize),
     }
     let mut fds = vec![PollFd::new(&watch.signals, PollFlags::IN)];
-    let mut what = vec![What::Signal];
+    let mut what = vec![PollSource::Signal];
     if stage.alive {
         fds.push(PollFd::new(&watch.init, PollFlags::IN));
-        what.push(What::End);
+        what.push(PollSource::End);
     }
     if stage.channel_open {
         fds.push(PollFd::new(&watch.channel, PollFlags::IN));
-        what.push(What::Message);
+        what.push(PollSource::Message);
     }
-    if let Some((fd, flags)) = watch.conversation.input.as_ref().and_then(Flow::interest) {
+    if let Some((fd, flags)) = watch.conversation.input.as_ref().and_then(ByteFlow::interest) {
         fds.push(PollFd::from_borrowed_fd(fd, flags));
-        what.push(What::Input);
+        what.push(PollSource::Input);
     }
     if let Some(fd) = watch.attendant.descriptor().filter(|_| !stage.over) {
         fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        what.push(What::Attendant);
+        what.push(PollSource::Attendant);
     }
     for (index, stream) in watch.conversation.output.iter().enumerate() {
         if let Some((fd, flags)) = stream.interest() {
             fds.push(PollFd::from_borrowed_fd(fd, flags));
-            what.push(What::Output(index));
+            what.push(PollSource::Output(index));
         }
     }
     let timeout = wake.map(|at| {
@@ -440,24 +450,24 @@ fn wait(watch: &Watch<'_>, stage: Stage, wake: Option<Instant>) -> io::Result<Se
         Ok(_) | Err(rustix::io::Errno::INTR) => {}
         Err(error) => return Err(error.into()),
     }
-    let mut seen = Seen::default();
+    let mut seen = ReadyEvents::default();
     for (fd, what) in fds.iter().zip(what) {
         if fd.revents().is_empty() {
             continue;
         }
         match what {
-            What::Signal => seen.signal = true,
-            What::End => seen.end = true,
-            What::Message => seen.message = true,
-            What::Input => seen.input = true,
-            What::Attendant => seen.attendant = true,
-            What::Output(index) => seen.output.push(index),
+            PollSource::Signal => seen.signal = true,
+            PollSource::End => seen.end = true,
+            PollSource::Message => seen.message = true,
+            PollSource::Input => seen.input = true,
+            PollSource::Attendant => seen.attendant = true,
+            PollSource::Output(index) => seen.output.push(index),
         }
     }
     Ok(seen)
 }
 
-fn resize(conversation: &Conversation<'_>) {
+fn resize(conversation: &SupervisorStreams<'_>) {
     if let Some(terminal) = &conversation.terminal
         && let Ok(size) = rustix::termios::tcgetwinsize(rustix::stdio::stdin())
     {
@@ -469,30 +479,30 @@ fn resize(conversation: &Conversation<'_>) {
 mod tests {
     use super::*;
 
-    fn guard(wall: Option<u64>, stall: Option<u64>) -> (Guard, Instant) {
+    fn guard(wall: Option<u64>, stall: Option<u64>) -> (DeadlineTracker, Instant) {
         let now = Instant::now();
         let seconds = |seconds: Option<u64>| seconds.map(Duration::from_secs);
         let deadlines =
             Deadlines { wall: seconds(wall), stall: seconds(stall), grace: Duration::from_secs(5) };
-        (Guard::new(deadlines, now), now)
+        (DeadlineTracker::new(deadlines, now), now)
     }
 
     #[test]
     fn a_wall_deadline_terminates_then_kills_after_the_grace() {
         let (mut guard, start) = guard(Some(10), None);
         let after = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(guard.at(after(9)), Order::Wait);
-        assert_eq!(guard.at(after(10)), Order::Terminate);
-        assert_eq!(guard.at(after(14)), Order::Wait);
-        assert_eq!(guard.at(after(15)), Order::Kill);
-        assert_eq!(guard.at(after(16)), Order::Wait);
+        assert_eq!(guard.at(after(9)), LoopAction::Wait);
+        assert_eq!(guard.at(after(10)), LoopAction::Terminate);
+        assert_eq!(guard.at(after(14)), LoopAction::Wait);
+        assert_eq!(guard.at(after(15)), LoopAction::Kill);
+        assert_eq!(guard.at(after(16)), LoopAction::Wait);
         assert_eq!(guard.next(), None);
     }
 
     #[test]
     fn a_reader_is_hurried_only_by_who_asks_for_the_end() {
         let start = Instant::now();
-        let mut reader = Reader::new(start);
+        let mut reader = OutputConsumer::new(start);
         assert_eq!(reader.awaited_until(), None);
         reader.hurried = true;
         assert_eq!(reader.awaited_until(), Some(start + PATIENCE));
@@ -508,16 +518,16 @@ mod tests {
     fn output_puts_the_stall_deadline_off() {
         let (mut guard, start) = guard(None, Some(10));
         guard.sign_of_life(start + Duration::from_secs(8));
-        assert_eq!(guard.at(start + Duration::from_secs(12)), Order::Wait);
-        assert_eq!(guard.at(start + Duration::from_secs(18)), Order::LookForChange);
+        assert_eq!(guard.at(start + Duration::from_secs(12)), LoopAction::Wait);
+        assert_eq!(guard.at(start + Duration::from_secs(18)), LoopAction::LookForChange);
     }
 
     #[test]
     fn a_person_waits_less_and_a_second_wish_ends_it_at_once() {
         let (mut guard, start) = guard(None, None);
-        assert_eq!(guard.stop(Stopped::Interrupted(2), start), Order::Terminate);
+        assert_eq!(guard.stop(StopCause::Interrupted(2), start), LoopAction::Terminate);
         assert!(guard.next() <= Some(start + PATIENCE));
-        guard.stop(Stopped::Interrupted(2), start);
-        assert_eq!(guard.at(start), Order::Kill);
+        guard.stop(StopCause::Interrupted(2), start);
+        assert_eq!(guard.at(start), LoopAction::Kill);
     }
 }

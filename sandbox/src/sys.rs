@@ -15,14 +15,14 @@ use nix::unistd::Pid;
 
 /// Which side of a fork this is.
 #[derive(Debug)]
-pub(crate) enum Fork {
+pub(crate) enum ForkSide {
     Parent(Pid),
     Child,
 }
 
 /// Which side of a clone into new namespaces this is.
 #[derive(Debug)]
-pub(crate) enum Clone {
+pub(crate) enum CloneSide {
     Parent { pid: Pid, pidfd: OwnedFd },
     Child,
 }
@@ -52,7 +52,7 @@ struct CloneArgs {
 pub(crate) fn clone_into(
     namespaces: nix::sched::CloneFlags,
     cgroup: Option<BorrowedFd<'_>>,
-) -> io::Result<Clone> {
+) -> io::Result<CloneSide> {
     refuse_threads()?;
     const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
     let mut pidfd: libc::c_int = -1;
@@ -71,23 +71,23 @@ pub(crate) fn clone_into(
     let result = unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<CloneArgs>()) };
     match result {
         -1 => Err(io::Error::last_os_error()),
-        0 => Ok(Clone::Child),
+        0 => Ok(CloneSide::Child),
         pid => {
             // SAFETY: the kernel stored a fresh descriptor in `pidfd` because CLONE_PIDFD was set, and nobody
             // else knows it.
             let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-            Ok(Clone::Parent { pid: Pid::from_raw(pid as i32), pidfd })
+            Ok(CloneSide::Parent { pid: Pid::from_raw(pid as i32), pidfd })
         }
     }
 }
 
 /// A plain fork of a single-threaded process.
-pub(crate) fn fork() -> io::Result<Fork> {
+pub(crate) fn fork() -> io::Result<ForkSide> {
     refuse_threads()?;
     // SAFETY: there is no other thread, so the child may do whatever this process may.
     match unsafe { nix::unistd::fork() }? {
-        nix::unistd::ForkResult::Parent { child } => Ok(Fork::Parent(child)),
-        nix::unistd::ForkResult::Child => Ok(Fork::Child),
+        nix::unistd::ForkResult::Parent { child } => Ok(ForkSide::Parent(child)),
+        nix::unistd::ForkResult::Child => Ok(ForkSide::Child),
     }
 }
 
@@ -115,7 +115,7 @@ pub(crate) struct MountAttributes<'a> {
 }
 
 #[repr(C)]
-struct MountAttr {
+struct RawMountAttr {
     attr_set: u64,
     attr_clr: u64,
     propagation: u64,
@@ -123,7 +123,7 @@ struct MountAttr {
 }
 
 pub(crate) fn mount_setattr(mount: BorrowedFd<'_>, attributes: MountAttributes<'_>) -> io::Result<()> {
-    let mut attr = MountAttr { attr_set: attributes.set, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let mut attr = RawMountAttr { attr_set: attributes.set, attr_clr: 0, propagation: 0, userns_fd: 0 };
     if let Some(userns) = attributes.idmap {
         attr.attr_set |= libc::MOUNT_ATTR_IDMAP;
         attr.userns_fd = userns.as_raw_fd() as u64;
@@ -137,7 +137,7 @@ pub(crate) fn mount_setattr(mount: BorrowedFd<'_>, attributes: MountAttributes<'
             c"".as_ptr(),
             flags,
             &raw mut attr,
-            size_of::<MountAttr>(),
+            size_of::<RawMountAttr>(),
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -251,36 +251,36 @@ pub(crate) fn filter_system_calls(program: &[libc::sock_filter]) -> io::Result<(
 /// make than everything else. The process shares our memory and our descriptors, and leaves behind only the
 /// descriptors of what it made.
 #[derive(Debug)]
-pub(crate) struct Errand {
+pub(crate) struct NamespaceJob {
     pid: Pid,
-    order: Box<Order>,
+    order: Box<NamespaceOrder>,
     _stack: Box<[u64]>,
 }
 
 /// What an errand brings.
 #[derive(Debug)]
-pub(crate) struct Brought {
+pub(crate) struct MadeNamespaces {
     pub(crate) user: Option<OwnedFd>,
     pub(crate) network: Option<OwnedFd>,
 }
 
 #[derive(Debug)]
-struct Order {
+struct NamespaceOrder {
     proc: RawFd,
     /// Every processor but the one that this process is on, where there is another.
     elsewhere: Option<rustix::thread::CpuSet>,
-    user: Fetched,
-    network: Fetched,
+    user: NamespaceSlot,
+    network: NamespaceSlot,
 }
 
 /// Something to fetch, and what came of it: a descriptor, or an error number below zero.
 #[derive(Debug)]
-struct Fetched {
+struct NamespaceSlot {
     wanted: bool,
     result: AtomicI32,
 }
 
-impl Fetched {
+impl NamespaceSlot {
     fn new(wanted: bool) -> Self {
         Self { wanted, result: AtomicI32::new(-libc::ECHILD) }
     }
@@ -301,13 +301,13 @@ impl Fetched {
     }
 }
 
-impl Errand {
+impl NamespaceJob {
     /// Sends for a user namespace, a network namespace, or both. `proc` is a mounted proc file system, and
     /// stays open until the errand is over.
-    pub(crate) fn send(user: bool, network: bool, proc: BorrowedFd<'_>) -> io::Result<Self> {
+    pub(crate) fn start(user: bool, network: bool, proc: BorrowedFd<'_>) -> io::Result<Self> {
         extern "C" fn run(order: *mut libc::c_void) -> libc::c_int {
             // SAFETY: the order lives in a box that is kept until this process was waited for.
-            let order = unsafe { &*order.cast::<Order>() };
+            let order = unsafe { &*order.cast::<NamespaceOrder>() };
             // Whichever of the two comes to it first: we here, or whoever sent us.
             order.go_elsewhere(None);
             let open = |name: &CStr| {
@@ -329,11 +329,11 @@ impl Errand {
             }
             0
         }
-        let order = Box::new(Order {
+        let order = Box::new(NamespaceOrder {
             proc: proc.as_raw_fd(),
             elsewhere: elsewhere(),
-            user: Fetched::new(user),
-            network: Fetched::new(network),
+            user: NamespaceSlot::new(user),
+            network: NamespaceSlot::new(network),
         });
         let mut stack = vec![0u64; 4096].into_boxed_slice();
         let mut flags = libc::CLONE_VM | libc::CLONE_FILES | libc::SIGCHLD;
@@ -359,13 +359,13 @@ impl Errand {
     }
 
     /// Waits for what was sent for.
-    pub(crate) fn finish(self) -> io::Result<Brought> {
+    pub(crate) fn finish(self) -> io::Result<MadeNamespaces> {
         nix::sys::wait::waitpid(self.pid, None)?;
-        Ok(Brought { user: self.order.user.take()?, network: self.order.network.take()? })
+        Ok(MadeNamespaces { user: self.order.user.take()?, network: self.order.network.take()? })
     }
 }
 
-impl Order {
+impl NamespaceOrder {
     /// Puts a process, or the calling one, on another processor. A scheduler that likes to keep processors asleep
     /// leaves what is started where it was started from, and then one of the two waits for the other.
     fn go_elsewhere(&self, process: Option<rustix::process::Pid>) {
@@ -380,19 +380,19 @@ impl Order {
 ///
 /// A child often waits where it was started until its parent sleeps, and whoever is woken runs where the one who woke
 /// it did, instead of it. Two who have work at the same time are better off apart.
-pub(crate) fn step_aside() -> Option<Aside> {
+pub(crate) fn yield_processor() -> Option<AffinityGuard> {
     let (before, elsewhere) = (rustix::thread::sched_getaffinity(None).ok()?, elsewhere()?);
     rustix::thread::sched_setaffinity(None, &elsewhere).ok()?;
-    Some(Aside { before })
+    Some(AffinityGuard { before })
 }
 
 /// Dropping it lets this process run wherever it could before.
 #[derive(Debug)]
-pub(crate) struct Aside {
+pub(crate) struct AffinityGuard {
     before: rustix::thread::CpuSet,
 }
 
-impl Drop for Aside {
+impl Drop for AffinityGuard {
     fn drop(&mut self) {
         let _ = rustix::thread::sched_setaffinity(None, &self.before);
     }
@@ -405,7 +405,7 @@ fn elsewhere() -> Option<rustix::thread::CpuSet> {
     (processors.count() > 0).then_some(processors)
 }
 
-impl Drop for Errand {
+impl Drop for NamespaceJob {
     fn drop(&mut self) {
         // Over already after `finish`; otherwise its stack is still in use.
         let _ = nix::sys::wait::waitpid(self.pid, None);
@@ -474,7 +474,7 @@ mod tests {
         let allowed = || rustix::thread::sched_getaffinity(None).expect("this thread runs somewhere");
         let before = allowed();
         let here = rustix::thread::sched_getcpu();
-        if let Some(aside) = step_aside() {
+        if let Some(aside) = yield_processor() {
             // We may have been moved in between, but not to nowhere.
             assert!(allowed().count() == before.count() - 1, "left {here} alone");
             drop(aside);

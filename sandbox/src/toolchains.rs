@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, Mode, OFlags};
 
-use crate::cargo_config::{self, Shown};
+use crate::cargo_config::{self, SanitizedConfig};
 use crate::mountinfo;
 
 /// Folders in a home that hold toolchains, with the files in them that hold credentials. A star is any name.
@@ -108,9 +108,9 @@ impl Toolchains {
             return;
         }
         match read(&path).as_deref().map(cargo_config::without_credentials) {
-            None | Some(Shown::AsItIs) => {}
-            Some(Shown::Instead(text)) => self.replaced.push((path, text)),
-            Some(Shown::Nothing) => self.secrets.push(path),
+            None | Some(SanitizedConfig::AsItIs) => {}
+            Some(SanitizedConfig::Instead(text)) => self.replaced.push((path, text)),
+            Some(SanitizedConfig::Nothing) => self.secrets.push(path),
         }
     }
 

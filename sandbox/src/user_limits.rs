@@ -24,7 +24,7 @@ pub(crate) const COUNTED: &[(Resource, &str)] =
 
 /// How many of inotify's instances there may be, and how much they may watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Inotify {
+pub(crate) struct InotifyLimits {
     pub(crate) instances: u64,
     pub(crate) watches: u64,
 }
@@ -33,7 +33,7 @@ pub(crate) struct Inotify {
 const OF_USERS: [&str; 2] = ["sys/fs/inotify/max_user_instances", "sys/fs/inotify/max_user_watches"];
 const OF_NAMESPACE: [&str; 2] = ["sys/user/max_inotify_instances", "sys/user/max_inotify_watches"];
 
-impl Inotify {
+impl InotifyLimits {
     /// What every user of the host may have.
     pub(crate) fn of_users(proc: BorrowedFd<'_>) -> io::Result<Self> {
         Self::read(proc, OF_USERS)
@@ -56,7 +56,7 @@ impl Inotify {
     }
 
     /// One sandbox's part.
-    pub(crate) fn part(self) -> Self {
+    pub(crate) fn share(self) -> Self {
         Self { instances: (self.instances / PARTS).max(1), watches: (self.watches / PARTS).max(1) }
     }
 
@@ -68,7 +68,7 @@ impl Inotify {
 /// Lowers the limits of the current user namespace, in which this process must have every right. `proc` is a proc file
 /// system that can be written.
 pub(crate) fn lower_in_namespace(proc: BorrowedFd<'_>) -> io::Result<()> {
-    let part = Inotify::of_users(proc)?.part();
+    let part = InotifyLimits::of_users(proc)?.share();
     for (name, limit) in OF_NAMESPACE.iter().zip([part.instances, part.watches]) {
         let file = rustix::fs::openat(proc, *name, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
         rustix::io::write(&file, limit.to_string().as_bytes())?;
@@ -80,14 +80,14 @@ pub(crate) fn lower_in_namespace(proc: BorrowedFd<'_>) -> io::Result<()> {
 pub(crate) fn lower_in_process() -> nix::Result<()> {
     for (resource, _) in COUNTED {
         let (_, most) = getrlimit(*resource)?;
-        let part = part_of(most);
+        let part = share_of(most);
         setrlimit(*resource, part, part)?;
     }
     Ok(())
 }
 
 /// One sandbox's part of a limit.
-pub(crate) fn part_of(most: u64) -> u64 {
+pub(crate) fn share_of(most: u64) -> u64 {
     (most / PARTS).max(1)
 }
 
@@ -97,11 +97,11 @@ mod tests {
 
     #[test]
     fn everybody_gets_an_eighth_and_never_nothing() {
-        let users = Inotify { instances: 128, watches: 3 };
-        let part = users.part();
-        assert_eq!(part, Inotify { instances: 16, watches: 1 });
+        let users = InotifyLimits { instances: 128, watches: 3 };
+        let part = users.share();
+        assert_eq!(part, InotifyLimits { instances: 16, watches: 1 });
         assert!(part.is_within(users) && !users.is_within(part));
-        assert!(!Inotify { watches: 4, ..part }.is_within(users));
-        assert_eq!((part_of(819_200), part_of(0)), (102_400, 1));
+        assert!(!InotifyLimits { watches: 4, ..part }.is_within(users));
+        assert_eq!((share_of(819_200), share_of(0)), (102_400, 1));
     }
 }

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use agency_sandbox::harvest::Harvest;
 use agency_sandbox::harvest::apply::{
-    Apply, ApplyError, ConflictReason, Mark, Recovery, Step, apply, apply_observed, recover, recover_observed,
+    ApplyError, ApplyRecovery, ApplyRequest, ApplyStep, ConflictReason, FileClockTime, apply, apply_observed,
+    recover, recover_observed,
 };
 use harvest_support::*;
 
@@ -24,7 +25,7 @@ struct Folder {
     live: PathBuf,
     upper: PathBuf,
     journal: PathBuf,
-    started: Mark,
+    started: FileClockTime,
 }
 
 fn folder(live: impl FnOnce(&Path), upper: impl FnOnce(&Path)) -> Folder {
@@ -46,9 +47,9 @@ fn folder(live: impl FnOnce(&Path), upper: impl FnOnce(&Path)) -> Folder {
 }
 
 /// Change times have the grain of a timer tick.
-fn start(live: &Path) -> Mark {
+fn start(live: &Path) -> FileClockTime {
     std::thread::sleep(Duration::from_millis(10));
-    Mark::now(directory(live).as_fd()).expect("a mark")
+    FileClockTime::now(directory(live).as_fd()).expect("a mark")
 }
 
 impl Folder {
@@ -65,11 +66,11 @@ impl Folder {
     fn observed(
         &self,
         harvest: &Harvest,
-        observer: &mut dyn FnMut(Step) -> ControlFlow<()>,
+        observer: &mut dyn FnMut(ApplyStep) -> ControlFlow<()>,
     ) -> Result<(), ApplyError> {
         let (upper, live, journal) =
             (directory(&self.upper), directory(&self.live), directory(&self.journal));
-        let work = Apply {
+        let work = ApplyRequest {
             changes: &harvest.changes,
             upper: upper.as_fd(),
             live: live.as_fd(),
@@ -79,7 +80,7 @@ impl Folder {
         apply_observed(&work, observer)
     }
 
-    fn recover(&self) -> Result<Recovery, ApplyError> {
+    fn recover(&self) -> Result<ApplyRecovery, ApplyError> {
         recover(directory(&self.journal).as_fd(), directory(&self.live).as_fd())
     }
 
@@ -171,7 +172,7 @@ fn all_changes_arrive_and_nothing_is_left_over() {
     assert_eq!(after.len(), 11, "{after:?}");
     assert_eq!(f.harvest().changes, [], "the folder is what the agent made");
     assert_eq!(fs::read_dir(&f.journal).expect("listed").count(), 0);
-    assert_eq!(f.recover().expect("recovers"), Recovery::Nothing);
+    assert_eq!(f.recover().expect("recovers"), ApplyRecovery::Nothing);
 }
 
 #[test]
@@ -239,7 +240,7 @@ fn a_crash_after_any_step_leaves_all_or_nothing_also_when_recovery_crashes() {
                 if step > crash { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
             if outcome.is_ok() {
-                assert!(seen.contains(&Step::Forgotten) && seen.contains(&Step::Prepared));
+                assert!(seen.contains(&ApplyStep::Forgotten) && seen.contains(&ApplyStep::Prepared));
                 assert!(crash > 30, "{crash} steps");
                 return;
             }
@@ -255,19 +256,21 @@ fn a_crash_after_any_step_leaves_all_or_nothing_also_when_recovery_crashes() {
                 Err(ApplyError::Stopped) => drop(f.recover().expect("recovers at last")),
                 other => {
                     let recovered = other.expect("recovers");
-                    assert!(!matches!(&recovered, Recovery::RolledBack { kept } if !kept.is_empty()));
+                    assert!(!matches!(&recovered, ApplyRecovery::RolledBack { kept } if !kept.is_empty()));
                     recovery_ended = true;
                 }
             }
             let now = exact(&f.live);
-            let committed =
-                matches!(last, Step::Committed | Step::Tidied | Step::StageRemoved | Step::Forgotten);
+            let committed = matches!(
+                last,
+                ApplyStep::Committed | ApplyStep::Tidied | ApplyStep::StageRemoved | ApplyStep::Forgotten
+            );
             assert_eq!(
                 now,
                 if committed { after.clone() } else { before.clone() },
                 "after {last:?}, {second}"
             );
-            assert_eq!(f.recover().expect("nothing left"), Recovery::Nothing);
+            assert_eq!(f.recover().expect("nothing left"), ApplyRecovery::Nothing);
             if !committed && recovery_ended {
                 // And it can be done again. Undoing it moved files, which their change time shows.
                 let f = Folder { started: start(&f.live), ..f };
@@ -290,14 +293,14 @@ fn an_unfinished_apply_must_be_recovered_before_the_next() {
     let f = sample();
     let harvest = f.harvest();
     let _ = f.observed(&harvest, &mut |step| match step {
-        Step::Operated => ControlFlow::Break(()),
+        ApplyStep::Operated => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     });
     assert!(matches!(f.apply(&harvest), Err(ApplyError::Pending)));
     let elsewhere = tempfile::tempdir().expect("made");
     let wrong = recover(directory(&f.journal).as_fd(), directory(elsewhere.path()).as_fd());
     assert!(matches!(wrong, Err(ApplyError::NoStage { .. })), "{wrong:?}");
-    assert_eq!(f.recover().expect("recovers"), Recovery::RolledBack { kept: vec![] });
+    assert_eq!(f.recover().expect("recovers"), ApplyRecovery::RolledBack { kept: vec![] });
 }
 
 #[test]
@@ -363,7 +366,7 @@ fn a_person_who_saves_while_it_runs_loses_nothing() {
         let harvest = f.harvest();
         let mut expected = None;
         let outcome = f.observed(&harvest, &mut |step| {
-            if step == Step::Prepared {
+            if step == ApplyStep::Prepared {
                 deed(&f.live);
                 let mut now = exact(&f.live);
                 now.retain(|path, _| !path.as_os_str().as_bytes().starts_with(b".agency"));
@@ -385,13 +388,13 @@ fn what_a_person_does_after_a_crash_is_kept() {
     let f = sample();
     let harvest = f.harvest();
     let _ = f.observed(&harvest, &mut |step| match step {
-        Step::Synced => ControlFlow::Break(()),
+        ApplyStep::Synced => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     });
     // Everything is in place and not committed. One file is edited, one path taken.
     fs::write(f.live.join("edit"), "edited after the crash").expect("edited");
     put(&f.live, "gone", "made after the crash");
-    let Recovery::RolledBack { kept } = f.recover().expect("recovers") else { panic!("rolled back") };
+    let ApplyRecovery::RolledBack { kept } = f.recover().expect("recovers") else { panic!("rolled back") };
     assert_eq!(kept, [rel("gone"), rel("edit")]);
     assert_eq!(fs::read(f.live.join("edit")).expect("read"), b"edited after the crash");
     assert_eq!(fs::read(f.live.join("gone")).expect("read"), b"made after the crash");
@@ -421,7 +424,7 @@ fn an_error_midway_puts_everything_back() {
     let mut operated = 0;
     // Another directory takes the place of one that is about to be made.
     let outcome = f.observed(&harvest, &mut |step| {
-        operated += usize::from(step == Step::Operated);
+        operated += usize::from(step == ApplyStep::Operated);
         if operated == 1 {
             fs::create_dir_all(f.live.join("new/deep/file")).expect("made");
         }
@@ -430,7 +433,7 @@ fn an_error_midway_puts_everything_back() {
     assert!(matches!(outcome, Err(ApplyError::Conflicts(_))), "{outcome:?}");
     fs::remove_dir_all(f.live.join("new")).expect("removed");
     assert_eq!(exact(&f.live), before);
-    assert_eq!(f.recover().expect("nothing left"), Recovery::Nothing);
+    assert_eq!(f.recover().expect("nothing left"), ApplyRecovery::Nothing);
 }
 
 #[test]
@@ -450,7 +453,7 @@ fn two_at_once_are_refused() {
     let harvest = f.harvest();
     let mut inner = None;
     f.observed(&harvest, &mut |step| {
-        if step == Step::Checked {
+        if step == ApplyStep::Checked {
             inner = Some(f.apply(&harvest));
         }
         ControlFlow::Continue(())
@@ -486,7 +489,7 @@ fn a_live_folder_under_a_real_overlay_takes_what_the_agent_did() {
     let journal = tempfile::tempdir().expect("made");
     let run = |harvest: &Harvest| {
         let (upper, live, journal) = (directory(&t.upper), directory(&t.base), directory(journal.path()));
-        apply(&Apply {
+        apply(&ApplyRequest {
             changes: &harvest.changes,
             upper: upper.as_fd(),
             live: live.as_fd(),
@@ -516,7 +519,7 @@ fn an_edit_of_a_file_the_person_deleted_meanwhile_is_a_conflict() {
     fs::remove_file(t.base.join("edit")).expect("removed");
     let (harvest, journal) = (t.harvest(), tempfile::tempdir().expect("made"));
     assert_eq!(lines(&harvest.changes), ["A edit"]);
-    let outcome = apply(&Apply {
+    let outcome = apply(&ApplyRequest {
         changes: &harvest.changes,
         upper: directory(&t.upper).as_fd(),
         live: directory(&t.base).as_fd(),

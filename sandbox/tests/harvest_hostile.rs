@@ -9,11 +9,11 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
-use agency_sandbox::harvest::{Limits, Reason, Violation};
-use agency_sandbox::secret::Secret;
+use agency_sandbox::harvest::{HarvestLimits, Violation, ViolationReason};
+use agency_sandbox::secret::NamedSecret;
 use harvest_support::*;
 
-fn reasons(harvest: &agency_sandbox::harvest::Harvest) -> Vec<(String, Reason)> {
+fn reasons(harvest: &agency_sandbox::harvest::Harvest) -> Vec<(String, ViolationReason)> {
     let pair = |violation: &Violation| (violation.path.to_string(), violation.reason.clone());
     harvest.violations.iter().map(pair).collect()
 }
@@ -33,10 +33,10 @@ fn pipes_sockets_and_devices_are_refused_without_being_opened() {
     let harvest = t.harvest();
     assert!(start.elapsed() < Duration::from_secs(1));
     let expected = [
-        ("disk", Reason::Device),
-        ("null", Reason::Device),
-        ("socket", Reason::Socket),
-        ("was-a-file", Reason::Fifo),
+        ("disk", ViolationReason::Device),
+        ("null", ViolationReason::Device),
+        ("socket", ViolationReason::Socket),
+        ("was-a-file", ViolationReason::Fifo),
     ];
     assert_eq!(reasons(&harvest), expected.map(|(path, reason)| (path.to_owned(), reason)));
     assert_eq!(harvest.changes, []);
@@ -50,13 +50,14 @@ fn bits_and_capabilities_that_give_rights_are_refused_unless_the_base_had_them()
     chmod(put(&t.upper, "had", "x"), 0o4755);
     chmod(put(&t.upper, "same", "x"), 0o4644);
     chmod(put(&t.upper, "new", "x"), 0o2755);
-    let mut expected = vec![("new".to_owned(), Reason::SetId), ("same".to_owned(), Reason::SetId)];
+    let mut expected =
+        vec![("new".to_owned(), ViolationReason::SetId), ("same".to_owned(), ViolationReason::SetId)];
     if is_root() {
         // cap_net_raw=ep, revision 2.
         let mut value = [0u8; 20];
         value[..8].copy_from_slice(&[1, 0, 0, 2, 0, 0x20, 0, 0]);
         mark(&put(&t.upper, "capable", "x"), "security.capability", &value);
-        expected.insert(0, ("capable".to_owned(), Reason::Capabilities));
+        expected.insert(0, ("capable".to_owned(), ViolationReason::Capabilities));
     }
     assert_eq!(reasons(&t.harvest()), expected);
 }
@@ -88,7 +89,7 @@ fn nothing_that_some_system_takes_for_dot_git_is_harvested() {
     let harvest = t.harvest();
     assert_eq!(harvest.changes, []);
     assert_eq!(harvest.violations.len(), 6);
-    assert!(harvest.violations.iter().all(|violation| violation.reason == Reason::NestedGit));
+    assert!(harvest.violations.iter().all(|violation| violation.reason == ViolationReason::NestedGit));
 }
 
 #[test]
@@ -102,7 +103,7 @@ fn deleting_a_nested_repository_is_refused() {
     whiteout(&t.upper, "vendor");
     let harvest = t.harvest();
     assert_eq!(lines(&harvest.changes), ["D vendor/lib/code"]);
-    assert_eq!(reasons(&harvest), [("vendor/lib/.git".to_owned(), Reason::NestedGit)]);
+    assert_eq!(reasons(&harvest), [("vendor/lib/.git".to_owned(), ViolationReason::NestedGit)]);
 }
 
 #[test]
@@ -128,18 +129,18 @@ fn every_changed_path_is_judged_also_the_deleted_ones() {
     let harvest = t.asked(&asked);
     assert_eq!(lines(&harvest.changes), ["A .github/workflows/ci.yml", "D src/a"]);
     let expected = [
-        ("other/a", Reason::OutOfScope),
+        ("other/a", ViolationReason::OutOfScope),
         (
             "src/.envrc",
-            Reason::ControlFile {
+            ViolationReason::ControlFile {
                 name: ".envrc".to_owned(),
                 reader: "direnv".to_owned(),
                 open: Some("src/.envrc".to_owned()),
                 link: None,
             },
         ),
-        ("src/hidden/a", Reason::Hidden),
-        ("src/secret/a", Reason::Denied { glob: "src/secret".to_owned() }),
+        ("src/hidden/a", ViolationReason::Hidden),
+        ("src/secret/a", ViolationReason::Denied { glob: "src/secret".to_owned() }),
     ];
     assert_eq!(reasons(&harvest), expected.map(|(path, reason)| (path.to_owned(), reason)));
     assert!(!harvest.is_clean());
@@ -155,17 +156,17 @@ fn a_passed_secret_is_found_in_contents_targets_and_names_and_not_repeated() {
     put(&t.upper, "short", "1234567");
     let asked = Asked {
         secrets: vec![
-            Secret { name: "API_KEY".into(), value: value.into() },
-            Secret { name: "PIN".into(), value: "1234567".into() },
+            NamedSecret { name: "API_KEY".into(), value: value.into() },
+            NamedSecret { name: "PIN".into(), value: "1234567".into() },
         ],
         ..Asked::default()
     };
     let harvest = t.asked(&asked);
     assert_eq!(lines(&harvest.changes), ["A short"]);
-    let secret = || Reason::Secret { name: "API_KEY".into() };
+    let secret = || ViolationReason::Secret { name: "API_KEY".into() };
     let expected = [
         ("content", secret()),
-        ("dir/sk-abc", Reason::SecretInName { name: "API_KEY".into() }),
+        ("dir/sk-abc", ViolationReason::SecretInName { name: "API_KEY".into() }),
         ("target", secret()),
     ];
     assert_eq!(reasons(&harvest), expected.map(|(path, reason)| (path.to_owned(), reason)));
@@ -184,8 +185,8 @@ fn a_huge_file_is_refused_without_being_read() {
     let start = Instant::now();
     let harvest = t.harvest();
     assert!(start.elapsed() < Duration::from_secs(1));
-    let limit = Limits::default().file_size;
-    assert_eq!(reasons(&harvest), [("huge".to_owned(), Reason::TooLarge { size: 1 << 40, limit })]);
+    let limit = HarvestLimits::default().file_size;
+    assert_eq!(reasons(&harvest), [("huge".to_owned(), ViolationReason::TooLarge { size: 1 << 40, limit })]);
 }
 
 #[test]
@@ -196,10 +197,10 @@ fn hard_links_are_files_of_their_own_and_can_not_multiply_the_work() {
         fs::hard_link(&one, t.upper.join(format!("link-{index}"))).expect("linked");
     }
     assert_eq!(t.harvest().changes.len(), 21);
-    let limits = Limits { total_size: 10 << 20, ..Limits::default() };
+    let limits = HarvestLimits { total_size: 10 << 20, ..HarvestLimits::default() };
     let harvest = t.asked(&Asked { limits, ..Asked::default() });
     assert_eq!(harvest.changes.len(), 10);
-    assert!(matches!(harvest.violations[0].reason, Reason::TooMuch { .. }));
+    assert!(matches!(harvest.violations[0].reason, ViolationReason::TooMuch { .. }));
 }
 
 #[test]
@@ -208,13 +209,13 @@ fn more_changes_than_the_limit_end_the_walk() {
     for index in 0..300 {
         put(&t.upper, format!("d/{index}"), "x");
     }
-    let limits = Limits { changes: 100, ..Limits::default() };
+    let limits = HarvestLimits { changes: 100, ..HarvestLimits::default() };
     let harvest = t.asked(&Asked { limits, ..Asked::default() });
-    assert_eq!(reasons(&harvest), [(".".to_owned(), Reason::TooMany { limit: 100 })]);
+    assert_eq!(reasons(&harvest), [(".".to_owned(), ViolationReason::TooMany { limit: 100 })]);
     assert!(harvest.changes.len() <= 101);
-    let limits = Limits { names: 100, ..Limits::default() };
+    let limits = HarvestLimits { names: 100, ..HarvestLimits::default() };
     let harvest = t.asked(&Asked { limits, ..Asked::default() });
-    assert_eq!(reasons(&harvest), [(".".to_owned(), Reason::TooMany { limit: 100 })]);
+    assert_eq!(reasons(&harvest), [(".".to_owned(), ViolationReason::TooMany { limit: 100 })]);
 }
 
 #[test]
@@ -230,7 +231,7 @@ fn deep_nesting_costs_neither_stack_nor_descriptors_and_ends_at_its_limit() {
         let flags = rustix::fs::OFlags::CREATE | rustix::fs::OFlags::WRONLY;
         rustix::fs::openat(here, "f", flags, 0o644.into()).expect("made");
     };
-    let limit = Limits::default().depth;
+    let limit = HarvestLimits::default().depth;
     deep(limit);
     let before = fs::read_dir("/proc/self/fd").expect("listed").count();
     // A small stack, and fewer descriptors than levels: either would be missed.
@@ -249,7 +250,7 @@ fn deep_nesting_costs_neither_stack_nor_descriptors_and_ends_at_its_limit() {
     deep(3000);
     let found = t.harvest();
     assert_eq!(found.changes.len(), 1);
-    assert!(matches!(found.violations[..], [Violation { reason: Reason::TooDeep { .. }, .. }]));
+    assert!(matches!(found.violations[..], [Violation { reason: ViolationReason::TooDeep { .. }, .. }]));
     // The standard library's removal keeps a descriptor per level; do it in pieces.
     let status = std::process::Command::new("rm").arg("-rf").arg(&t.upper).status().expect("rm runs");
     assert!(status.success());
@@ -261,12 +262,12 @@ fn paths_that_are_long_together_end_the_walk_and_few_violations_are_listed() {
     for index in 0..200 {
         put(&t.upper, format!("{}/{index}", "long".repeat(50)), "x");
     }
-    let limits = Limits { path_bytes: 10_000, ..Limits::default() };
+    let limits = HarvestLimits { path_bytes: 10_000, ..HarvestLimits::default() };
     let harvest = t.asked(&Asked { limits, ..Asked::default() });
-    assert_eq!(reasons(&harvest), [(".".to_owned(), Reason::TooManyBytes { limit: 10_000 })]);
+    assert_eq!(reasons(&harvest), [(".".to_owned(), ViolationReason::TooManyBytes { limit: 10_000 })]);
     assert!(harvest.changes.len() < 50);
 
-    let limits = Limits { listed: 10, ..Limits::default() };
+    let limits = HarvestLimits { listed: 10, ..HarvestLimits::default() };
     let harvest = t.asked(&Asked { write: &["src/**"], limits, ..Asked::default() });
     assert_eq!((harvest.violations.len(), harvest.violations_left_out), (10, 190));
     assert!(!harvest.is_clean());
@@ -294,7 +295,11 @@ fn a_folder_that_git_takes_for_a_repository_is_refused_however_it_came_about() {
         whole(&t.upper, "", upper);
         put(&t.upper, "src/other", "x");
         let harvest = t.harvest();
-        assert_eq!(reasons(&harvest), [(refused.to_string(), Reason::Repository)], "{base:?} + {upper:?}");
+        assert_eq!(
+            reasons(&harvest),
+            [(refused.to_string(), ViolationReason::Repository)],
+            "{base:?} + {upper:?}"
+        );
         assert!(harvest.changes.iter().all(|change| !change.path.is_within(&rel_or_root(refused))));
     }
     // Beside one that is there, work goes on.
@@ -322,7 +327,7 @@ fn deleting_a_part_of_a_repository_is_refused_too() {
     }
     whiteout(&t.upper, "a/commondir");
     whiteout(&t.upper, "b");
-    let repositories = ["a", "b"].map(|path| (path.to_owned(), Reason::Repository));
+    let repositories = ["a", "b"].map(|path| (path.to_owned(), ViolationReason::Repository));
     assert_eq!(reasons(&t.harvest()), repositories);
 }
 
@@ -334,7 +339,7 @@ fn what_a_protected_name_leads_to_is_judged_as_that_name() {
     put(&t.upper, "docs/guide.md", "y");
     put(&t.upper, "docs/other.md", "y");
     let harvest = t.asked(&Asked { write: &["docs/**"], ..Asked::default() });
-    let [(path, Reason::ControlFile { link: Some(link), .. })] = &reasons(&harvest)[..] else {
+    let [(path, ViolationReason::ControlFile { link: Some(link), .. })] = &reasons(&harvest)[..] else {
         panic!("{:?}", refusals(&harvest));
     };
     assert_eq!((path.as_str(), link), ("docs/guide.md", &rel("AGENTS.md")));
@@ -373,7 +378,9 @@ fn new_caches_are_dropped_and_noted_and_old_ones_are_work() {
     noted.sort();
     assert_eq!(noted.len(), 3, "{noted:?}");
     assert!(noted[0].starts_with(".pytest_cache is the cache of a tool"), "{noted:?}");
-    assert!(matches!(&reasons(&harvest)[..], [(path, Reason::ControlFile { .. })] if path == ".tox"));
+    assert!(
+        matches!(&reasons(&harvest)[..], [(path, ViolationReason::ControlFile { .. })] if path == ".tox")
+    );
 }
 
 #[test]
@@ -440,7 +447,12 @@ fn what_can_not_be_read_is_refused() {
     // Owned by root: another user can't unlock it.
     let harvest = as_owner(|| t.harvest());
     assert_eq!(harvest.violations.len(), 2);
-    assert!(harvest.violations.iter().all(|violation| matches!(violation.reason, Reason::Unreadable { .. })));
+    assert!(
+        harvest
+            .violations
+            .iter()
+            .all(|violation| matches!(violation.reason, ViolationReason::Unreadable { .. }))
+    );
     assert_eq!(fs::metadata(t.upper.join("locked")).expect("looked").mode() & 0o777, 0);
 }
 
@@ -479,7 +491,7 @@ fn a_mount_in_the_upper_layer_is_refused() {
         });
         thread.join().expect("ends")
     });
-    assert!(matches!(&reasons(&harvest)[..], [(path, Reason::Unreadable { .. })] if path == "d"));
+    assert!(matches!(&reasons(&harvest)[..], [(path, ViolationReason::Unreadable { .. })] if path == "d"));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use agency_sandbox::harvest::apply::{Apply, Mark, apply_observed};
+use agency_sandbox::harvest::apply::{ApplyRequest, FileClockTime, apply_observed};
 use harvest_support::*;
 use proptest::prelude::*;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -216,11 +216,11 @@ proptest! {
         let journal_held = directory(journal.path());
         // A tick, so that nothing of the copy was changed at the very moment.
         std::thread::sleep(std::time::Duration::from_millis(10));
-        let work = Apply {
+        let work = ApplyRequest {
             changes: &harvest.changes,
             upper: upper.as_fd(),
             live: held.as_fd(),
-            started: Mark::now(held.as_fd()).expect("a mark"),
+            started: FileClockTime::now(held.as_fd()).expect("a mark"),
             journal: journal_held.as_fd(),
         };
         apply_observed(&work, &mut |_| ControlFlow::Continue(())).expect("applies");

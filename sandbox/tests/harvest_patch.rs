@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use agency_sandbox::git::{GitError, OwnGit};
+use agency_sandbox::git::{GitError, IsolatedGit};
 use agency_sandbox::harvest::patch;
 use harvest_support::*;
 
@@ -21,7 +21,7 @@ fn gits() -> Vec<PathBuf> {
 }
 
 fn patch_of(t: &Trees, program: &Path) -> Vec<u8> {
-    let git = OwnGit::create(program, &t.temp.path().join("own.git")).expect("a repository");
+    let git = IsolatedGit::create(program, &t.temp.path().join("own.git")).expect("a repository");
     let harvest = t.harvest();
     let mut text = Vec::new();
     // Twice: what the first left in the repository must not matter to the second.
@@ -108,7 +108,7 @@ fn nothing_the_agent_or_the_user_configured_reaches_our_git() {
     put(&t.upper, "a", "two\n");
     put(&t.upper, ".gitattributes", "* binary diff=evil filter=evil\n");
     let harvest = t.asked(&Asked { write: &["a", ".gitattributes"], ..Asked::default() });
-    let git = OwnGit::create(Path::new("git"), &t.temp.path().join("own.git")).expect("a repository");
+    let git = IsolatedGit::create(Path::new("git"), &t.temp.path().join("own.git")).expect("a repository");
     let mut text = Vec::new();
     patch::write(&git, &harvest.changes, directory(&t.upper).as_fd(), &base(&[&t.base]), &mut text)
         .expect("a patch");
@@ -137,7 +137,7 @@ fn a_file_that_changed_after_the_harvest_is_noticed() {
     put(&t.upper, "a", "harvested");
     let harvest = t.harvest();
     put(&t.upper, "a", "harvested, and more");
-    let git = OwnGit::create(Path::new("git"), &t.temp.path().join("own.git")).expect("a repository");
+    let git = IsolatedGit::create(Path::new("git"), &t.temp.path().join("own.git")).expect("a repository");
     let upper = directory(&t.upper);
     let error = patch::write(&git, &harvest.changes, upper.as_fd(), &base(&[&t.base]), &mut Vec::new());
     assert_eq!(error.expect_err("noticed").to_string(), "a is not what was harvested any more");
@@ -146,21 +146,22 @@ fn a_file_that_changed_after_the_harvest_is_noticed() {
 #[test]
 fn a_failing_git_says_why() {
     let t = trees();
-    let git = OwnGit::create(Path::new("git"), &t.temp.path().join("own.git")).expect("a repository");
+    let git = IsolatedGit::create(Path::new("git"), &t.temp.path().join("own.git")).expect("a repository");
     let error = git.run(["cat-file", "-p", "nothing"]).expect_err("fails");
     assert!(error.to_string().contains("Not a valid object name"), "{error}");
-    let missing = OwnGit::create(Path::new("/nonexistent/git"), &t.temp.path().join("other.git"));
+    let missing = IsolatedGit::create(Path::new("/nonexistent/git"), &t.temp.path().join("other.git"));
     assert!(matches!(missing, Err(GitError::Start { .. })));
     let old = put(t.temp.path(), "old-git", "#!/bin/sh\necho git version 2.20.1\n");
     chmod(&old, 0o755);
-    let error = OwnGit::create(&old, &t.temp.path().join("third.git")).expect_err("too old");
+    let error = IsolatedGit::create(&old, &t.temp.path().join("third.git")).expect_err("too old");
     assert!(error.to_string().contains("is git 2.20.1; at least 2.38 is needed"), "{error}");
 }
 
 #[test]
 fn objects_of_another_repository_can_be_read_whatever_its_path_is() {
     let t = trees();
-    let first = OwnGit::create(Path::new("git"), &t.temp.path().join("a:b \"c\".git")).expect("a repository");
+    let first =
+        IsolatedGit::create(Path::new("git"), &t.temp.path().join("a:b \"c\".git")).expect("a repository");
     put(&t.upper, "a", "content");
     let harvest = t.harvest();
     let mut text = Vec::new();
@@ -168,7 +169,8 @@ fn objects_of_another_repository_can_be_read_whatever_its_path_is() {
         .expect("written");
     let id = first.run(["rev-parse", "refs/agency/patch/after:a"]).expect("resolved");
     let id = String::from_utf8(id).expect("text");
-    let second = OwnGit::create(Path::new("git"), &t.temp.path().join("second.git")).expect("a repository");
+    let second =
+        IsolatedGit::create(Path::new("git"), &t.temp.path().join("second.git")).expect("a repository");
     assert!(second.run(["cat-file", "-p", id.trim()]).is_err());
     let second = second.with_objects(&first.directory().join("objects"));
     assert_eq!(second.run(["cat-file", "-p", id.trim()]).expect("read"), b"content");

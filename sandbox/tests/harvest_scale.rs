@@ -6,8 +6,8 @@ mod harvest_support;
 use std::fs;
 use std::time::Instant;
 
-use agency_sandbox::harvest::Limits;
-use agency_sandbox::secret::Secret;
+use agency_sandbox::harvest::HarvestLimits;
+use agency_sandbox::secret::NamedSecret;
 use harvest_support::*;
 
 fn many(root: &std::path::Path, directories: usize, files: usize) {
@@ -50,8 +50,8 @@ fn a_million_tiny_files_take_seconds_and_little_memory() {
     many(&t.upper, 10, 100_000);
     let (seconds, _) = measured("a million files, usual limits", &t, &Asked::default());
     assert!(seconds < 5.0);
-    let limits = Limits { changes: 2_000_000, ..Limits::default() };
-    let secrets = vec![Secret { name: "KEY".into(), value: b"0123456789".to_vec() }];
+    let limits = HarvestLimits { changes: 2_000_000, ..HarvestLimits::default() };
+    let secrets = vec![NamedSecret { name: "KEY".into(), value: b"0123456789".to_vec() }];
     let (seconds, changes) =
         measured("a million files, all of them", &t, &Asked { limits, secrets, ..Asked::default() });
     assert!(seconds < 60.0 && changes == 1_000_000);

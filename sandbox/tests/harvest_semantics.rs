@@ -5,7 +5,7 @@ mod harvest_support;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
-use agency_sandbox::harvest::{ChangeKind, Entry, Reason};
+use agency_sandbox::harvest::{ChangeKind, HarvestEntry, ViolationReason};
 use agency_sandbox::path::RelPath;
 use harvest_support::*;
 
@@ -34,7 +34,7 @@ fn added_modified_and_retyped_paths_are_changes() {
         ["M content", "M mode", "A new/deep/file", "M retarget", "T to-file", "T to-link"]
     );
     assert!(harvest.is_clean());
-    assert_eq!(harvest.changes[1].after, Some(Entry::File { executable: true, size: 1 }));
+    assert_eq!(harvest.changes[1].after, Some(HarvestEntry::File { executable: true, size: 1 }));
     assert_eq!(harvest.changes[5].kind(), ChangeKind::TypeChanged);
 }
 
@@ -163,7 +163,7 @@ fn a_base_of_several_layers_shows_what_the_agent_saw() {
 
     let stack = base(&[&delta, &t.base]);
     let size = |path: &str| match stack.lookup(&rel(path)).expect("looked up") {
-        Some(Entry::File { size, .. }) => Some(size),
+        Some(HarvestEntry::File { size, .. }) => Some(size),
         _ => None,
     };
     assert_eq!(size("a"), Some(5));
@@ -187,7 +187,7 @@ fn data_that_is_said_to_be_elsewhere_is_refused() {
     }
     let harvest = t.harvest();
     assert_eq!(harvest.violations.len(), 8);
-    assert!(harvest.violations.iter().all(|violation| violation.reason == Reason::Overlay));
+    assert!(harvest.violations.iter().all(|violation| violation.reason == ViolationReason::Overlay));
     assert_eq!(harvest.changes, []);
 }
 

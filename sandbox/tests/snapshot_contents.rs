@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use agency_sandbox::workspace::snapshot::{Made, SnapshotError};
+use agency_sandbox::workspace::snapshot::{SnapshotCost, SnapshotError};
 use snapshot_support::*;
 
 fn odd(repo: &Repo) -> String {
@@ -54,10 +54,10 @@ fn every_byte_mode_and_link_is_the_commits_whatever_its_attributes_say() {
             let commit = odd(&repo);
             let snapshots = repo.snapshots();
             let layers = snapshots.layers(&commit).expect("layers");
-            assert_eq!((layers.made, layers.lowers.len()), (Made::Snapshot, 1));
+            assert_eq!((layers.made, layers.lowers.len()), (SnapshotCost::Snapshot, 1));
             assert_same(&picture(&layers.lowers[0]), &repo.truth(&commit), "the layer");
             assert_shows(&repo, &snapshots, &layers, &commit);
-            assert_eq!(snapshots.layers(&commit).expect("layers").made, Made::Nothing);
+            assert_eq!(snapshots.layers(&commit).expect("layers").made, SnapshotCost::Nothing);
         }
     }
 }
@@ -91,7 +91,7 @@ fn the_repositorys_settings_hooks_and_filters_never_run() {
     let snapshots = repo.snapshots();
     let one = snapshots.layers(&commit).expect("layers");
     let two = snapshots.layers("main").expect("layers");
-    assert_eq!((two.made, &two.commit), (Made::Delta, &moved));
+    assert_eq!((two.made, &two.commit), (SnapshotCost::Delta, &moved));
     assert!(!witness.exists());
     let config = fs::read_to_string(one.lowers[0].join(".git/config")).expect("read");
     assert!(!config.contains("evil"));
@@ -285,7 +285,7 @@ fn a_repository_that_keeps_its_references_otherwise_is_refused_by_name() {
     repo.commit("one");
     repo.run(["config", "core.repositoryformatversion", "1"]);
     repo.run(["config", "extensions.refStorage", "reftable"]);
-    let folder = agency_sandbox::workspace::folder::Repository {
+    let folder = agency_sandbox::workspace::folder::RepositoryPaths {
         git: repo.root.join(".git"),
         common: repo.root.join(".git"),
     };

@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use agency_sandbox::path::RelPath;
-use agency_sandbox::workspace::snapshot::{Made, Tuning};
+use agency_sandbox::workspace::snapshot::{SnapshotCost, SnapshotTuning};
 use snapshot_support::*;
 
 /// Numbers that look random and are the same in every run.
@@ -69,7 +69,8 @@ fn after_two_hundred_moves_each_tree_was_exactly_what_a_real_overlay_showed() {
         repo.put(format!("stays/{}/{number}", number % 5), "stays");
     }
     repo.commit("first");
-    let tuning = Tuning { delta_paths: 14, delta_percent: 100, delta_always: 0, ..Tuning::default() };
+    let tuning =
+        SnapshotTuning { delta_paths: 14, delta_percent: 100, delta_always: 0, ..SnapshotTuning::default() };
     let snapshots = repo.snapshots().with_tuning(tuning);
     let mut dice = Dice(7);
     let mut made = [0; 3];
@@ -82,7 +83,10 @@ fn after_two_hundred_moves_each_tree_was_exactly_what_a_real_overlay_showed() {
         assert_shows(&repo, &snapshots, &layers, &commit);
     }
     // Both ways were taken often, and nothing piled up.
-    assert!(made[Made::Delta as usize] > 100 && made[Made::Snapshot as usize] > 1, "{made:?}");
+    assert!(
+        made[SnapshotCost::Delta as usize] > 100 && made[SnapshotCost::Snapshot as usize] > 1,
+        "{made:?}"
+    );
     let kept = fs::read_dir(repo.state().path().join("snapshots")).expect("read").count();
     assert!(kept <= 2 + tuning.keep_snapshots, "{kept}");
 }
@@ -112,10 +116,10 @@ fn a_delta_is_found_again_and_goes_to_the_same_tree_of_another_commit() {
     snapshots.layers("HEAD").expect("layers");
     repo.put("a", "2");
     let second = repo.commit("two");
-    assert_eq!(snapshots.layers(&second).expect("layers").made, Made::Delta);
+    assert_eq!(snapshots.layers(&second).expect("layers").made, SnapshotCost::Delta);
     let again = repo.commit("two again");
     let layers = snapshots.layers(&again).expect("layers");
-    assert_eq!((layers.made, &layers.commit), (Made::Nothing, &again));
+    assert_eq!((layers.made, &layers.commit), (SnapshotCost::Nothing, &again));
 }
 
 #[test]
@@ -123,10 +127,11 @@ fn one_path_too_many_makes_a_new_snapshot() {
     let repo = Repo::new();
     repo.put("a", "1");
     repo.commit("one");
-    let tuning = Tuning { delta_paths: 3, delta_percent: 100, delta_always: 3, ..Tuning::default() };
+    let tuning =
+        SnapshotTuning { delta_paths: 3, delta_percent: 100, delta_always: 3, ..SnapshotTuning::default() };
     let snapshots = repo.snapshots().with_tuning(tuning);
     snapshots.layers("HEAD").expect("layers");
-    for (paths, made) in [(3, Made::Delta), (4, Made::Snapshot)] {
+    for (paths, made) in [(3, SnapshotCost::Delta), (4, SnapshotCost::Snapshot)] {
         for number in 0..paths {
             repo.put(format!("d{number}/e/f"), "1");
         }
@@ -148,7 +153,7 @@ fn a_rule_about_scratch_that_the_moved_base_removed_is_gone() {
     fs::remove_file(repo.root.join(".gitignore")).expect("removed");
     repo.commit("two");
     let layers = snapshots.layers("HEAD").expect("layers");
-    assert_eq!(layers.made, Made::Delta);
+    assert_eq!(layers.made, SnapshotCost::Delta);
     assert!(snapshots.ignored(&layers).directories().is_empty());
 }
 
@@ -168,7 +173,7 @@ fn an_ordinary_user_gets_the_same_from_an_overlay_of_their_own() {
     fs::remove_file(repo.root.join("a")).expect("removed");
     let commit = repo.commit("two");
     let layers = snapshots.layers("HEAD").expect("layers");
-    assert_eq!(layers.made, Made::Delta);
+    assert_eq!(layers.made, SnapshotCost::Delta);
     let script = r#"
         cd "$1" && mkdir upper work merged truth || exit 9
         mount -t overlay overlay -o lowerdir="$2:$3",upperdir=upper,workdir=work,userxattr merged || exit 77

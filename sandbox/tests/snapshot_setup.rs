@@ -7,14 +7,14 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use agency_sandbox::path::RelPath;
-use agency_sandbox::workspace::snapshot::{Key, Prepared, Recipe, Setups, Snapshots};
+use agency_sandbox::workspace::snapshot::{SetupKey, SetupLayer, SetupLayers, SetupRecipe, Snapshots};
 use snapshot_support::*;
 
 fn path(text: &str) -> RelPath {
     RelPath::parse(text.as_bytes()).expect("a path")
 }
 
-fn key_of(snapshots: &Snapshots, rev: &str, recipe: &Recipe<'_>) -> Key {
+fn key_of(snapshots: &Snapshots, rev: &str, recipe: &SetupRecipe<'_>) -> SetupKey {
     let layers = snapshots.layers(rev).expect("layers");
     snapshots.setups().expect("setups").key(&layers, recipe).expect("a key")
 }
@@ -35,17 +35,17 @@ fn a_key_changes_with_what_it_depends_on_and_with_nothing_else() {
     let snapshots = repo.snapshots();
     let (lock, absent, nested) =
         ([path("lock")], [path("lock"), path("absent")], [path("src"), path("src/a")]);
-    let recipe = Recipe { command: "make", keyed_by: &lock, network: "none", place: "here" };
-    let key = |rev: &str, recipe: &Recipe<'_>| key_of(&snapshots, rev, recipe);
+    let recipe = SetupRecipe { command: "make", keyed_by: &lock, network: "none", place: "here" };
+    let key = |rev: &str, recipe: &SetupRecipe<'_>| key_of(&snapshots, rev, recipe);
     let first = key("HEAD", &recipe);
     assert_eq!(first, key("HEAD", &recipe));
-    let with_absent = key("HEAD", &Recipe { keyed_by: &absent, ..recipe.clone() });
+    let with_absent = key("HEAD", &SetupRecipe { keyed_by: &absent, ..recipe.clone() });
     for other in [
-        Recipe { command: "make all", ..recipe.clone() },
-        Recipe { network: "full", ..recipe.clone() },
-        Recipe { place: "there", ..recipe.clone() },
-        Recipe { keyed_by: &absent, ..recipe.clone() },
-        Recipe { keyed_by: &nested, ..recipe.clone() },
+        SetupRecipe { command: "make all", ..recipe.clone() },
+        SetupRecipe { network: "full", ..recipe.clone() },
+        SetupRecipe { place: "there", ..recipe.clone() },
+        SetupRecipe { keyed_by: &absent, ..recipe.clone() },
+        SetupRecipe { keyed_by: &nested, ..recipe.clone() },
     ] {
         assert_ne!(first, key("HEAD", &other), "{other:?}");
     }
@@ -55,7 +55,7 @@ fn a_key_changes_with_what_it_depends_on_and_with_nothing_else() {
     repo.put("absent", "there now");
     repo.commit("a file that was missing");
     assert_eq!(first, key("HEAD", &recipe));
-    assert_ne!(with_absent, key("HEAD", &Recipe { keyed_by: &absent, ..recipe.clone() }));
+    assert_ne!(with_absent, key("HEAD", &SetupRecipe { keyed_by: &absent, ..recipe.clone() }));
     for (file, content) in
         [("lock", "two"), (".gitignore", "/deps/\n/others/\n"), ("deps/tracked", "by force")]
     {
@@ -84,10 +84,10 @@ fn made(repo: &Repo) -> PathBuf {
     made
 }
 
-fn keep(setups: &Setups<'_>, snapshots: &Snapshots, key: &Key, made: &Path) -> Prepared {
+fn keep(setups: &SetupLayers<'_>, snapshots: &Snapshots, key: &SetupKey, made: &Path) -> SetupLayer {
     let layers = snapshots.layers("HEAD").expect("layers");
-    let turn = setups.turn(key).expect("asked").expect("a turn");
-    setups.keep(&turn, &layers, made).expect("kept")
+    let turn = setups.lock(key).expect("asked").expect("a turn");
+    setups.publish(&turn, &layers, made).expect("kept")
 }
 
 fn names(folder: &Path) -> Vec<String> {
@@ -103,7 +103,7 @@ fn only_scratch_is_kept_and_nothing_that_lends_rights() {
     let repo = repo();
     let snapshots = repo.snapshots();
     let setups = snapshots.setups().expect("setups");
-    let recipe = Recipe { command: "make", keyed_by: &[path("lock")], network: "none", place: "here" };
+    let recipe = SetupRecipe { command: "make", keyed_by: &[path("lock")], network: "none", place: "here" };
     let key = key_of(&snapshots, "HEAD", &recipe);
     assert!(setups.find(&key).expect("looked").is_none());
     let layer = keep(&setups, &snapshots, &key, &made(&repo)).layer().to_owned();
@@ -122,12 +122,12 @@ fn a_turn_is_one_persons_and_half_a_layer_is_none() {
     let repo = repo();
     let snapshots = repo.snapshots();
     let setups = snapshots.setups().expect("setups");
-    let recipe = Recipe { command: "make", keyed_by: &[path("lock")], network: "none", place: "here" };
+    let recipe = SetupRecipe { command: "make", keyed_by: &[path("lock")], network: "none", place: "here" };
     let key = key_of(&snapshots, "HEAD", &recipe);
     let place = repo.state().path().join("setup");
-    let turn = setups.turn(&key).expect("asked").expect("a turn");
-    assert!(setups.turn(&key).expect("asked").is_none());
-    assert!(setups.turn(&key.for_tree("x")).expect("asked").is_some(), "another key is another turn");
+    let turn = setups.lock(&key).expect("asked").expect("a turn");
+    assert!(setups.lock(&key).expect("asked").is_none());
+    assert!(setups.lock(&key.for_tree("x")).expect("asked").is_some(), "another key is another turn");
     drop(turn);
     assert_eq!(names(&place), Vec::<String>::new());
     // A file that nobody has a lock on, and half a layer.
@@ -145,15 +145,15 @@ fn the_last_few_are_kept_and_whatever_somebody_uses() {
     let repo = repo();
     let snapshots = repo.snapshots();
     let setups = snapshots.setups().expect("setups");
-    let recipe = Recipe { command: "make", keyed_by: &[path("lock")], network: "none", place: "here" };
+    let recipe = SetupRecipe { command: "make", keyed_by: &[path("lock")], network: "none", place: "here" };
     let key = key_of(&snapshots, "HEAD", &recipe);
     let made = made(&repo);
-    let keys: Vec<Key> = (0..8).map(|number| key.for_tree(&number.to_string())).collect();
+    let keys: Vec<SetupKey> = (0..8).map(|number| key.for_tree(&number.to_string())).collect();
     let held = keep(&setups, &snapshots, &keys[0], &made);
     for key in &keys[1..] {
         keep(&setups, &snapshots, key, &made);
     }
-    let found = |key: &Key| setups.find(key).expect("looked").is_some();
+    let found = |key: &SetupKey| setups.find(key).expect("looked").is_some();
     assert!(held.layer().join("deps/one").exists());
     assert!(found(&keys[0]) && found(&keys[7]));
     let there = keys.iter().filter(|key| found(key)).count();

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use agency_sandbox::workspace::snapshot::{Made, Tuning};
+use agency_sandbox::workspace::snapshot::{SnapshotCost, SnapshotTuning};
 use agency_sandbox::workspace::state::StateHome;
 use snapshot_support::*;
 
@@ -21,7 +21,8 @@ const BUILD: &str = "AGENCY_TEST_BUILD";
 fn builder() {
     let Ok(task) = std::env::var(BUILD) else { return };
     let (root, rev) = task.split_once('\n').expect("a repository and a commit");
-    let folder = agency_sandbox::workspace::folder::Folder::around(Path::new(root)).expect("a folder");
+    let folder =
+        agency_sandbox::workspace::folder::WorkspaceFolder::discover(Path::new(root)).expect("a folder");
     // Beside the repository, as every test has it.
     let home = folder.root.parent().expect("a parent").join("state");
     let state = folder.state(&StateHome::at(&home)).expect("state");
@@ -71,7 +72,7 @@ fn of_many_who_want_the_same_one_makes_it_and_the_others_wait() {
     let snapshots = repo.snapshots();
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| assert_eq!(snapshots.layers(&moved).expect("layers").made, Made::Nothing));
+            scope.spawn(|| assert_eq!(snapshots.layers(&moved).expect("layers").made, SnapshotCost::Nothing));
         }
     });
 }
@@ -141,8 +142,13 @@ fn what_somebody_uses_is_not_collected_and_what_nobody_uses_is_except_the_latest
         commits.push(repo.commit("next"));
     }
     // Nothing is small enough for a delta.
-    let tuning =
-        Tuning { delta_paths: 0, delta_percent: 0, delta_always: 0, keep_snapshots: 1, keep_deltas: 1 };
+    let tuning = SnapshotTuning {
+        delta_paths: 0,
+        delta_percent: 0,
+        delta_always: 0,
+        keep_snapshots: 1,
+        keep_deltas: 1,
+    };
     let snapshots = repo.snapshots().with_tuning(tuning);
     let held = snapshots.layers(&commits[0]).expect("layers");
     let others: Vec<_> =
@@ -168,7 +174,8 @@ fn a_delta_in_use_outlives_its_successors() {
     let repo = Repo::new();
     repo.put("a", "1");
     repo.commit("first");
-    let snapshots = repo.snapshots().with_tuning(Tuning { keep_deltas: 1, ..Tuning::default() });
+    let snapshots =
+        repo.snapshots().with_tuning(SnapshotTuning { keep_deltas: 1, ..SnapshotTuning::default() });
     snapshots.layers("HEAD").expect("layers");
     repo.put("a", "2");
     repo.commit("second");
@@ -178,7 +185,7 @@ fn a_delta_in_use_outlives_its_successors() {
         repo.put("a", number.to_string());
         repo.commit("next");
         let layers = snapshots.layers("HEAD").expect("layers");
-        assert_eq!((layers.made, layers.lowers.len()), (Made::Delta, 2));
+        assert_eq!((layers.made, layers.lowers.len()), (SnapshotCost::Delta, 2));
         last.push(layers.lowers[0].clone());
     }
     assert_eq!(fs::read_to_string(held.lowers[0].join("a")).expect("read"), "2");
@@ -241,13 +248,13 @@ fn a_delta_of_another_boot_and_a_layer_of_another_version_are_made_again() {
     spoil(&delta.lowers[0], boot.trim(), "another");
     drop(delta);
     let delta = snapshots.layers(&second).expect("layers");
-    assert_eq!(delta.made, Made::Delta);
+    assert_eq!(delta.made, SnapshotCost::Delta);
     let snapshot = delta.lowers[1].clone();
     drop(delta);
     // Once it was synced, a snapshot is good for any boot.
     snapshots.collect().expect("collected");
     spoil(&snapshot, "\"boot\":null", "\"boot\":null");
-    assert_eq!(snapshots.layers(&first).expect("layers").made, Made::Nothing);
+    assert_eq!(snapshots.layers(&first).expect("layers").made, SnapshotCost::Nothing);
     spoil(&snapshot, "\"version\":1", "\"version\":9");
-    assert_eq!(snapshots.layers(&first).expect("layers").made, Made::Snapshot);
+    assert_eq!(snapshots.layers(&first).expect("layers").made, SnapshotCost::Snapshot);
 }

@@ -72,15 +72,15 @@ pub struct Attempt {
     pub agent: String,
     pub phase: Phase,
     /// Who holds it, and until when; `None` once it is over.
-    pub held: Option<Held>,
+    pub held: Option<LeaseHolder>,
     /// Somebody asked for its end.
     pub cancel: bool,
     /// What a person said where the auditor left it to them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answer: Option<Answer>,
+    pub answer: Option<HumanDecision>,
     /// What its agents used, once it is over.
-    #[serde(default, skip_serializing_if = "Spent::is_nothing")]
-    pub spent: Spent,
+    #[serde(default, skip_serializing_if = "UsageTotals::is_nothing")]
+    pub spent: UsageTotals,
     /// When it was claimed, and when something was last recorded of it: seconds since 1970, for people.
     pub claimed_at: i64,
     pub recorded_at: i64,
@@ -95,10 +95,10 @@ impl Attempt {
 
 /// Who holds an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct LeaseHolder {
     pub term: Term,
     /// By the store's clock.
-    pub until: crate::clock::Instant,
+    pub until: crate::clock::BootInstant,
 }
 
 /// What is certain about an attempt.
@@ -107,14 +107,14 @@ pub struct Held {
 pub enum Phase {
     Claimed,
     Started,
-    Ended(Ended),
-    Auditing(Auditing),
-    Undecided { work: Work, audit: Audit, why: String },
-    Audited { work: Work, audit: Audit },
+    Ended(WorkResult),
+    Auditing(RunningAudit),
+    Undecided { work: AgentWork, audit: Audit, why: String },
+    Audited { work: AgentWork, audit: Audit },
     Merged(Merge),
     Proved { merge: Merge, passed: bool },
     Landed { commit: String },
-    Over(Ending),
+    Over(AttemptEnd),
 }
 
 impl Phase {
@@ -135,10 +135,10 @@ impl Phase {
     }
 
     /// The work that is on its way to a branch.
-    pub const fn work(&self) -> Option<&Work> {
+    pub const fn work(&self) -> Option<&AgentWork> {
         match self {
-            Self::Ended(Ended::Work(work))
-            | Self::Auditing(Auditing { work, .. })
+            Self::Ended(WorkResult::Work(work))
+            | Self::Auditing(RunningAudit { work, .. })
             | Self::Undecided { work, .. }
             | Self::Audited { work, .. }
             | Self::Merged(Merge { work, .. })
@@ -155,37 +155,37 @@ impl Phase {
 /// What an agent left, once every process of it is dead.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ended", rename_all = "snake_case")]
-pub enum Ended {
+pub enum WorkResult {
     /// A commit.
-    Work(Work),
+    Work(AgentWork),
     /// It says that it can't go on.
     Blocked { reason: String },
     /// It did not do what it should have; another attempt may.
-    Failed { failure: Failure },
+    Failed { failure: AttemptFailure },
     /// It could not work, and says why.
-    Parked(Parked),
+    Parked(ParkDetails),
     /// Somebody asked for its end.
     Canceled,
 }
 
 /// What an agent made, and what that is compared with: the branch as it was when it began.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Work {
+pub struct AgentWork {
     pub base: String,
     pub candidate: String,
 }
 
-impl Work {
+impl AgentWork {
     /// Whether somebody outside did it, and it is on the branch already.
-    pub fn is_on_the_branch(&self) -> bool {
+    pub fn is_already_landed(&self) -> bool {
         self.base == self.candidate
     }
 }
 
 /// An auditor at work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Auditing {
-    pub work: Work,
+pub struct RunningAudit {
+    pub work: AgentWork,
     pub audit: Audit,
     /// How many audits before this one came to no verdict, and why the last of them did not.
     pub unheard: u32,
@@ -203,19 +203,19 @@ pub struct Audit {
     pub number: u32,
     /// A person who said it instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answer: Option<Answer>,
+    pub answer: Option<HumanDecision>,
 }
 
 impl Audit {
     /// The name of its errand, within the attempt.
-    pub fn errand(&self) -> String {
+    pub fn job_name(&self) -> String {
         format!("audit-{}", self.number)
     }
 }
 
 /// What a person says about work that an auditor left to them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct HumanDecision {
     pub pass: bool,
     pub person: String,
     pub reason: String,
@@ -223,7 +223,7 @@ pub struct Answer {
 
 /// What agents used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Spent {
+pub struct UsageTotals {
     /// How long they were at work, in milliseconds.
     pub time_ms: u64,
     /// What they say they used; zero where they say nothing.
@@ -232,13 +232,13 @@ pub struct Spent {
     pub cost_micros: u64,
 }
 
-impl Spent {
+impl UsageTotals {
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
 }
 
-impl std::ops::AddAssign for Spent {
+impl std::ops::AddAssign for UsageTotals {
     fn add_assign(&mut self, more: Self) {
         self.time_ms = self.time_ms.saturating_add(more.time_ms);
         self.tokens = self.tokens.saturating_add(more.tokens);
@@ -246,7 +246,7 @@ impl std::ops::AddAssign for Spent {
     }
 }
 
-impl std::iter::Sum for Spent {
+impl std::iter::Sum for UsageTotals {
     fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
         all.fold(Self::default(), |mut sum, one| {
             sum += one;
@@ -259,7 +259,7 @@ impl std::iter::Sum for Spent {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Merge {
     #[serde(flatten)]
-    pub work: Work,
+    pub work: AgentWork,
     /// Who let it pass, where somebody is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit: Option<Audit>,
@@ -285,15 +285,15 @@ impl Merge {
     }
 
     /// The name of its proof, within the attempt.
-    pub fn proof(&self) -> String {
+    pub fn proof_name(&self) -> String {
         format!("verify-{}", self.number)
     }
 }
 
 /// Why an agent could not work. That is nobody's fault here: the attempt does not count, and the agent waits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Parked {
-    pub want: Want,
+pub struct ParkDetails {
+    pub want: ParkReason,
     /// A sentence a person understands.
     pub reason: String,
     /// When it may be tried again: seconds since 1970. `None` for a person to say.
@@ -303,7 +303,7 @@ pub struct Parked {
 /// What an agent lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Want {
+pub enum ParkReason {
     /// It has used up what it may use for now.
     Quota,
     /// Its model can't be reached, or answers nothing that makes sense.
@@ -314,21 +314,21 @@ pub enum Want {
 
 /// Why an attempt did not do what it should have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failure {
+pub struct AttemptFailure {
     pub kind: FailureKind,
     /// A sentence a person understands.
     pub reason: String,
     /// The commit whose work did not do, where there is one: the next attempt goes on from there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub work: Option<Work>,
+    pub work: Option<AgentWork>,
 }
 
-impl Failure {
+impl AttemptFailure {
     pub fn new(kind: FailureKind, reason: impl Into<String>) -> Self {
         Self { kind, reason: reason.into(), work: None }
     }
 
-    pub fn of(self, work: &Work) -> Self {
+    pub fn with_work(self, work: &AgentWork) -> Self {
         Self { work: Some(work.clone()), ..self }
     }
 }
@@ -360,7 +360,7 @@ pub enum FailureKind {
 
 impl FailureKind {
     /// Whether trying again may help.
-    pub const fn is_worth_another(self) -> bool {
+    pub const fn is_retryable(self) -> bool {
         match self {
             Self::Exit
             | Self::Stopped
@@ -378,7 +378,7 @@ impl FailureKind {
 /// How an attempt ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ending", rename_all = "snake_case")]
-pub enum Ending {
+pub enum AttemptEnd {
     /// Landed, and the board knows.
     Done {
         commit: String,
@@ -391,7 +391,7 @@ pub enum Ending {
         reason: String,
     },
     Failed {
-        failure: Failure,
+        failure: AttemptFailure,
         /// Why there is no other attempt, where the failure alone does not say it; `None` if there is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         given_up: Option<String>,
@@ -401,13 +401,13 @@ pub enum Ending {
         reason: String,
     },
     /// The agent could not work: it does not count either.
-    Parked(Parked),
+    Parked(ParkDetails),
     Canceled,
 }
 
-impl Ending {
+impl AttemptEnd {
     /// A failure after which it is tried again.
-    pub const fn failed(failure: Failure) -> Self {
+    pub const fn failed(failure: AttemptFailure) -> Self {
         Self::Failed { failure, given_up: None }
     }
 
@@ -437,7 +437,7 @@ impl Attempt {
             held: None,
             cancel: false,
             answer: None,
-            spent: Spent::default(),
+            spent: UsageTotals::default(),
             claimed_at: 0,
             recorded_at: 0,
         }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::attempt::Spent;
+use crate::attempt::UsageTotals;
 
 /// What people are willing to spend.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,11 +19,11 @@ impl Budget {
     ///
     /// Nobody knows what an agent used that claims the impossible. Its own task pays for all of it; the run, which others
     /// need, too, pays what the task was allowed, and nothing where nobody said what that is.
-    pub fn counts_for_the_run(&self, spent: Spent, impossible: Spent) -> Spent {
+    pub fn counts_for_the_run(&self, spent: UsageTotals, impossible: UsageTotals) -> UsageTotals {
         let part = |spent: u64, impossible: u64, allowed: Option<u64>| {
             spent.saturating_sub(impossible).saturating_add(impossible.min(spent).min(allowed.unwrap_or(0)))
         };
-        Spent {
+        UsageTotals {
             time_ms: spent.time_ms,
             tokens: part(spent.tokens, impossible.tokens, self.task.tokens),
             cost_micros: part(spent.cost_micros, impossible.cost_micros, self.task.cost_micros),
@@ -49,7 +49,7 @@ impl Allowance {
     }
 
     /// What is used up, in words.
-    pub fn used_up(&self, spent: &Spent, attempts: u64) -> Option<String> {
+    pub fn used_up(&self, spent: &UsageTotals, attempts: u64) -> Option<String> {
         let time = Duration::from_millis(spent.time_ms);
         if let Some(most) = self.time.filter(|most| time >= *most) {
             return Some(format!("{} of {}", seconds(time), seconds(most)));
@@ -95,8 +95,8 @@ mod tests {
         }
     }
 
-    fn spent(time_ms: u64, tokens: u64, cost_micros: u64) -> Spent {
-        Spent { time_ms, tokens, cost_micros }
+    fn spent(time_ms: u64, tokens: u64, cost_micros: u64) -> UsageTotals {
+        UsageTotals { time_ms, tokens, cost_micros }
     }
 
     #[test]
@@ -120,7 +120,7 @@ mod tests {
         let budget = Budget { task: whole(), run: Allowance::default() };
         assert_eq!(budget.counts_for_the_run(used, claim), spent(5, 1300, 40));
         assert_eq!(Budget::default().counts_for_the_run(used, claim), spent(5, 300, 40));
-        let honest = Spent::default();
+        let honest = UsageTotals::default();
         assert_eq!(budget.counts_for_the_run(used, honest), used, "what can be counts, whatever it is");
         assert!(budget.task.used_up(&used, 0).is_some(), "its own task pays");
     }

@@ -13,16 +13,16 @@ use serde::{Deserialize, Serialize};
 /// Milliseconds of one clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Instant(pub u64);
+pub struct BootInstant(pub u64);
 
-impl Instant {
+impl BootInstant {
     /// How long it is from an earlier instant; nothing if that is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 }
 
-impl Add<Duration> for Instant {
+impl Add<Duration> for BootInstant {
     type Output = Self;
 
     fn add(self, duration: Duration) -> Self {
@@ -32,7 +32,7 @@ impl Add<Duration> for Instant {
 
 /// Where the time comes from.
 pub trait Clock: Send + Sync + std::fmt::Debug {
-    fn now(&self) -> Instant;
+    fn now(&self) -> BootInstant;
 }
 
 /// The machine's.
@@ -40,41 +40,41 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
 pub struct BootClock;
 
 impl Clock for BootClock {
-    fn now(&self) -> Instant {
+    fn now(&self) -> BootInstant {
         let time = clock_gettime(ClockId::Boottime);
         let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-        Instant(seconds * 1000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000_000)
+        BootInstant(seconds * 1000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000_000)
     }
 }
 
 /// Seconds since 1970, by the machine: for people, and never to decide whose something is.
-pub fn wall() -> i64 {
+pub fn wall_seconds() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// The same in microseconds, to put things beside each other.
-pub fn wall_exactly() -> u64 {
+pub fn wall_micros() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// One that stands still until it is told to go on.
 #[derive(Debug, Default)]
-pub struct StoppedClock(AtomicU64);
+pub struct ManualClock(AtomicU64);
 
-impl StoppedClock {
-    pub fn at(now: Instant) -> Self {
+impl ManualClock {
+    pub fn at(now: BootInstant) -> Self {
         Self(AtomicU64::new(now.0))
     }
 
-    pub fn pass(&self, duration: Duration) {
+    pub fn advance(&self, duration: Duration) {
         self.0.fetch_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX), Ordering::SeqCst);
     }
 }
 
-impl Clock for StoppedClock {
-    fn now(&self) -> Instant {
-        Instant(self.0.load(Ordering::SeqCst))
+impl Clock for ManualClock {
+    fn now(&self) -> BootInstant {
+        BootInstant(self.0.load(Ordering::SeqCst))
     }
 }

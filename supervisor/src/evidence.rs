@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use agency_profiles::proof::{CommandProof, Proof};
-use agency_protocols::board::Evidence;
+use agency_protocols::board::ProofEvidence;
 use serde_json::{Map, Value, json};
 
 /// What is noted where nobody was asked for a verdict.
 pub const UNAUDITED: &str = "no auditor is configured: the commands decide alone";
 
 /// `root` is the work tree.
-pub fn of(proof: &Proof, root: &Path) -> Evidence {
+pub fn from_proof(proof: &Proof, root: &Path) -> ProofEvidence {
     let mut commands = Vec::new();
     for command in &proof.commands {
         // Artifacts are committed: where a repository lies on this machine is nobody else's business.
@@ -37,5 +37,5 @@ pub fn of(proof: &Proof, root: &Path) -> Evidence {
         notes
             .push(format!("changed while the commands were run, so nothing is proved: {}", files.join(", ")));
     }
-    Evidence { profile: proof.profile.clone(), passed: proof.passed(), commands, notes, bound_to }
+    ProofEvidence { profile: proof.profile.clone(), passed: proof.passed(), commands, notes, bound_to }
 }

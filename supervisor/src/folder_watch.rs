@@ -30,7 +30,7 @@ impl FolderWatch {
     }
 
     /// Returns when the folder is gone.
-    pub(crate) async fn gone(&self) {
+    pub(crate) async fn wait_until_gone(&self) {
         while !self.is_gone() {
             tokio::time::sleep(LOOK_EVERY).await;
         }

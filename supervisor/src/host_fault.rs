@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use sqlx::error::DatabaseError as _;
 use sqlx::sqlite::SqliteError;
 
-use crate::causes;
+use agency_sandbox::error_chain;
 
 /// Something that the machine has no more of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,7 +45,7 @@ impl HostFault {
 
     /// The fault that an error comes from, if it comes from one. `at` lies on the disk that is written to.
     pub(crate) fn of(error: &(dyn Error + 'static), at: &Path) -> Option<Self> {
-        causes::all(error).find_map(|cause| {
+        error_chain::chain(error).find_map(|cause| {
             let by_kernel = || cause.downcast_ref::<io::Error>().and_then(Self::of_kernel);
             let by_git = || cause.downcast_ref::<GitError>().and_then(|error| Self::of_git(error, at));
             let by_store = || {
@@ -59,7 +59,7 @@ impl HostFault {
     }
 
     /// Whether it is likely to be over soon. A disk that fails does not heal: nobody waits for it with work in hand.
-    pub(crate) fn passes(self) -> bool {
+    pub(crate) fn is_transient(self) -> bool {
         self != Self::Device
     }
 
@@ -130,29 +130,29 @@ const TO_BEGIN: u64 = 4;
 
 /// Whether next to nothing can be written where a folder lies.
 pub(crate) fn is_full(folder: &Path) -> bool {
-    Disk::of(folder).is_some_and(|disk| disk.free < LEAST)
+    DiskSpace::of(folder).is_some_and(|disk| disk.free < LEAST)
 }
 
 /// Whether the disk of a folder is so full that an agent may have been refused a write, or will be soon.
 pub(crate) fn is_nearly_full(folder: &Path) -> bool {
-    Disk::of(folder).is_some_and(|disk| disk.has_less_than(1))
+    DiskSpace::of(folder).is_some_and(|disk| disk.has_less_than(1))
 }
 
 /// Whether nothing new is to be started where a folder lies. Whoever begins needs room at once; with no more than an
 /// agent is stopped at, one attempt after the other would be lost, and each leaves records.
 pub(crate) fn is_too_full_to_begin(folder: &Path) -> bool {
-    Disk::of(folder).is_some_and(|disk| disk.has_less_than(TO_BEGIN))
+    DiskSpace::of(folder).is_some_and(|disk| disk.has_less_than(TO_BEGIN))
 }
 
 /// A file system, as it counts itself.
-struct Disk {
+struct DiskSpace {
     size: u64,
     free: u64,
     /// How many files can be made; `None` where they are not counted.
     files: Option<u64>,
 }
 
-impl Disk {
+impl DiskSpace {
     /// Whether less is free than so many times what is to be left.
     fn has_less_than(&self, times: u64) -> bool {
         let room = (self.size / SHARE).clamp(LEAST, MOST);
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn beginning_takes_more_room_than_going_on() {
-        let disk = |free, files| Disk { size: 24 << 20, free, files };
+        let disk = |free, files| DiskSpace { size: 24 << 20, free, files };
         let room = (24 << 20) / SHARE;
         for (disk, stops, starts) in [
             (disk(room - 1, None), true, false),
@@ -248,6 +248,8 @@ mod tests {
 
     #[test]
     fn there_is_room_somewhere_and_nowhere_is_not_known() {
-        assert!(Disk::of(&std::env::temp_dir()).is_some() && !is_nearly_full(Path::new("/no/such/folder")));
+        assert!(
+            DiskSpace::of(&std::env::temp_dir()).is_some() && !is_nearly_full(Path::new("/no/such/folder"))
+        );
     }
 }

@@ -5,7 +5,6 @@
 //! dispatch  the loop: what can start, what can be taken over, what people want
 //! life      one attempt, from its claim to its end, step by step
 //! errand    a sandbox that runs for an attempt, and outlives whoever sent it
-//! landing   an attempt's work on a branch, exactly once
 //! budget    how much may be used, for a task and for a run
 //! roster    how many of an agent are at work, whatever they do
 //! store     whose an attempt is, and how far it has come
@@ -20,33 +19,30 @@
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+mod agent_slots;
 pub mod attempt;
+pub mod board_sync;
+pub mod board_thread;
 pub mod budget;
-pub mod causes;
-pub mod charge;
 pub mod clock;
-pub mod desk;
 pub mod dispatch;
-mod durable;
-pub mod errand;
+pub mod driver;
 pub mod evidence;
 mod folder_watch;
-pub mod hearing;
 pub mod host_fault;
-pub mod identity;
-pub mod landing;
-pub mod life;
-pub mod notice;
-mod owner;
+pub mod job;
+mod log_excerpt;
+pub mod output_signals;
+mod owner_lock;
 mod prompt;
 pub mod rebuild;
-mod records;
+pub mod records;
 mod retention;
-mod roster;
-mod said;
+pub mod run_event;
 pub mod scope;
 pub mod settings;
-pub mod sharing;
+pub mod startup;
 pub mod store;
+pub mod store_identity;
 pub mod trace;
 mod train;

@@ -3,23 +3,23 @@
 //! The task and the contract come from the board; what the engine adds is what it will hold the agent to. Text
 //! that comes from the repository is fenced and named as what it is: to be worked on, never to be obeyed.
 
-use agency_protocols::board::{Brief, Scope};
+use agency_protocols::board::{TaskBrief, TaskScope};
 
-use crate::errand::order::{Paper, ScopeOrder};
+use crate::job::order::{Attachment, ScopeOrder};
 
 /// Everything a prompt is made of.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Prompt<'a> {
     pub(crate) id: &'a str,
     pub(crate) file: &'a str,
-    pub(crate) brief: &'a Brief,
-    pub(crate) scope: &'a Scope,
+    pub(crate) brief: &'a TaskBrief,
+    pub(crate) scope: &'a TaskScope,
     pub(crate) profile: &'a str,
     /// Why the attempts before did not do, the last one last.
     pub(crate) before: &'a [String],
     /// What they did is in the files.
     pub(crate) goes_on: bool,
-    pub(crate) papers: &'a [Paper],
+    pub(crate) papers: &'a [Attachment],
 }
 
 /// What an agent is told that judges the work of another.
@@ -28,7 +28,7 @@ pub(crate) struct AuditPrompt<'a> {
     pub(crate) id: &'a str,
     pub(crate) file: &'a str,
     pub(crate) builder: &'a str,
-    pub(crate) brief: &'a Brief,
+    pub(crate) brief: &'a TaskBrief,
     pub(crate) scope: &'a ScopeOrder,
     /// The name of the file that has the work as a patch, the commit it is compared with, and every path it changes.
     pub(crate) patch: Option<&'a str>,
@@ -177,20 +177,20 @@ mod tests {
 
     #[test]
     fn a_prompt_says_what_may_change_and_what_went_wrong() {
-        let brief = Brief {
+        let brief = TaskBrief {
             task: "Do it.".into(),
             contract: Some("Be brief.".into()),
             report: "As YAML.".into(),
             reported: None,
         };
-        let scope = Scope {
+        let scope = TaskScope {
             must: vec!["src/**".into()],
             touch: vec!["src/**".into()],
             keep: vec!["src/x".into()],
-            ..Scope::default()
+            ..TaskScope::default()
         };
         let before = ["the tests fail".to_owned()];
-        let papers = [Paper { name: "AGENCY_BEFORE.patch".into(), source: "/x".into() }];
+        let papers = [Attachment { name: "AGENCY_BEFORE.patch".into(), source: "/x".into() }];
         let prompt = Prompt {
             id: "T1",
             file: "t.md",
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn an_auditor_is_told_what_to_judge_and_that_it_is_data() {
-        let brief = Brief {
+        let brief = TaskBrief {
             task: "Do it.".into(),
             contract: None,
             report: "A verdict.".into(),

@@ -17,17 +17,16 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde::Serialize;
 
-use crate::attempt::{Ending, Epoch, Lease, Phase, Spent, TaskKey, Term};
-use crate::charge::{open_store, store_path};
+use crate::attempt::{AttemptEnd, Epoch, Lease, Phase, TaskKey, Term, UsageTotals};
 use crate::clock::{self, BootClock};
-use crate::errand::Place;
-use crate::errand::order::What;
 use crate::host_fault::HostFault;
-use crate::landing::repository::Repository;
-use crate::landing::{self, settled};
-use crate::owner;
-use crate::store::sqlite::SqliteStore;
-use crate::store::{Claim, Claimed, Owner, Store, StoreError};
+use crate::job::JobFolder;
+use crate::job::order::JobKind;
+use crate::owner_lock;
+use crate::store::sqlite::{SqliteStore, open_store, store_path};
+use crate::store::{AttemptStore, AttemptStoreError, ClaimRequest, ClaimResult, SupervisorProcess};
+use agency_landing::repository::LandingRepository;
+use agency_landing::{self, settled_refs};
 
 /// What is beside a store while it is used, or was left beside it.
 const SIDES: [&str; 3] = ["-wal", "-shm", "-journal"];
@@ -37,7 +36,7 @@ const LOST: &str = "the store was rebuilt while it was open";
 
 /// What came of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Rebuilt {
+pub struct RebuildSummary {
     /// Where the damaged store lies now.
     pub kept: Option<PathBuf>,
     /// How many tasks have an attempt.
@@ -57,14 +56,14 @@ pub enum RebuildError {
     #[error("can't {doing} {}", path.display())]
     Files { doing: &'static str, path: PathBuf, source: io::Error },
     #[error(transparent)]
-    Landing(#[from] landing::Error),
+    Landing(#[from] agency_landing::Error),
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] AttemptStoreError),
 }
 
 /// What is known of a task without the store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Known {
+struct RecoveredTask {
     /// The last attempt there was.
     epoch: u64,
     /// The attempt that landed last, and its commit.
@@ -75,7 +74,7 @@ struct Known {
     title: String,
 }
 
-impl Known {
+impl RecoveredTask {
     fn saw(&mut self, epoch: u64) {
         self.epoch = self.epoch.max(epoch);
     }
@@ -86,15 +85,15 @@ impl Known {
             Some((epoch, commit)) if *epoch == self.epoch => match self.held == Some(*epoch) {
                 // The board may not know yet.
                 true => Phase::Landed { commit: commit.clone() },
-                false => Phase::Over(Ending::Done { commit: commit.clone() }),
+                false => Phase::Over(AttemptEnd::Done { commit: commit.clone() }),
             },
-            _ => Phase::Over(Ending::Lost { reason: LOST.to_owned() }),
+            _ => Phase::Over(AttemptEnd::Lost { reason: LOST.to_owned() }),
         }
     }
 }
 
 /// Whether the store can be used as it is.
-async fn is_whole(state: &Path) -> Result<bool, StoreError> {
+async fn is_whole(state: &Path) -> Result<bool, AttemptStoreError> {
     if !store_path(state).exists() {
         return Ok(false);
     }
@@ -108,15 +107,18 @@ async fn is_whole(state: &Path) -> Result<bool, StoreError> {
     match looked.await {
         Ok(()) => Ok(true),
         // Neither is damage, nor is a machine that lacks something.
-        Err(error @ (StoreError::Newer { .. } | StoreError::Busy { .. })) => Err(error),
-        Err(error) if HostFault::of(&error, state).is_some_and(HostFault::passes) => Err(error),
+        Err(error @ (AttemptStoreError::Newer { .. } | AttemptStoreError::Busy { .. })) => Err(error),
+        Err(error) if HostFault::of(&error, state).is_some_and(HostFault::is_transient) => Err(error),
         Err(_) => Ok(false),
     }
 }
 
 /// Makes the store of a state folder anew, if it is damaged or gone; `None` if it is whole.
-pub async fn rebuild(repository: &Repository, state: &Path) -> Result<Option<Rebuilt>, RebuildError> {
-    if owner::is_anybody_present(state) {
+pub async fn rebuild(
+    repository: &LandingRepository,
+    state: &Path,
+) -> Result<Option<RebuildSummary>, RebuildError> {
+    if owner_lock::is_any_supervisor_alive(state) {
         return Err(RebuildError::InUse { state: state.to_owned() });
     }
     if is_whole(state).await? {
@@ -136,18 +138,21 @@ pub async fn rebuild(repository: &Repository, state: &Path) -> Result<Option<Reb
     let landed = landed.count();
     let lost = known.values().filter(|one| one.held == Some(one.epoch)).count();
     let told = known.values().filter(|one| matches!(one.phase(), Phase::Landed { .. })).count();
-    Ok(Some(Rebuilt { kept, tasks: known.len(), landed, lost: lost - told }))
+    Ok(Some(RebuildSummary { kept, tasks: known.len(), landed, lost: lost - told }))
 }
 
 /// What git and the records say, and the last term they know of.
-fn look(repository: &Repository, state: &Path) -> Result<(BTreeMap<TaskKey, Known>, Term), RebuildError> {
-    let mut all: BTreeMap<TaskKey, Known> = BTreeMap::new();
+fn look(
+    repository: &LandingRepository,
+    state: &Path,
+) -> Result<(BTreeMap<TaskKey, RecoveredTask>, Term), RebuildError> {
+    let mut all: BTreeMap<TaskKey, RecoveredTask> = BTreeMap::new();
     let mut last_term = 0;
-    for named in settled::named(repository)? {
+    for named in settled_refs::task_refs(repository)? {
         let key = TaskKey { protocol: named.task.protocol().to_owned(), id: named.task.id().to_owned() };
         let one = all.entry(key).or_default();
         named.candidates.keys().for_each(|epoch| one.saw(*epoch));
-        let Some(known) = settled::look(repository, &named)? else { continue };
+        let Some(known) = settled_refs::read_facts(repository, &named)? else { continue };
         if let Some(last) = known.lease {
             one.saw(last.lease.epoch);
             one.held = (!last.released).then_some(last.lease.epoch);
@@ -162,7 +167,7 @@ fn look(repository: &Repository, state: &Path) -> Result<(BTreeMap<TaskKey, Know
     for entry in entries(&state.join("runs"))? {
         let Some((key, epoch, order)) = attempt_of(&entry) else { continue };
         for errand in entries(&entry)? {
-            if Place::new(errand).is_alive().unwrap_or(false) {
+            if JobFolder::new(errand).is_alive().unwrap_or(false) {
                 return Err(RebuildError::AtWork { task: key.id });
             }
         }
@@ -185,37 +190,46 @@ fn look(repository: &Repository, state: &Path) -> Result<(BTreeMap<TaskKey, Know
 /// The attempt a folder of records belongs to, and what its agent was asked: by its order, and else by its name.
 #[expect(clippy::type_complexity, reason = "read once, right above")]
 fn attempt_of(folder: &Path) -> Option<(TaskKey, u64, Option<(String, String)>)> {
-    if let Ok(order) = Place::new(folder.join("agent")).read_order() {
+    if let Ok(order) = JobFolder::new(folder.join("agent")).read_order() {
         let asked = match order.what {
-            What::Agent(asked) => Some((asked.agent, asked.subject)),
+            JobKind::Agent(asked) => Some((asked.agent, asked.subject)),
             _ => None,
         };
-        return (order.epoch.0 <= landing::HIGHEST_COUNT).then_some((order.task, order.epoch.0, asked));
+        return (order.epoch.0 <= agency_landing::HIGHEST_COUNT).then_some((
+            order.task,
+            order.epoch.0,
+            asked,
+        ));
     }
     let name = folder.file_name()?.to_str()?;
     let (protocol, rest) = name.split_once('.')?;
     let (id, epoch) = rest.rsplit_once('.')?;
     let key = TaskKey { protocol: protocol.to_owned(), id: id.to_owned() };
-    Some((key, epoch.parse().ok().filter(|epoch| *epoch <= landing::HIGHEST_COUNT)?, None))
+    Some((key, epoch.parse().ok().filter(|epoch| *epoch <= agency_landing::HIGHEST_COUNT)?, None))
 }
 
 /// A new store that knows this.
-async fn fill(path: &Path, known: &BTreeMap<TaskKey, Known>, last: Term) -> Result<(), StoreError> {
-    let store = SqliteStore::open(path, std::sync::Arc::new(BootClock), clock::wall).await?;
+async fn fill(
+    path: &Path,
+    known: &BTreeMap<TaskKey, RecoveredTask>,
+    last: Term,
+) -> Result<(), AttemptStoreError> {
+    let store = SqliteStore::open(path, std::sync::Arc::new(BootClock), clock::wall_seconds).await?;
     store.count_terms_from(last).await?;
     // Of no boot: whoever comes next takes over at once what is left open.
-    let nobody = Owner { host: String::new(), boot: String::new(), pid: 0 };
+    let nobody = SupervisorProcess { host: String::new(), boot: String::new(), pid: 0 };
     let term = store.enter(&nobody).await?;
     for (task, one) in known {
         let beyond = Epoch(one.epoch - 1);
-        let claim = Claim { task, title: &one.title, agent: &one.agent, after: None, beyond };
-        let Claimed::Held(Lease { epoch, .. }) = store.claim(&claim, term, std::time::Duration::ZERO).await?
+        let claim = ClaimRequest { task, title: &one.title, agent: &one.agent, after: None, beyond };
+        let ClaimResult::Held(Lease { epoch, .. }) =
+            store.claim(&claim, term, std::time::Duration::ZERO).await?
         else {
             continue;
         };
         let lease = Lease { task: task.clone(), epoch, term };
         match one.phase() {
-            Phase::Over(ending) => store.end(&lease, &ending, Spent::default()).await?,
+            Phase::Over(ending) => store.end(&lease, &ending, UsageTotals::default()).await?,
             phase => store.advance(&lease, &phase).await?,
         }
     }
@@ -243,13 +257,13 @@ fn put(draft: &Path, place: &Path) -> Result<Option<PathBuf>, RebuildError> {
         renameat_with(CWD, draft, CWD, &kept, RenameFlags::NOREPLACE)
             .map_err(|error| files("move", draft)(error.into()))?;
     }
-    crate::durable::sync_folder(place).map_err(files("sync the folder of", place))?;
+    agency_sandbox::durable::sync_folder(place).map_err(files("sync the folder of", place))?;
     Ok(there.then_some(kept))
 }
 
 /// A name for a damaged store that no other has: none of them is ever removed by us.
 fn free(place: &Path) -> PathBuf {
-    let now = clock::wall();
+    let now = clock::wall_seconds();
     let mut name = beside(place, &format!(".damaged-{now}"));
     let mut number = 1;
     while [""].iter().chain(&SIDES).any(|side| beside(&name, side).symlink_metadata().is_ok()) {
@@ -293,14 +307,14 @@ fn files(doing: &'static str, path: &Path) -> impl Fn(io::Error) -> RebuildError
 mod tests {
     use super::*;
 
-    fn known(epoch: u64, landed: Option<u64>, held: Option<u64>) -> Known {
+    fn known(epoch: u64, landed: Option<u64>, held: Option<u64>) -> RecoveredTask {
         let landed = landed.map(|epoch| (epoch, "c".to_owned()));
-        Known { epoch, landed, held, ..Known::default() }
+        RecoveredTask { epoch, landed, held, ..RecoveredTask::default() }
     }
 
     #[test]
     fn what_landed_stays_landed_and_what_was_open_is_lost() {
-        let name = |one: Known| match one.phase() {
+        let name = |one: RecoveredTask| match one.phase() {
             Phase::Over(ending) => ending.name(),
             phase => phase.name(),
         };

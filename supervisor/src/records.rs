@@ -8,8 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::life;
-use crate::store::Store;
+use crate::attempt::Attempt;
+use crate::store::AttemptStore;
 
 /// How long they are kept.
 pub(crate) const AGE: Duration = Duration::from_secs(30 * 86_400);
@@ -18,23 +18,31 @@ const SIZE: u64 = 2 << 30;
 
 /// One folder of records.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Kept {
+struct RecordFolder {
     path: PathBuf,
     age: Duration,
     size: u64,
 }
 
+/// The folder of an attempt's records.
+pub fn folder_of(state: &Path, attempt: &Attempt) -> PathBuf {
+    let name = format!("{}.{}.{}", attempt.task.protocol, attempt.task.id, attempt.epoch);
+    // Ids come from files; what could lead elsewhere is taken out.
+    let safe = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+    state.join("runs").join(name.chars().map(safe).collect::<String>())
+}
+
 /// Removes what is too old or too much. Attempts that are open keep theirs.
-pub(crate) async fn prune(state: &Path, store: &impl Store) -> io::Result<()> {
+pub(crate) async fn prune(state: &Path, store: &impl AttemptStore) -> io::Result<()> {
     let open = store.open().await.map_err(io::Error::other)?;
-    let held: Vec<PathBuf> = open.iter().map(|attempt| life::records(state, attempt)).collect();
+    let held: Vec<PathBuf> = open.iter().map(|attempt| folder_of(state, attempt)).collect();
     for path in superfluous(kept(&state.join("runs"))?.into_iter().filter(|one| !held.contains(&one.path))) {
         agency_sandbox::erase::tree(&path)?;
     }
     Ok(())
 }
 
-fn kept(runs: &Path) -> io::Result<Vec<Kept>> {
+fn kept(runs: &Path) -> io::Result<Vec<RecordFolder>> {
     let entries = match fs::read_dir(runs) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -45,7 +53,7 @@ fn kept(runs: &Path) -> io::Result<Vec<Kept>> {
     for entry in entries {
         let entry = entry?;
         let age = now.duration_since(entry.metadata()?.modified()?).unwrap_or_default();
-        kept.push(Kept { size: size(&entry.path()), path: entry.path(), age });
+        kept.push(RecordFolder { size: size(&entry.path()), path: entry.path(), age });
     }
     Ok(kept)
 }
@@ -60,11 +68,11 @@ fn size(folder: &Path) -> u64 {
 }
 
 /// The oldest, until what is left is young and small enough.
-fn superfluous(kept: impl Iterator<Item = Kept>) -> Vec<PathBuf> {
-    let mut kept: Vec<Kept> = kept.collect();
+fn superfluous(kept: impl Iterator<Item = RecordFolder>) -> Vec<PathBuf> {
+    let mut kept: Vec<RecordFolder> = kept.collect();
     kept.sort_by_key(|one| one.age);
     let mut total = 0;
-    let stays = |one: &Kept| {
+    let stays = |one: &RecordFolder| {
         total += one.size;
         one.age <= AGE && total <= SIZE
     };
@@ -78,7 +86,7 @@ mod tests {
 
     #[test]
     fn the_oldest_go_by_age_and_by_size() {
-        let one = |name: &str, days: u64, size: u64| Kept {
+        let one = |name: &str, days: u64, size: u64| RecordFolder {
             path: name.into(),
             age: Duration::from_secs(days * 86_400),
             size,

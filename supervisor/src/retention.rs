@@ -21,37 +21,36 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::attempt::{Attempt, Ending, Phase, TaskKey};
-use crate::landing;
-use crate::landing::refs::Line;
-use crate::landing::repository::Repository;
-use crate::landing::settled::{self, Known, Made, Named};
+use crate::attempt::{Attempt, AttemptEnd, Phase, TaskKey};
 use crate::records;
-use crate::store::{Store, StoreError};
+use crate::store::{AttemptStore, AttemptStoreError};
+use agency_landing::refs::RefCommand;
+use agency_landing::repository::LandingRepository;
+use agency_landing::settled_refs::{self, CandidateCommit, TaskRefFacts, TaskRefs};
 
 /// Why something old could not be cleared away.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum TidyError {
+pub(crate) enum RetentionError {
     #[error("can't remove old records")]
     Records(#[from] io::Error),
     #[error("can't remove old references")]
-    References(#[from] landing::Error),
+    References(#[from] agency_landing::Error),
     #[error("can't remove old references: {} is there for more than an hour; if no git is at work, remove it", .0.display())]
     Locked(PathBuf),
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(#[from] AttemptStoreError),
 }
 
 /// Clears away what is settled and old. May be done at any time, and beside others who do the same.
-pub(crate) async fn tidy_up<S: Store>(
+pub(crate) async fn tidy_up<S: AttemptStore>(
     state: &Path,
     store: &S,
-    repository: &Arc<Repository>,
+    repository: &Arc<LandingRepository>,
     now: i64,
-) -> Result<(), TidyError> {
+) -> Result<(), RetentionError> {
     let before = now - i64::try_from(records::AGE.as_secs()).unwrap_or(i64::MAX);
     records::prune(state, store).await?;
-    let named = blocking(repository, settled::named).await?;
+    let named = blocking(repository, settled_refs::task_refs).await?;
     let latest: HashMap<TaskKey, Attempt> =
         store.latest().await?.into_iter().map(|attempt| (attempt.task.clone(), attempt)).collect();
     let mut going = Vec::new();
@@ -62,12 +61,15 @@ pub(crate) async fn tidy_up<S: Store>(
         }
         // Asked before git is: whoever takes the task up after this moves its lease, and then nothing of it goes.
         let attempts = store.attempts(&key).await?;
-        let known = blocking(repository, move |repository| settled::look(repository, &named)).await?;
+        let known =
+            blocking(repository, move |repository| settled_refs::read_facts(repository, &named)).await?;
         going.extend(known.map(|known| settled_lines(&known, &attempts, before)).filter(|it| !it.is_empty()));
     }
-    match blocking(repository, move |repository| settled::remove(repository, &going)).await? {
+    match blocking(repository, move |repository| settled_refs::remove(repository, &going)).await? {
         None => store.prune(before).await.map(drop).map_err(Into::into),
-        Some(lock) if lock.since.elapsed().is_ok_and(|age| age > LONG) => Err(TidyError::Locked(lock.path)),
+        Some(lock) if lock.since.elapsed().is_ok_and(|age| age > LONG) => {
+            Err(RetentionError::Locked(lock.path))
+        }
         // Somebody is at it; there is a next time.
         Some(_) => Ok(()),
     }
@@ -77,9 +79,9 @@ pub(crate) async fn tidy_up<S: Store>(
 const LONG: Duration = Duration::from_secs(3600);
 
 async fn blocking<T: Send + 'static>(
-    repository: &Arc<Repository>,
-    work: impl FnOnce(&Repository) -> Result<T, landing::Error> + Send + 'static,
-) -> Result<T, TidyError> {
+    repository: &Arc<LandingRepository>,
+    work: impl FnOnce(&LandingRepository) -> Result<T, agency_landing::Error> + Send + 'static,
+) -> Result<T, RetentionError> {
     let repository = Arc::clone(repository);
     match tokio::task::spawn_blocking(move || work(&repository)).await {
         Ok(done) => Ok(done?),
@@ -88,45 +90,45 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// Whether something of a task could go, as far as that is cheap to tell.
-fn is_worth_a_look(named: &Named, last: Option<&Attempt>, before: i64) -> bool {
+fn is_worth_a_look(named: &TaskRefs, last: Option<&Attempt>, before: i64) -> bool {
     let quiet = last.is_none_or(|last| last.phase.is_over() && last.recorded_at < before);
     let left = named.lease.is_some() || named.pin.is_some() || !named.candidates.is_empty();
     named.candidates.len() > 1 || (named.landed.is_some() && left && quiet)
 }
 
 /// What goes of a task, and what has to be so when it does: nobody has claimed it since, nor landed it anew.
-fn settled_lines(known: &Known, attempts: &[Attempt], before: i64) -> Vec<Line> {
+fn settled_lines(known: &TaskRefFacts, attempts: &[Attempt], before: i64) -> Vec<RefCommand> {
     let is_held = known.lease.as_ref().is_some_and(|last| !last.released);
     if is_held || attempts.iter().any(|one| !one.phase.is_over()) {
         return Vec::new();
     }
-    let (going, staying): (Vec<&Made>, Vec<&Made>) =
+    let (going, staying): (Vec<&CandidateCommit>, Vec<&CandidateCommit>) =
         known.candidates.iter().partition(|made| is_superfluous(made, known, attempts, before));
     let lease_goes = staying.is_empty() && is_lease_superfluous(known, attempts, before);
     if going.is_empty() && !lease_goes {
         return Vec::new();
     }
     // No attempt is open, so nothing stands on it.
-    let pin = known.pin.as_ref().map(|at| Line::Delete { name: known.task.pin(), at: at.clone() });
+    let pin = known.pin.as_ref().map(|at| RefCommand::Delete { name: known.task.pin(), at: at.clone() });
     let candidates = going
         .iter()
-        .map(|made| Line::Delete { name: known.task.candidate(made.epoch), at: made.commit.clone() });
+        .map(|made| RefCommand::Delete { name: known.task.candidate(made.epoch), at: made.commit.clone() });
     let name = known.task.lease();
     let lease = match &known.lease {
-        Some(last) if lease_goes => Line::Delete { name, at: last.lease.object.clone() },
-        last => Line::Verify { name, at: last.as_ref().map(|last| last.lease.object.clone()) },
+        Some(last) if lease_goes => RefCommand::Delete { name, at: last.lease.object.clone() },
+        last => RefCommand::Verify { name, at: last.as_ref().map(|last| last.lease.object.clone()) },
     };
     let at = known.landed.as_ref().map(|landed| landed.object.clone());
-    let landed = Line::Verify { name: known.task.landed(), at };
+    let landed = RefCommand::Verify { name: known.task.landed(), at };
     candidates.chain(pin).chain([lease, landed]).collect()
 }
 
-fn is_superfluous(made: &Made, known: &Known, attempts: &[Attempt], before: i64) -> bool {
+fn is_superfluous(made: &CandidateCommit, known: &TaskRefFacts, attempts: &[Attempt], before: i64) -> bool {
     let attempt = attempts.iter().find(|one| one.epoch.0 == made.epoch);
     let last = [made.at, attempt.map(|one| one.recorded_at)].into_iter().flatten().max();
     let has_landed = known.landed.as_ref().is_some_and(|landed| landed.epoch >= made.epoch);
     let came_to_nothing = attempt.is_some_and(|one| match &one.phase {
-        Phase::Over(Ending::Kept { .. } | Ending::Done { .. }) => false,
+        Phase::Over(AttemptEnd::Kept { .. } | AttemptEnd::Done { .. }) => false,
         Phase::Over(_) => true,
         _ => false,
     });
@@ -134,8 +136,8 @@ fn is_superfluous(made: &Made, known: &Known, attempts: &[Attempt], before: i64)
     last.is_some_and(|last| last < before) && (has_landed || (came_to_nothing && !is_last))
 }
 
-/// The record of the landing is the better fence then: it bars every attempt up to its own ([`landing::lease`]).
-fn is_lease_superfluous(known: &Known, attempts: &[Attempt], before: i64) -> bool {
+/// The record of the landing is the better fence then: it bars every attempt up to its own ([`agency_landing::lease`]).
+fn is_lease_superfluous(known: &TaskRefFacts, attempts: &[Attempt], before: i64) -> bool {
     let (Some(last), Some(landed)) = (&known.lease, &known.landed) else { return false };
     let seen = attempts.iter().map(|one| one.recorded_at).chain(known.landed_at).max();
     last.released && landed.epoch >= last.lease.epoch && seen.is_some_and(|seen| seen < before)
@@ -144,10 +146,10 @@ fn is_lease_superfluous(known: &Known, attempts: &[Attempt], before: i64) -> boo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attempt::{Epoch, Failure, FailureKind, Work};
-    use crate::landing::landed::Landed;
-    use crate::landing::lease::{Last, Lease};
-    use crate::landing::names::{Oid, RefName, Task};
+    use crate::attempt::{AgentWork, AttemptFailure, Epoch, FailureKind};
+    use agency_landing::landed_record::LandedRecord;
+    use agency_landing::lease::{GitLease, LastLease};
+    use agency_landing::names::{Oid, RefName, TaskName};
     use proptest::prelude::*;
 
     const BEFORE: i64 = 1_000;
@@ -158,26 +160,26 @@ mod tests {
         Oid::parse(&format!("{:040x}", number + 1)).expect("a name")
     }
 
-    fn task() -> Task {
-        Task::new("kodingx", "T1").expect("a task")
+    fn task() -> TaskName {
+        TaskName::new("kodingx", "T1").expect("a task")
     }
 
     /// A task with these candidates, all of them old, whose last attempt has given its lease back.
-    fn known(epochs: &[u64], landed: Option<u64>) -> Known {
+    fn known(epochs: &[u64], landed: Option<u64>) -> TaskRefFacts {
         let last = epochs.iter().copied().chain(landed).max().unwrap_or(1);
-        let made = |epoch: &u64| Made { epoch: *epoch, commit: oid(*epoch), at: Some(OLD) };
-        let landed = landed.map(|epoch| Landed {
+        let made = |epoch: &u64| CandidateCommit { epoch: *epoch, commit: oid(*epoch), at: Some(OLD) };
+        let landed = landed.map(|epoch| LandedRecord {
             epoch,
             term: 1,
             branch: RefName::branch("main").expect("a name"),
             commit: oid(500 + epoch),
             object: oid(600 + epoch),
         });
-        Known {
+        TaskRefFacts {
             task: task(),
             candidates: epochs.iter().map(made).collect(),
-            lease: Some(Last {
-                lease: Lease { task: task(), epoch: last, term: 1, object: oid(400) },
+            lease: Some(LastLease {
+                lease: GitLease { task: task(), epoch: last, term: 1, object: oid(400) },
                 released: true,
             }),
             landed_at: landed.as_ref().map(|_| OLD),
@@ -191,18 +193,20 @@ mod tests {
     }
 
     fn failed(epoch: u64) -> Phase {
-        let work = Work { base: oid(0).to_string(), candidate: oid(epoch).to_string() };
-        Phase::Over(Ending::failed(Failure::new(FailureKind::Verify, "no").of(&work)))
+        let work = AgentWork { base: oid(0).to_string(), candidate: oid(epoch).to_string() };
+        Phase::Over(AttemptEnd::failed(AttemptFailure::new(FailureKind::Verify, "no").with_work(&work)))
     }
 
     fn done() -> Phase {
-        Phase::Over(Ending::Done { commit: oid(501).to_string() })
+        Phase::Over(AttemptEnd::Done { commit: oid(501).to_string() })
     }
 
     /// The names of what goes.
-    fn gone(known: &Known, attempts: &[Attempt]) -> Vec<String> {
-        let name = |line: &Line| match line {
-            Line::Delete { name, .. } => Some(name.as_str().trim_start_matches("refs/agency/").to_owned()),
+    fn gone(known: &TaskRefFacts, attempts: &[Attempt]) -> Vec<String> {
+        let name = |line: &RefCommand| match line {
+            RefCommand::Delete { name, .. } => {
+                Some(name.as_str().trim_start_matches("refs/agency/").to_owned())
+            }
             _ => None,
         };
         settled_lines(known, attempts, BEFORE).iter().filter_map(name).collect()
@@ -224,12 +228,12 @@ mod tests {
     fn what_is_removed_is_so_only_while_the_task_is_as_it_was_seen() {
         let (seen, lease, landed) = (known(&[1], Some(1)), task().lease(), task().landed());
         let lines = settled_lines(&seen, &[], BEFORE);
-        assert!(lines.contains(&Line::Delete { name: lease.clone(), at: oid(400) }));
-        assert!(lines.contains(&Line::Verify { name: landed.clone(), at: Some(oid(601)) }));
+        assert!(lines.contains(&RefCommand::Delete { name: lease.clone(), at: oid(400) }));
+        assert!(lines.contains(&RefCommand::Verify { name: landed.clone(), at: Some(oid(601)) }));
         let attempts = [attempt(1, failed(1), OLD), attempt(2, failed(2), OLD)];
         let lines = settled_lines(&known(&[1, 2], None), &attempts, BEFORE);
-        assert!(lines.contains(&Line::Verify { name: lease, at: Some(oid(400)) }));
-        assert!(lines.contains(&Line::Verify { name: landed, at: None }));
+        assert!(lines.contains(&RefCommand::Verify { name: lease, at: Some(oid(400)) }));
+        assert!(lines.contains(&RefCommand::Verify { name: landed, at: None }));
     }
 
     #[test]
@@ -241,7 +245,7 @@ mod tests {
         assert_eq!(gone(&by_git, &[]), ["kodingx/T1/1"], "of git");
         by_git.candidates[1].at = None;
         assert_eq!(gone(&by_git, &[]), ["kodingx/T1/1"], "nobody can tell");
-        let lease = Known { landed_at: Some(YOUNG), ..known(&[], Some(2)) };
+        let lease = TaskRefFacts { landed_at: Some(YOUNG), ..known(&[], Some(2)) };
         assert_eq!(gone(&lease, &[]), [] as [&str; 0]);
     }
 
@@ -258,9 +262,9 @@ mod tests {
     fn a_task_that_has_not_landed_keeps_its_last_work_and_what_was_kept_and_what_nobody_remembers() {
         let attempts = [
             attempt(1, failed(1), OLD),
-            attempt(2, Phase::Over(Ending::Kept { candidate: oid(2).to_string() }), OLD),
+            attempt(2, Phase::Over(AttemptEnd::Kept { candidate: oid(2).to_string() }), OLD),
             attempt(4, failed(4), OLD),
-            attempt(5, Phase::Over(Ending::Canceled), OLD),
+            attempt(5, Phase::Over(AttemptEnd::Canceled), OLD),
         ];
         assert_eq!(gone(&known(&[1, 2, 3, 4, 5], None), &attempts), ["kodingx/T1/1", "kodingx/T1/4"]);
     }
@@ -272,7 +276,7 @@ mod tests {
         // Its last attempt made nothing, and was later than the landing: only the lease knows of it.
         let mut later = known(&[], Some(2));
         later.lease.as_mut().expect("a lease").lease.epoch = 3;
-        assert_eq!(gone(&later, &[attempt(3, Phase::Over(Ending::Canceled), OLD)]), [] as [&str; 0]);
+        assert_eq!(gone(&later, &[attempt(3, Phase::Over(AttemptEnd::Canceled), OLD)]), [] as [&str; 0]);
     }
 
     proptest! {
@@ -285,8 +289,8 @@ mod tests {
             let attempts: Vec<Attempt> = (1..).zip(&endings).map(|(epoch, (kind, young))| {
                 let phase = match kind {
                     0 | 1 => failed(epoch),
-                    2 => Phase::Over(Ending::Lost { reason: "x".into() }),
-                    _ => Phase::Over(Ending::Kept { candidate: oid(epoch).to_string() }),
+                    2 => Phase::Over(AttemptEnd::Lost { reason: "x".into() }),
+                    _ => Phase::Over(AttemptEnd::Kept { candidate: oid(epoch).to_string() }),
                 };
                 attempt(epoch, phase, if *young { YOUNG } else { OLD })
             }).collect();

@@ -4,34 +4,35 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use agency_sandbox::container::Container;
-use agency_sandbox::policy::Level;
+use agency_protocols::board::{ReadyTask, TaskRole};
+use agency_sandbox::policy::ContainerConfig;
+use agency_sandbox::policy::IsolationLevel;
 
 use crate::budget::Budget;
-use crate::errand::order::{Limits, Program, Setup, SetupOrder, Trust};
-use crate::landing::commit::Signature;
-use crate::landing::names::RefName;
+use crate::job::order::{AgentLimits, AgentProgram, ProfileTrust, SetupOrder, WorkspaceSetup};
+use agency_landing::commit::Signature;
+use agency_landing::names::RefName;
 
 /// How a repository's tasks are to be run.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct RunSettings {
     /// The work tree.
     pub root: PathBuf,
     /// The state folder.
     pub state: PathBuf,
     /// Below which private copies are kept, at the level that needs them.
     pub copies: PathBuf,
-    pub level: Level,
+    pub level: IsolationLevel,
     /// What containers are made of, at the level that has them and for checks that ask for one.
-    pub container: Option<Container>,
+    pub container: Option<ContainerConfig>,
     /// What agents start from, and land on.
     pub branch: RefName,
-    pub land: Land,
-    pub agents: BTreeMap<String, Agent>,
+    pub land: LandingTarget,
+    pub agents: BTreeMap<String, AgentSettings>,
     /// Those that can't be started here, with the reason.
     pub unusable: BTreeMap<String, String>,
     /// Which of the repository's own profiles may be run.
-    pub trust: Trust,
+    pub trust: ProfileTrust,
     /// Who lands.
     pub committer: Committer,
     /// How many attempts run at the same time, all together.
@@ -44,18 +45,25 @@ pub struct Settings {
     /// Who judges the work of others, if somebody does.
     pub auditor: Option<String>,
     /// What prepares a workspace, if something does.
-    pub setup: Option<Setup>,
+    pub setup: Option<WorkspaceSetup>,
     /// How long the second attempt waits for its turn; later ones wait longer.
     pub backoff: Duration,
-    pub leases: Leases,
+    pub leases: LeaseTimes,
 }
 
-impl Settings {
+impl RunSettings {
+    /// Whether a start is about work that was done elsewhere. A report that lies about for one of our own builders is no
+    /// reason not to start it.
+    pub(crate) fn is_review(&self, start: &ReadyTask) -> bool {
+        let ours = self.agents.get(start.agent.as_str()).is_some_and(|agent| !agent.outside);
+        start.role == TaskRole::Reviewer || (start.handed_in && !ours)
+    }
+
     /// What an agent's container is made of.
-    pub fn container_of(&self, agent: &Agent) -> Option<Container> {
+    pub fn container_of(&self, agent: &AgentSettings) -> Option<ContainerConfig> {
         match (&agent.image, &self.container) {
             (Some(image), usual) => {
-                Some(Container { image: image.clone(), ..usual.clone().unwrap_or_default() })
+                Some(ContainerConfig { image: image.clone(), ..usual.clone().unwrap_or_default() })
             }
             (None, usual) => usual.clone(),
         }
@@ -72,7 +80,7 @@ impl Settings {
 
 /// Where work lands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Land {
+pub enum LandingTarget {
     /// On the branch that agents start from.
     Merge,
     /// On a branch of the task's own.
@@ -83,13 +91,13 @@ pub enum Land {
 
 /// One agent.
 #[derive(Debug, Clone, Default)]
-pub struct Agent {
-    pub program: Program,
+pub struct AgentSettings {
+    pub program: AgentProgram,
     /// It works by itself somewhere else: it is never started, and its reports are waited for.
     pub outside: bool,
-    pub limits: Limits,
+    pub limits: AgentLimits,
     /// Its own level, where it has one.
-    pub level: Option<Level>,
+    pub level: Option<IsolationLevel>,
     /// Its own image, where it has one.
     pub image: Option<String>,
     /// How many of it run at the same time.
@@ -111,19 +119,19 @@ impl Committer {
 
 /// How long a lease is good for without a word from its owner.
 #[derive(Debug, Clone, Copy)]
-pub struct Leases {
+pub struct LeaseTimes {
     pub ttl: Duration,
     pub heartbeat: Duration,
 }
 
-impl Leases {
+impl LeaseTimes {
     /// Two words in a row may get lost.
     pub fn of(ttl: Duration) -> Self {
         Self { ttl, heartbeat: (ttl / 3).max(Duration::from_millis(1)) }
     }
 }
 
-impl Default for Leases {
+impl Default for LeaseTimes {
     fn default() -> Self {
         Self::of(Duration::from_secs(900))
     }
@@ -134,18 +142,18 @@ pub(crate) mod tests {
     use super::*;
 
     /// Settings with nobody in them.
-    pub(crate) fn settings() -> Settings {
-        Settings {
+    pub(crate) fn settings() -> RunSettings {
+        RunSettings {
             root: PathBuf::from("/repository"),
             state: PathBuf::from("/state"),
             copies: PathBuf::from("/var/tmp"),
-            level: Level::Process,
+            level: IsolationLevel::Process,
             container: None,
             branch: RefName::parse("refs/heads/main").expect("a name"),
-            land: Land::Merge,
+            land: LandingTarget::Merge,
             agents: BTreeMap::new(),
             unusable: BTreeMap::new(),
-            trust: Trust::All,
+            trust: ProfileTrust::All,
             committer: Committer { name: "a".into(), email: "a@localhost".into() },
             parallel: 1,
             attempts: 3,
@@ -154,7 +162,7 @@ pub(crate) mod tests {
             auditor: None,
             setup: None,
             backoff: Duration::from_millis(100),
-            leases: Leases::default(),
+            leases: LeaseTimes::default(),
         }
     }
 }

@@ -11,7 +11,6 @@
 //! A span says what was done and how it ended. Nothing of a prompt, of what an agent wrote, or of a variable's value
 //! is in one. Where nobody keeps a trace, all of this is one look at the thread's context.
 
-use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -22,22 +21,16 @@ use opentelemetry::trace::{
 use opentelemetry::{Context, KeyValue, global};
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::attempt::Ending;
-use crate::errand::order::{Order, Trace, What};
-use crate::errand::outcome::{Done, End, Outcome, StopReason, Times};
-use crate::errand::{Place, Standing};
-use crate::life::next::Seen;
-use crate::life::{LifeError, Rest};
-
-/// By which a program is told where it belongs (W3C Trace Context).
-pub const VARIABLE: &str = "TRACEPARENT";
+use crate::job::order::{JobKind, JobOrder, TraceParent};
+use crate::job::outcome::{JobOutcome, JobResult, ProgramEnd, StopReason, TimeSpan};
+use crate::job::{JobFolder, JobState};
 
 /// Under which name spans of ours are made.
 pub const SCOPE: &str = "agency";
 
 /// The id that the next span is to have. Whoever gives out ids looks for it in the current context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Promised(pub SpanId);
+pub struct PromisedSpan(pub SpanId);
 
 /// Where in a trace something belongs, as programs tell each other; `None` if that is not what the text says.
 pub fn parse(text: &str) -> Option<SpanContext> {
@@ -62,12 +55,12 @@ fn text(trace: TraceId, span: SpanId, flags: TraceFlags) -> String {
 }
 
 /// What an errand that is ordered now is told. Where no trace is kept here, whatever we were told is handed on.
-pub(crate) fn of_errand() -> Option<Trace> {
+pub(crate) fn for_new_job() -> Option<TraceParent> {
     Context::map_current(|context| {
         let span = context.span();
         let here = span.span_context().clone();
         let own = if span.is_recording() { new_id() } else { None };
-        here.is_valid().then(|| Trace {
+        here.is_valid().then(|| TraceParent {
             parent: text(here.trace_id(), own.unwrap_or(here.span_id()), here.trace_flags()),
             promised: own.is_some(),
         })
@@ -80,17 +73,9 @@ fn new_id() -> Option<SpanId> {
     Some(SpanId::from_bytes(bytes)).filter(|id| *id != SpanId::INVALID)
 }
 
-/// Tells what runs in a sandbox where it belongs.
-pub(crate) fn hand_on(order: &Order, environment: &mut Vec<(OsString, OsString)>) {
-    if let Some(trace) = &order.trace {
-        environment.retain(|(name, _)| name != VARIABLE);
-        environment.push((VARIABLE.into(), trace.parent.clone().into()));
-    }
-}
-
 /// A step's span ends when it is done, and shows if that was an error. By itself it would end when the last thread lets
 /// go of it, and the store's does so some time after it has answered.
-pub(crate) async fn watch<T>(effect: impl Future<Output = Result<T, LifeError>>) -> Result<T, LifeError> {
+pub(crate) async fn with_status<T, E>(effect: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     let done = effect.await;
     if done.is_err() {
         set_wrong("error");
@@ -100,17 +85,9 @@ pub(crate) async fn watch<T>(effect: impl Future<Output = Result<T, LifeError>>)
 }
 
 /// How far an attempt came is seen on its span, which ends here.
-pub(crate) fn rested(rest: &Result<Rest, LifeError>) {
-    match rest {
-        Ok(Rest::Over(Ending::Failed { failure, .. })) => {
-            let kind = serde_json::to_value(failure.kind).unwrap_or_default();
-            set_wrong(kind.as_str().unwrap_or("failed"));
-        }
-        Ok(Rest::Over(Ending::Lost { .. })) => set_wrong("lost"),
-        Ok(Rest::Over(Ending::Parked(_))) => set_wrong("parked"),
-        Ok(Rest::Over(_) | Rest::Waits(_) | Rest::Parked(_) | Rest::Interrupted) => {}
-        Err(error) if error.is_fenced() => set_wrong("fenced"),
-        Err(_) => set_wrong("error"),
+pub(crate) fn record_outcome(wrong: Option<&str>) {
+    if let Some(wrong) = wrong {
+        set_wrong(wrong);
     }
     end();
 }
@@ -124,11 +101,13 @@ fn set_wrong(what: &str) {
 }
 
 /// An errand is over, and its span can be made.
-pub(crate) fn over(place: &Place, seen: &Seen) {
-    let Some(Standing::Over(outcome)) = &seen.errand else { return };
+pub(crate) fn record_job(place: &JobFolder, state: Option<&JobState>) {
+    let Some(JobState::Over(outcome)) = state else { return };
     let attempt = Context::current();
     // Without room for it, it was not begun, and may still be.
-    if !attempt.span().is_recording() || matches!(outcome.done, Done::NoRoom { .. } | Done::Away { .. }) {
+    if !attempt.span().is_recording()
+        || matches!(outcome.done, JobResult::NoRoom { .. } | JobResult::Away { .. })
+    {
         return;
     }
     if let Ok(order) = place.read_order() {
@@ -136,7 +115,7 @@ pub(crate) fn over(place: &Place, seen: &Seen) {
     }
 }
 
-fn make(attempt: &Context, order: &Order, outcome: &Outcome) {
+fn make(attempt: &Context, order: &JobOrder, outcome: &JobOutcome) {
     let tracer = global::tracer(SCOPE);
     let times = outcome.times.unwrap_or_else(|| seconds(outcome.started_at, outcome.ended_at));
     let (name, attributes) = about(order, outcome);
@@ -145,7 +124,7 @@ fn make(attempt: &Context, order: &Order, outcome: &Outcome) {
     let trace = attempt.span().span_context().trace_id();
     let told = order.trace.as_ref().and_then(|told| Some((parse(&told.parent)?, told.promised)));
     let promise = match told {
-        Some((told, true)) if told.trace_id() == trace => attempt.with_value(Promised(told.span_id())),
+        Some((told, true)) if told.trace_id() == trace => attempt.with_value(PromisedSpan(told.span_id())),
         // It was promised by a supervisor before us, in a trace of its own.
         Some((told, true)) => {
             builder = builder.with_links(vec![Link::with_context(told)]);
@@ -161,7 +140,7 @@ fn make(attempt: &Context, order: &Order, outcome: &Outcome) {
     if let Some(wrong) = wrong(outcome) {
         errand.span().set_status(Status::error(wrong));
     }
-    if let Done::Proof(proof) = &outcome.done {
+    if let JobResult::Proof(proof) = &outcome.done {
         for (command, times) in proof.evidence.commands.iter().zip(&proof.times) {
             let name = command["cmd"].as_str().unwrap_or_default().to_owned();
             let mut attributes = vec![KeyValue::new("command", name)];
@@ -181,14 +160,14 @@ fn make(attempt: &Context, order: &Order, outcome: &Outcome) {
 }
 
 /// What kind of errand it was, and what can be told of it.
-fn about(order: &Order, outcome: &Outcome) -> (&'static str, Vec<KeyValue>) {
+fn about(order: &JobOrder, outcome: &JobOutcome) -> (&'static str, Vec<KeyValue>) {
     match &order.what {
-        What::Agent(agent) | What::Audit(agent) => {
+        JobKind::Agent(agent) | JobKind::Audit(agent) => {
             let program = agent.program.command.first().map(Path::new).and_then(Path::file_name);
             let program = program.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             let mut attributes = vec![KeyValue::new("program", program)];
-            if let Done::Agent(done) = &outcome.done {
-                if let End::Exited { code } = done.end {
+            if let JobResult::Agent(done) = &outcome.done {
+                if let ProgramEnd::Exited { code } = done.end {
                     attributes.push(KeyValue::new("exit_code", i64::from(code)));
                 }
                 attributes.push(KeyValue::new("changed", count(&done.changed, done.changed_left_out)));
@@ -201,10 +180,10 @@ fn about(order: &Order, outcome: &Outcome) -> (&'static str, Vec<KeyValue>) {
                     }
                 }
             }
-            let name = if matches!(order.what, What::Audit(_)) { "audit" } else { "agent" };
+            let name = if matches!(order.what, JobKind::Audit(_)) { "audit" } else { "agent" };
             (name, attributes)
         }
-        What::Proof(proof) => ("verify", vec![KeyValue::new("profile", proof.profile.clone())]),
+        JobKind::Proof(proof) => ("verify", vec![KeyValue::new("profile", proof.profile.clone())]),
     }
 }
 
@@ -213,33 +192,35 @@ fn count<T>(items: &[T], left_out: u64) -> i64 {
 }
 
 /// Why an errand did not come to a good end, in a word or two.
-fn wrong(outcome: &Outcome) -> Option<&'static str> {
+fn wrong(outcome: &JobOutcome) -> Option<&'static str> {
     match (outcome.stopped, &outcome.done) {
         (Some(StopReason::Canceled), _) => Some("canceled"),
         (Some(StopReason::LeaseEnded), _) => Some("lease ended"),
         (Some(StopReason::Signal), _) => Some("stopped"),
-        (None, Done::Agent(done)) if !done.violations.is_empty() => Some("out of scope"),
-        (None, Done::Agent(done)) => match done.end {
-            End::Exited { code: 0 } => None,
-            End::Exited { .. } => Some("exit code"),
-            End::Signaled { .. } => Some("signal"),
-            End::Wall => Some("too long"),
-            End::Stall => Some("no sign of life"),
-            End::Memory => Some("out of memory"),
-            End::Asked => Some("stopped"),
-            End::NotStarted { .. } => Some("not started"),
+        (None, JobResult::Agent(done)) if !done.violations.is_empty() => Some("out of scope"),
+        (None, JobResult::Agent(done)) => match done.end {
+            ProgramEnd::Exited { code: 0 } => None,
+            ProgramEnd::Exited { .. } => Some("exit code"),
+            ProgramEnd::Signaled { .. } => Some("signal"),
+            ProgramEnd::Wall => Some("too long"),
+            ProgramEnd::Stall => Some("no sign of life"),
+            ProgramEnd::Memory => Some("out of memory"),
+            ProgramEnd::Asked => Some("stopped"),
+            ProgramEnd::NotStarted { .. } => Some("not started"),
         },
-        (None, Done::Proof(proof)) => (!proof.evidence.passed).then_some("does not hold"),
-        (None, Done::NotRun { .. } | Done::NoRoom { .. } | Done::Away { .. }) => Some("not run"),
-        (None, Done::Lost { .. }) => Some("lost"),
-        (None, Done::Unread { .. }) => Some("not kept"),
-        (None, Done::Stopped) => Some("stopped"),
+        (None, JobResult::Proof(proof)) => (!proof.evidence.passed).then_some("does not hold"),
+        (None, JobResult::NotRun { .. } | JobResult::NoRoom { .. } | JobResult::Away { .. }) => {
+            Some("not run")
+        }
+        (None, JobResult::Lost { .. }) => Some("lost"),
+        (None, JobResult::Unread { .. }) => Some("not kept"),
+        (None, JobResult::Stopped) => Some("stopped"),
     }
 }
 
-fn seconds(from: i64, to: i64) -> Times {
+fn seconds(from: i64, to: i64) -> TimeSpan {
     let exactly = |seconds: i64| u64::try_from(seconds).unwrap_or(0) * 1_000_000;
-    Times { from: exactly(from), to: exactly(to) }
+    TimeSpan { from: exactly(from), to: exactly(to) }
 }
 
 fn time(microseconds: u64) -> SystemTime {
@@ -280,9 +261,9 @@ mod tests {
 
     #[test]
     fn without_a_trace_an_errand_is_told_what_we_were_told_or_nothing() {
-        assert_eq!(of_errand(), None);
+        assert_eq!(for_new_job(), None);
         let told = parse(HERE).expect("a place in a trace");
         let _here = Context::new().with_remote_span_context(told).attach();
-        assert_eq!(of_errand(), Some(Trace { parent: HERE.to_owned(), promised: false }));
+        assert_eq!(for_new_job(), Some(TraceParent { parent: HERE.to_owned(), promised: false }));
     }
 }

@@ -17,14 +17,14 @@ use crate::attempt::TaskKey;
 /// What is on its way to one branch.
 #[derive(Debug, Default)]
 pub(crate) struct Train {
-    cars: Mutex<Vec<Car>>,
+    cars: Mutex<Vec<TrainCar>>,
     moved: Notify,
     /// Merging is done one at a time: each needs to know what it is merged with.
     pub(crate) coupling: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Clone)]
-struct Car {
+struct TrainCar {
     task: TaskKey,
     /// What it stands on: the branch, or the commit of another car.
     onto: String,
@@ -35,7 +35,7 @@ struct Car {
 
 /// What becomes of whoever waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum TrainTurn {
     /// Nothing that it stands on is still on its way.
     Yours,
     /// What it was merged with does not come: it has to be merged again.
@@ -44,9 +44,9 @@ pub(crate) enum Turn {
 
 /// What was on its way at a moment: what each stands on, and its commit.
 #[derive(Debug)]
-pub(crate) struct UnderWay(Vec<(String, String)>);
+pub(crate) struct TrainSnapshot(Vec<(String, String)>);
 
-impl UnderWay {
+impl TrainSnapshot {
     /// The commit that whoever comes now is merged with, on a branch that is here: the last that stands on it, or the
     /// branch itself.
     ///
@@ -64,15 +64,17 @@ impl UnderWay {
 }
 
 impl Train {
-    fn cars(&self) -> MutexGuard<'_, Vec<Car>> {
+    fn cars(&self) -> MutexGuard<'_, Vec<TrainCar>> {
         self.cars.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// What is on its way now. It is looked at before the branch is: what lands between the two is then seen twice,
     /// and never missed.
-    pub(crate) fn under_way(&self) -> UnderWay {
-        let whole = |car: &&Car| !car.broken;
-        UnderWay(self.cars().iter().filter(whole).map(|car| (car.onto.clone(), car.commit.clone())).collect())
+    pub(crate) fn snapshot(&self) -> TrainSnapshot {
+        let whole = |car: &&TrainCar| !car.broken;
+        TrainSnapshot(
+            self.cars().iter().filter(whole).map(|car| (car.onto.clone(), car.commit.clone())).collect(),
+        )
     }
 
     /// Joins with a commit that stands on another, ahead of those that stand on it. Work that was contained there has
@@ -80,27 +82,29 @@ impl Train {
     pub(crate) fn join(&self, task: &TaskKey, onto: &str, commit: &str) {
         let mut cars = self.cars();
         cars.retain(|car| car.task != *task);
-        let stands_on_it = |car: &Car| car.onto == commit && commit != onto;
+        let stands_on_it = |car: &TrainCar| car.onto == commit && commit != onto;
         let place = cars.iter().position(stands_on_it).unwrap_or(cars.len());
         let (onto, commit) = (onto.to_owned(), commit.to_owned());
-        cars.insert(place, Car { task: task.clone(), onto, commit, broken: false });
+        cars.insert(place, TrainCar { task: task.clone(), onto, commit, broken: false });
     }
 
     /// Waits until what it stands on has landed or gone.
-    pub(crate) async fn turn(&self, task: &TaskKey) -> Turn {
+    pub(crate) async fn wait_for_turn(&self, task: &TaskKey) -> TrainTurn {
         loop {
             let moved = self.moved.notified();
             {
                 let cars = self.cars();
                 // Not from here: what it is merged with is seen when it lands.
-                let Some(place) = cars.iter().position(|car| car.task == *task) else { return Turn::Yours };
+                let Some(place) = cars.iter().position(|car| car.task == *task) else {
+                    return TrainTurn::Yours;
+                };
                 let car = &cars[place];
                 if car.broken {
-                    return Turn::Broken;
+                    return TrainTurn::Broken;
                 }
                 // Only who is ahead is waited for, so nobody waits in a circle.
                 if !cars[..place].iter().any(|ahead| ahead.commit == car.onto) {
-                    return Turn::Yours;
+                    return TrainTurn::Yours;
                 }
             }
             moved.await;
@@ -144,16 +148,16 @@ mod tests {
     #[tokio::test(flavor = "current_thread")]
     async fn who_is_behind_waits_until_who_is_ahead_has_landed() {
         let train = train(&[("1", "tip", "a"), ("2", "a", "b")]);
-        assert_eq!(train.under_way().last("tip"), "b");
+        assert_eq!(train.snapshot().last("tip"), "b");
         let second = task("2");
-        let waiting = train.turn(&second);
+        let waiting = train.wait_for_turn(&second);
         let landing = async {
-            assert_eq!(train.turn(&task("1")).await, Turn::Yours);
+            assert_eq!(train.wait_for_turn(&task("1")).await, TrainTurn::Yours);
             train.leave(&task("1"), true);
         };
         let (turn, ()) = tokio::join!(waiting, landing);
-        assert_eq!(turn, Turn::Yours);
-        assert_eq!(train.under_way().last("a"), "b");
+        assert_eq!(turn, TrainTurn::Yours);
+        assert_eq!(train.snapshot().last("a"), "b");
     }
 
     #[tokio::test(flavor = "current_thread")]
@@ -161,45 +165,45 @@ mod tests {
         let train =
             train(&[("1", "tip", "a"), ("2", "a", "b"), ("3", "b", "c"), ("4", "c", "d"), ("5", "a", "e")]);
         train.leave(&task("2"), false);
-        assert_eq!(train.turn(&task("1")).await, Turn::Yours);
-        assert_eq!(train.turn(&task("3")).await, Turn::Broken);
-        assert_eq!(train.turn(&task("4")).await, Turn::Broken);
-        assert_eq!(train.under_way().last("tip"), "e");
+        assert_eq!(train.wait_for_turn(&task("1")).await, TrainTurn::Yours);
+        assert_eq!(train.wait_for_turn(&task("3")).await, TrainTurn::Broken);
+        assert_eq!(train.wait_for_turn(&task("4")).await, TrainTurn::Broken);
+        assert_eq!(train.snapshot().last("tip"), "e");
         // The first of those that are merged again breaks nobody who was not.
         train.leave(&task("3"), false);
         train.join(&task("3"), "e", "f");
         train.leave(&task("1"), true);
-        assert_eq!(train.turn(&task("5")).await, Turn::Yours);
+        assert_eq!(train.wait_for_turn(&task("5")).await, TrainTurn::Yours);
         train.leave(&task("5"), true);
-        assert_eq!(train.turn(&task("3")).await, Turn::Yours);
-        assert_eq!(train.turn(&task("never joined")).await, Turn::Yours);
+        assert_eq!(train.wait_for_turn(&task("3")).await, TrainTurn::Yours);
+        assert_eq!(train.wait_for_turn(&task("never joined")).await, TrainTurn::Yours);
     }
 
     #[tokio::test(flavor = "current_thread")]
     async fn those_that_are_contained_in_the_same_do_not_wait_for_each_other() {
         let train = train(&[("1", "tip", "a"), ("2", "a", "a"), ("3", "a", "a")]);
         train.leave(&task("1"), true);
-        assert_eq!(train.turn(&task("2")).await, Turn::Yours);
+        assert_eq!(train.wait_for_turn(&task("2")).await, TrainTurn::Yours);
         train.leave(&task("2"), true);
-        assert_eq!(train.turn(&task("3")).await, Turn::Yours);
+        assert_eq!(train.wait_for_turn(&task("3")).await, TrainTurn::Yours);
     }
 
     #[test]
     fn nobody_is_merged_with_what_can_not_land_as_it_is() {
         // Merged by somebody before us, on a branch that has moved since.
         let train = train(&[("1", "old", "a"), ("2", "a", "b"), ("3", "tip", "c"), ("4", "b", "d")]);
-        assert_eq!(train.under_way().last("tip"), "c");
-        assert_eq!(train.under_way().last("another"), "another");
+        assert_eq!(train.snapshot().last("tip"), "c");
+        assert_eq!(train.snapshot().last("another"), "another");
         // What landed a moment ago is still seen.
-        assert_eq!(train.under_way().last("a"), "d");
+        assert_eq!(train.snapshot().last("a"), "d");
     }
 
     #[tokio::test(flavor = "current_thread")]
     async fn who_joins_late_is_ahead_of_those_that_stand_on_it() {
         let train = train(&[("3", "b", "c"), ("2", "a", "b"), ("1", "tip", "a")]);
-        assert_eq!(train.under_way().last("tip"), "c");
+        assert_eq!(train.snapshot().last("tip"), "c");
         for id in ["1", "2", "3"] {
-            assert_eq!(train.turn(&task(id)).await, Turn::Yours);
+            assert_eq!(train.wait_for_turn(&task(id)).await, TrainTurn::Yours);
             train.leave(&task(id), true);
         }
     }
@@ -208,9 +212,9 @@ mod tests {
     async fn who_has_nothing_to_add_waits_for_what_has_it_all() {
         let train = train(&[("1", "tip", "a"), ("2", "a", "a")]);
         let second = task("2");
-        let waiting = train.turn(&second);
+        let waiting = train.wait_for_turn(&second);
         let landing = async { train.leave(&task("1"), false) };
         let (turn, ()) = tokio::join!(waiting, landing);
-        assert_eq!(turn, Turn::Broken);
+        assert_eq!(turn, TrainTurn::Broken);
     }
 }

@@ -87,5 +87,5 @@ fn of_every_setting_it_is_told_what_it_is_and_who_says_so() {
     assert_eq!(says(&explained(&ground), "run.land"), (json!("branch"), "agency.toml".into(), false));
     let table = ground.ok(&["config", "explain"]).out;
     let row = table.lines().find(|line| line.starts_with("run.attempts")).expect("a row");
-    assert!(row.contains('7') && row.contains("how often a task is tried"), "{row}");
+    assert!(row.contains('7') && row.contains("maximum attempts"), "{row}");
 }

@@ -1,8 +1,7 @@
-//! What a repository says of itself: the scripts, dependencies and targets its manifests declare, and the `tools`
-//! it is worked on with.
+//! Project manifests: the scripts, dependencies and targets that they declare, and the `tools` that a repository uses.
 //!
-//! Every ecosystem has its own file. Those that are data (JSON, TOML, YAML) are read as such; a Gemfile, a
-//! mix.exs and a Makefile are programs, and are only searched for the few forms everybody writes.
+//! Every ecosystem has its own file. Files that are data (JSON, TOML, YAML) are parsed; a Gemfile, a mix.exs and a
+//! Makefile are programs, and are only searched for a few common forms.
 
 mod tools;
 
@@ -11,56 +10,56 @@ use std::cell::RefCell;
 use serde_json::Value as Json;
 use toml::Table;
 
-use crate::profile::{Condition, read_yaml};
-use crate::sight::{Sight, Unreadable};
+use crate::profile::{WhenCondition, read_yaml};
+use crate::project_files::{ProjectFiles, UnreadableFile};
 
 /// Environments whose manifests are read.
 const READ: [&str; 8] = ["node", "deno", "php", "python", "flutter", "ruby", "elixir", "rust"];
 
-/// What npm puts where nobody wrote a test yet: a script that is none.
+/// The text of npm's default test script, which tests nothing.
 const NO_TEST: &str = "no test specified";
 
-/// The files of one tree, as one environment sees them.
+/// The manifests of one tree, for one environment.
 #[derive(Debug)]
-pub(crate) struct Manifests<'a> {
-    sight: &'a Sight,
-    /// Whose manifests count; everybody's where it has none we know.
+pub(crate) struct ProjectManifests<'a> {
+    sight: &'a ProjectFiles,
+    /// The environment whose manifests count; all manifests where we know none for it.
     environment: Option<&'a str>,
-    /// The first that is there and says nothing anybody could understand.
-    broken: RefCell<Option<Broken>>,
+    /// The first manifest that exists and can't be understood.
+    broken: RefCell<Option<BrokenManifest>>,
 }
 
-/// A manifest that can't be understood, so that nobody knows what it asks for.
+/// A manifest that can't be understood, so that its declarations are unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Broken {
+pub(crate) struct BrokenManifest {
     pub(crate) file: String,
     pub(crate) reason: String,
 }
 
-impl<'a> Manifests<'a> {
-    pub(crate) fn new(sight: &'a Sight, environment: Option<&'a str>) -> Self {
+impl<'a> ProjectManifests<'a> {
+    pub(crate) fn new(sight: &'a ProjectFiles, environment: Option<&'a str>) -> Self {
         Self { sight, environment, broken: RefCell::new(None) }
     }
 
-    /// Whether an answer was given without a file that should have had a say.
-    pub(crate) fn broken(&self) -> Option<Broken> {
+    /// Whether an answer lacks a file that could not be read.
+    pub(crate) fn broken(&self) -> Option<BrokenManifest> {
         self.broken.borrow().clone()
     }
 
     /// Whether one condition holds.
-    pub(crate) fn fact(&self, condition: &Condition) -> bool {
+    pub(crate) fn is_met(&self, condition: &WhenCondition) -> bool {
         let any = |values: &[String], fact: &dyn Fn(&str) -> bool| values.iter().any(|value| fact(value));
         match condition {
-            Condition::File(patterns) => any(patterns, &|pattern| self.sight.find(pattern).is_some()),
-            Condition::Script(names) => any(names, &|name| self.has_script(name)),
-            Condition::Requires(names) => any(names, &|name| self.requires(name)),
-            Condition::Pyproject(tables) => {
+            WhenCondition::File(patterns) => any(patterns, &|pattern| self.sight.find(pattern).is_some()),
+            WhenCondition::Script(names) => any(names, &|name| self.has_script(name)),
+            WhenCondition::Requires(names) => any(names, &|name| self.requires(name)),
+            WhenCondition::Pyproject(tables) => {
                 let pyproject = self.toml("pyproject.toml");
                 any(tables, &|table| pyproject.as_ref().is_some_and(|all| table_at(all, table).is_some()))
             }
-            Condition::Target(names) => any(names, &|name| self.has_target(name)),
-            Condition::Program(names) => any(names, &is_on_path),
-            Condition::Not(_) => false,
+            WhenCondition::Target(names) => any(names, &|name| self.has_target(name)),
+            WhenCondition::Program(names) => any(names, &is_on_path),
+            WhenCondition::Not(_) => false,
         }
     }
 
@@ -70,23 +69,26 @@ impl<'a> Manifests<'a> {
     }
 
     fn text(&self, file: &str) -> Option<String> {
-        let text = self.sight.read(file).map_err(|Unreadable(reason)| reason);
-        self.understood(file, text).flatten()
+        let text = self.sight.read(file).map_err(|UnreadableFile(reason)| reason);
+        self.parse_or_note(file, text).flatten()
     }
 
     fn json(&self, file: &str) -> Option<Json> {
         let text = self.text(file)?;
         let text = if file.starts_with("deno.") { without_comments(&text) } else { text };
-        self.understood(file, serde_json::from_str(&text))
+        self.parse_or_note(file, serde_json::from_str(&text))
     }
 
     fn toml(&self, file: &str) -> Option<Table> {
-        self.understood(file, self.text(file)?.parse::<Table>().map_err(|error| error.message().to_owned()))
+        self.parse_or_note(
+            file,
+            self.text(file)?.parse::<Table>().map_err(|error| error.message().to_owned()),
+        )
     }
 
-    fn understood<T, E: ToString>(&self, file: &str, read: Result<T, E>) -> Option<T> {
+    fn parse_or_note<T, E: ToString>(&self, file: &str, read: Result<T, E>) -> Option<T> {
         read.map_err(|error| {
-            let broken = Broken { file: file.to_owned(), reason: error.to_string() };
+            let broken = BrokenManifest { file: file.to_owned(), reason: error.to_string() };
             self.broken.borrow_mut().get_or_insert(broken);
         })
         .ok()
@@ -167,7 +169,7 @@ impl<'a> Manifests<'a> {
 
     fn pubspec_requires(&self, name: &str) -> bool {
         let text = self.text("pubspec.yaml").unwrap_or_default();
-        let pubspec = self.understood("pubspec.yaml", read_yaml(&text));
+        let pubspec = self.parse_or_note("pubspec.yaml", read_yaml(&text));
         let pubspec = pubspec.unwrap_or_default();
         ["dependencies", "dev_dependencies"]
             .iter()
@@ -194,7 +196,7 @@ impl<'a> Manifests<'a> {
         tables.iter().filter_map(|path| table_at(&manifest, path)).any(|table| table.contains_key(name))
     }
 
-    /// GNU make takes the first of these.
+    /// The Makefile: GNU make takes the first of these.
     pub(crate) fn makefile(&self) -> Option<&'static str> {
         ["GNUmakefile", "makefile", "Makefile"].into_iter().find(|file| self.sight.find(file).is_some())
     }
@@ -211,7 +213,7 @@ impl<'a> Manifests<'a> {
     }
 }
 
-/// Deno's JSON may have comments, and commas behind the last of a list.
+/// Deno's JSON may have comments, and a comma after the last item of a list.
 fn without_comments(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -271,7 +273,7 @@ fn has_key(table: &Table, wanted: &str) -> bool {
     table.keys().any(|key| python_name(key) == wanted)
 }
 
-/// The name a requirement starts with, as packages are compared: `Py_Test[x]>=7` is `py-test`.
+/// The name at the start of a requirement, in its normal form: `Py_Test[x]>=7` is `py-test`.
 fn python_name(requirement: &str) -> String {
     let named = |c: &char| c.is_ascii_alphanumeric() || "-_.".contains(*c);
     let name: String = requirement.trim_start().chars().take_while(named).collect();
@@ -294,19 +296,19 @@ mod tests {
 
     use super::*;
 
-    fn holds(environment: &str, files: &[(&str, &str)], condition: &Condition) -> bool {
+    fn holds(environment: &str, files: &[(&str, &str)], condition: &WhenCondition) -> bool {
         let folder = tempfile::tempdir().expect("a folder");
         for (name, text) in files {
             let path = folder.path().join(name);
             fs::create_dir_all(path.parent().expect("a parent")).expect("folders");
             fs::write(path, text).expect("a file");
         }
-        let sight = Sight::of(folder.path()).expect("sight");
-        Manifests::new(&sight, Some(environment)).fact(condition)
+        let sight = ProjectFiles::open(folder.path()).expect("sight");
+        ProjectManifests::new(&sight, Some(environment)).is_met(condition)
     }
 
     fn requires(environment: &str, file: &str, text: &str, name: &str) -> bool {
-        holds(environment, &[(file, text)], &Condition::Requires(vec![name.into()]))
+        holds(environment, &[(file, text)], &WhenCondition::Requires(vec![name.into()]))
     }
 
     #[test]
@@ -350,8 +352,9 @@ mod tests {
 
     #[test]
     fn what_npm_puts_where_no_test_is_does_not_count_as_one() {
-        let script =
-            |text: &str| holds("node", &[("package.json", text)], &Condition::Script(vec!["test".into()]));
+        let script = |text: &str| {
+            holds("node", &[("package.json", text)], &WhenCondition::Script(vec!["test".into()]))
+        };
         assert!(script(r#"{"scripts": {"test": "vitest run"}}"#));
         assert!(!script(r#"{"scripts": {"test": "echo \"Error: no test specified\" && exit 1"}}"#));
         assert!(!script(r#"{"scripts": {"build": "x"}}"#));
@@ -364,8 +367,8 @@ mod tests {
         let text =
             "{ // \"tasks\": {\n \"tasks\": { /* a, */ \"test\": \"x // \\\" */\", }, \"list\": [1, 2,\n], }";
         for file in ["deno.json", "deno.jsonc"] {
-            assert!(holds("deno", &[(file, text)], &Condition::Script(vec!["test".into()])), "{file}");
-            assert!(!holds("deno", &[(file, text)], &Condition::Script(vec!["list".into()])), "{file}");
+            assert!(holds("deno", &[(file, text)], &WhenCondition::Script(vec!["test".into()])), "{file}");
+            assert!(!holds("deno", &[(file, text)], &WhenCondition::Script(vec!["list".into()])), "{file}");
         }
         assert_eq!(without_comments("{\"a\": \"ü,]\"}"), "{\"a\": \"ü,]\"}");
         assert_eq!(without_comments("\"open"), "\"open");
@@ -374,7 +377,7 @@ mod tests {
     #[test]
     fn a_make_target_is_a_rule_and_neither_an_assignment_nor_a_recipe() {
         let target =
-            |text: &str| holds("make", &[("Makefile", text)], &Condition::Target(vec!["test".into()]));
+            |text: &str| holds("make", &[("Makefile", text)], &WhenCondition::Target(vec!["test".into()]));
         for text in ["test:\n\ttrue\n", "lint test: a\n", "test:: a\n", ".PHONY: x\ntest : deps\n"] {
             assert!(target(text), "{text}");
         }
@@ -388,9 +391,9 @@ mod tests {
     #[test]
     fn tables_and_programs_are_found() {
         let pyproject = [("pyproject.toml", "[tool.pytest.ini_options]\naddopts = ''\n")];
-        assert!(holds("python", &pyproject, &Condition::Pyproject(vec!["tool.pytest".into()])));
-        assert!(!holds("python", &pyproject, &Condition::Pyproject(vec!["tool.ruff".into()])));
-        assert!(holds("python", &[], &Condition::Program(vec!["no-such-program".into(), "sh".into()])));
-        assert!(!holds("python", &[], &Condition::Program(vec!["no-such-program".into()])));
+        assert!(holds("python", &pyproject, &WhenCondition::Pyproject(vec!["tool.pytest".into()])));
+        assert!(!holds("python", &pyproject, &WhenCondition::Pyproject(vec!["tool.ruff".into()])));
+        assert!(holds("python", &[], &WhenCondition::Program(vec!["no-such-program".into(), "sh".into()])));
+        assert!(!holds("python", &[], &WhenCondition::Program(vec!["no-such-program".into()])));
     }
 }

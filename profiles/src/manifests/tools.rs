@@ -1,9 +1,9 @@
-//! The tools a repository is worked on with, told by its lock files: what `{manager}` and its like stand for.
+//! The tools of a repository, detected by its lock files: the values of `{manager}` and the other placeholders.
 
-use super::{Manifests, table_at};
+use super::{ProjectManifests, table_at};
 
-impl Manifests<'_> {
-    /// What a placeholder stands for here, and what a person should know of the choice.
+impl ProjectManifests<'_> {
+    /// The value of a placeholder here, and a note for a person about the choice.
     pub(crate) fn placeholder(&self, name: &str) -> Option<(&'static str, Option<String>)> {
         let wrapper = |file: &str, path, other| if self.sight.find(file).is_some() { path } else { other };
         match name {

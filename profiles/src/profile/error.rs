@@ -1,4 +1,4 @@
-//! Why a file is no profile: which file, which line, which field.
+//! Errors in a profile's file, with file, line and field.
 
 use std::fmt;
 use std::io;
@@ -6,13 +6,13 @@ use std::path::PathBuf;
 
 /// A file, and a line of it where that is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ProfileLocation {
     pub file: PathBuf,
     /// The first is 1.
     pub line: Option<usize>,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ProfileLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = agency_sandbox::path::escape(self.file.as_os_str().as_encoded_bytes());
         match self.line {
@@ -25,19 +25,19 @@ impl fmt::Display for Place {
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     #[error("the profile {at} can't be read")]
-    Read { at: Place, source: io::Error },
+    Read { at: ProfileLocation, source: io::Error },
     #[error("the profile {at} {reason}")]
-    NotAFile { at: Place, reason: &'static str },
+    NotAFile { at: ProfileLocation, reason: &'static str },
     #[error("{at}: this is not YAML")]
-    Syntax { at: Place, source: serde_yaml::Error },
+    Syntax { at: ProfileLocation, source: serde_yaml::Error },
     #[error("{at}: {reason}")]
-    Shape { at: Place, reason: String },
+    Shape { at: ProfileLocation, reason: String },
     #[error("{at}: `{field}` {reason}")]
-    Field { at: Place, field: String, reason: String },
+    Field { at: ProfileLocation, field: String, reason: String },
 }
 
 impl ProfileError {
-    pub fn place(&self) -> &Place {
+    pub fn location(&self) -> &ProfileLocation {
         match self {
             Self::Read { at, .. }
             | Self::NotAFile { at, .. }

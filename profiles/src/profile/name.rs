@@ -1,25 +1,25 @@
-//! What a profile is called.
+//! Names of profiles.
 
 use std::fmt;
 
-/// A plain name: letters, digits, `_`, `-` and `.`. It becomes a file's name and comes from a task somebody
-/// wrote, so it can hold neither a slash nor `..`; `+` is left for several profiles at once.
+/// A plain name: letters, digits, `_`, `-` and `.`. It becomes a file's name and comes from a task whose author may be
+/// hostile, so it has neither a slash nor `..`; `+` is reserved for several profiles at once.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name(String);
+pub struct ProfileName(String);
 
 const LONGEST: usize = 64;
 
 /// Why a text is no name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{}` is not a name for a profile: {reason}", agency_sandbox::path::escape(text.as_bytes()))]
-pub struct NotAName {
+pub struct ProfileNameError {
     text: String,
     pub(crate) reason: &'static str,
 }
 
-impl Name {
-    pub fn parse(text: &str) -> Result<Self, NotAName> {
-        let wrong = |reason| NotAName { text: text.chars().take(LONGEST).collect(), reason };
+impl ProfileName {
+    pub fn parse(text: &str) -> Result<Self, ProfileNameError> {
+        let wrong = |reason| ProfileNameError { text: text.chars().take(LONGEST).collect(), reason };
         if text.is_empty() {
             return Err(wrong("it is empty"));
         }
@@ -40,7 +40,7 @@ impl Name {
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for ProfileName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -53,12 +53,12 @@ mod tests {
     #[test]
     fn a_name_stays_one_file_in_one_folder() {
         for name in ["node_strict", "a", "Go-1.22", "x.y"] {
-            assert_eq!(Name::parse(name).expect("a name").as_str(), name);
+            assert_eq!(ProfileName::parse(name).expect("a name").as_str(), name);
         }
         for name in
             ["", "..", ".hidden", "a/b", "../a", "a..b", "-x", "a b", "a\0", "a+b", "ä", &"x".repeat(65)]
         {
-            assert!(Name::parse(name).is_err(), "{name:?}");
+            assert!(ProfileName::parse(name).is_err(), "{name:?}");
         }
     }
 }

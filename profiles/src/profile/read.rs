@@ -1,19 +1,20 @@
-//! From a file to a [`Profile`]. Whatever is wrong is said with its file, line and field.
+//! Parses a [`Profile`] from a file. Every error has its file, line and field.
 
 use std::path::Path;
 use std::time::Duration;
 
 use agency_sandbox::container;
-use agency_sandbox::egress::List;
+use agency_sandbox::egress::HostAllowlist;
 use agency_sandbox::path::{RelPath, escape};
 use serde::de::Error as _;
 use serde_yaml::{Mapping, Value};
 
-use super::condition::{Clause, Condition, When};
-use super::error::{Place, ProfileError};
-use super::lines::{self, Step};
-use super::name::Name;
-use super::{Command, Network, Platform, Profile, measure};
+use super::condition::{WhenClause, WhenCondition, WhenRule};
+use super::definition::{Platform, Profile, ProfileCommand, ProfileNetwork};
+use super::error::{ProfileError, ProfileLocation};
+use super::field_lines::{self, FieldSegment};
+use super::name::ProfileName;
+use super::units;
 
 const KEYS: [&str; 11] = [
     "name",
@@ -30,33 +31,34 @@ const KEYS: [&str; 11] = [
 ];
 const COMMAND_KEYS: [&str; 4] = ["run", "timeout", "network", "when"];
 
-/// A profile, and what in its file was not understood and does not matter.
+/// A profile, and notes about parts of its file that were not understood and do not matter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Parsed {
+pub struct ParsedProfile {
     pub profile: Profile,
     pub notes: Vec<String>,
 }
 
 impl Profile {
-    /// Reads a profile. `file` is only named.
-    pub fn parse(file: &Path, text: &str) -> Result<Parsed, ProfileError> {
+    /// Parses a profile. `file` is only named in errors.
+    pub fn parse(file: &Path, text: &str) -> Result<ParsedProfile, ProfileError> {
         let value: Value = read_yaml(text).map_err(|source| {
             let line = source.location().map(|location| location.line());
-            ProfileError::Syntax { at: Place { file: file.to_owned(), line }, source }
+            ProfileError::Syntax { at: ProfileLocation { file: file.to_owned(), line }, source }
         })?;
-        let mut reader = Reader { file, text, notes: Vec::new(), image: None };
+        let mut reader = ProfileReader { file, text, notes: Vec::new(), image: None };
         let Value::Mapping(map) = &value else {
-            let at = Place { file: file.to_owned(), line: None };
+            let at = ProfileLocation { file: file.to_owned(), line: None };
             let reason =
                 format!("a profile is a map of `name`, `description` and `commands`, not {}", kind(&value));
             return Err(ProfileError::Shape { at, reason });
         };
         let profile = reader.profile(map)?;
-        Ok(Parsed { profile, notes: reader.notes })
+        Ok(ParsedProfile { profile, notes: reader.notes })
     }
 }
 
-/// YAML of a repository's. The parser's time grows with the square of how deep brackets are nested; nobody nests so many.
+/// Parses a repository's YAML. The parser's time grows with the square of how deep brackets are nested; no real profile
+/// nests so many.
 pub(crate) fn read_yaml(text: &str) -> Result<Value, serde_yaml::Error> {
     const DEEPEST: usize = 100;
     let deeper = |depth: usize, byte: u8| match byte {
@@ -70,50 +72,53 @@ pub(crate) fn read_yaml(text: &str) -> Result<Value, serde_yaml::Error> {
     }
 }
 
-struct Reader<'a> {
+struct ProfileReader<'a> {
     file: &'a Path,
     text: &'a str,
     notes: Vec<String>,
-    /// Whose programs the commands find.
+    /// The image whose programs the commands find.
     image: Option<String>,
 }
 
-/// The way to a value, to name it when it is wrong.
-type Way<'a> = [Step<'a>];
+/// The path to a value, for errors.
+type FieldPath<'a> = [FieldSegment<'a>];
 
-impl Reader<'_> {
-    fn wrong(&self, path: &Way<'_>, reason: impl Into<String>) -> ProfileError {
-        let at = Place { file: self.file.to_owned(), line: lines::find(self.text, path) };
-        ProfileError::Field { at, field: lines::show(path), reason: reason.into() }
+impl ProfileReader<'_> {
+    fn wrong(&self, path: &FieldPath<'_>, reason: impl Into<String>) -> ProfileError {
+        let at = ProfileLocation { file: self.file.to_owned(), line: field_lines::line_of(self.text, path) };
+        ProfileError::Field { at, field: field_lines::field_name(path), reason: reason.into() }
     }
 
     fn profile(&mut self, map: &Mapping) -> Result<Profile, ProfileError> {
         for (key, reason) in container::WIDENING {
             if map.contains_key(*key) {
-                return Err(self.wrong(&[Step::Key(key)], format!("is refused: {reason}")));
+                return Err(self.wrong(&[FieldSegment::Key(key)], format!("is refused: {reason}")));
             }
         }
         self.note_unknown(map, &[], &KEYS);
         let required = |key: &'static str| {
             map.get(key)
                 .filter(|value| !value.is_null())
-                .ok_or_else(|| self.wrong(&[Step::Key(key)], "is missing"))
+                .ok_or_else(|| self.wrong(&[FieldSegment::Key(key)], "is missing"))
         };
         let (name, description) = (required("name")?, required("description")?);
         let commands = required("commands")?;
-        let name = self.text(&[Step::Key("name")], name)?;
-        let name = Name::parse(name).map_err(|error| {
-            self.wrong(&[Step::Key("name")], format!("is `{}`: {}", escape(name.as_bytes()), error.reason))
+        let name = self.text(&[FieldSegment::Key("name")], name)?;
+        let name = ProfileName::parse(name).map_err(|error| {
+            self.wrong(
+                &[FieldSegment::Key("name")],
+                format!("is `{}`: {}", escape(name.as_bytes()), error.reason),
+            )
         })?;
         self.image = self.optional(map, &[], "image", Self::image)?;
         Ok(Profile {
             name,
-            description: self.text(&[Step::Key("description")], description)?.to_owned(),
+            description: self.text(&[FieldSegment::Key("description")], description)?.to_owned(),
             environment: self.optional(map, &[], "environment", Self::environment)?,
             platform: self.optional(map, &[], "platform", Self::platform)?.unwrap_or(Platform::Any),
             commands: self.commands(commands)?,
             timeout: self.optional(map, &[], "timeout", Self::timeout)?,
-            network: self.optional(map, &[], "network", Self::network)?.unwrap_or(Network::None),
+            network: self.optional(map, &[], "network", Self::network)?.unwrap_or(ProfileNetwork::None),
             env: self.optional(map, &[], "env", Self::env)?.unwrap_or_default(),
             memory: self.optional(map, &[], "memory", Self::memory)?,
             image: self.image.clone(),
@@ -125,16 +130,16 @@ impl Reader<'_> {
     fn optional<T>(
         &self,
         map: &Mapping,
-        inside: &Way<'_>,
+        inside: &FieldPath<'_>,
         key: &'static str,
-        read: impl Fn(&Self, &Way<'_>, &Value) -> Result<T, ProfileError>,
+        read: impl Fn(&Self, &FieldPath<'_>, &Value) -> Result<T, ProfileError>,
     ) -> Result<Option<T>, ProfileError> {
-        let path = [inside, &[Step::Key(key)]].concat();
+        let path = [inside, &[FieldSegment::Key(key)]].concat();
         map.get(key).filter(|value| !value.is_null()).map(|value| read(self, &path, value)).transpose()
     }
 
-    fn commands(&mut self, value: &Value) -> Result<Vec<Command>, ProfileError> {
-        let path = [Step::Key("commands")];
+    fn commands(&mut self, value: &Value) -> Result<Vec<ProfileCommand>, ProfileError> {
+        let path = [FieldSegment::Key("commands")];
         let Value::Sequence(items) = value else {
             return Err(self.wrong(&path, format!("is {}; write a list of commands", kind(value))));
         };
@@ -144,18 +149,18 @@ impl Reader<'_> {
         items
             .iter()
             .enumerate()
-            .map(|(index, item)| self.command(&[path[0], Step::Item(index)], item))
+            .map(|(index, item)| self.command(&[path[0], FieldSegment::Item(index)], item))
             .collect()
     }
 
-    fn command(&mut self, path: &Way<'_>, value: &Value) -> Result<Command, ProfileError> {
+    fn command(&mut self, path: &FieldPath<'_>, value: &Value) -> Result<ProfileCommand, ProfileError> {
         let Value::Mapping(map) = value else {
-            return Ok(Command::plain(self.script(path, value)?));
+            return Ok(ProfileCommand::unconditional(self.script(path, value)?));
         };
         self.note_unknown(map, path, &COMMAND_KEYS);
         let run = self.optional(map, path, "run", Self::script)?;
         let missing = || self.wrong(path, "has no `run`: the command itself is missing");
-        Ok(Command {
+        Ok(ProfileCommand {
             run: run.ok_or_else(missing)?,
             timeout: self.optional(map, path, "timeout", Self::timeout)?,
             network: self.optional(map, path, "network", Self::network)?,
@@ -163,8 +168,8 @@ impl Reader<'_> {
         })
     }
 
-    /// What a shell is to run.
-    fn script(&self, path: &Way<'_>, value: &Value) -> Result<String, ProfileError> {
+    /// Reads a script for the shell.
+    fn script(&self, path: &FieldPath<'_>, value: &Value) -> Result<String, ProfileError> {
         let text = self.text(path, value)?;
         if text.contains('\0') {
             return Err(self.wrong(path, "has a NUL character in it, which no command can have"));
@@ -172,7 +177,7 @@ impl Reader<'_> {
         Ok(text.to_owned())
     }
 
-    fn text<'v>(&self, path: &Way<'_>, value: &'v Value) -> Result<&'v str, ProfileError> {
+    fn text<'v>(&self, path: &FieldPath<'_>, value: &'v Value) -> Result<&'v str, ProfileError> {
         match value {
             Value::String(text) if text.trim().is_empty() => Err(self.wrong(path, "is empty")),
             Value::String(text) => Ok(text),
@@ -180,18 +185,18 @@ impl Reader<'_> {
         }
     }
 
-    fn environment(&self, path: &Way<'_>, value: &Value) -> Result<String, ProfileError> {
+    fn environment(&self, path: &FieldPath<'_>, value: &Value) -> Result<String, ProfileError> {
         Ok(self.text(path, value)?.to_owned())
     }
 
-    fn platform(&self, path: &Way<'_>, value: &Value) -> Result<Platform, ProfileError> {
+    fn platform(&self, path: &FieldPath<'_>, value: &Value) -> Result<Platform, ProfileError> {
         let text = self.text(path, value)?;
         let known = Platform::ALL.into_iter().find(|platform| platform.as_str() == text);
         let reason = || format!("is `{}`; known are any, linux, darwin and windows", escape(text.as_bytes()));
         known.ok_or_else(|| self.wrong(path, reason()))
     }
 
-    fn timeout(&self, path: &Way<'_>, value: &Value) -> Result<Duration, ProfileError> {
+    fn timeout(&self, path: &FieldPath<'_>, value: &Value) -> Result<Duration, ProfileError> {
         let text = match value {
             Value::Number(number) => {
                 return Err(
@@ -200,10 +205,10 @@ impl Reader<'_> {
             }
             other => self.text(path, other)?,
         };
-        measure::duration(text).map_err(|reason| self.wrong(path, reason))
+        units::duration(text).map_err(|reason| self.wrong(path, reason))
     }
 
-    fn caches(&self, path: &Way<'_>, value: &Value) -> Result<Vec<String>, ProfileError> {
+    fn caches(&self, path: &FieldPath<'_>, value: &Value) -> Result<Vec<String>, ProfileError> {
         let names = self.texts(path, value)?;
         for name in &names {
             container::caches::check(name)
@@ -212,37 +217,37 @@ impl Reader<'_> {
         Ok(names)
     }
 
-    fn image(&self, path: &Way<'_>, value: &Value) -> Result<String, ProfileError> {
+    fn image(&self, path: &FieldPath<'_>, value: &Value) -> Result<String, ProfileError> {
         let name = self.text(path, value)?;
         let odd = |reason| self.wrong(path, format!("is `{}`: {reason}", escape(name.as_bytes())));
         container::image_name(name).map_err(odd)?;
         Ok(name.to_owned())
     }
 
-    fn memory(&self, path: &Way<'_>, value: &Value) -> Result<u64, ProfileError> {
+    fn memory(&self, path: &FieldPath<'_>, value: &Value) -> Result<u64, ProfileError> {
         let text = match value {
             Value::Number(number) => number.to_string(),
             other => self.text(path, other)?.to_owned(),
         };
-        measure::size(&text).map_err(|reason| self.wrong(path, reason))
+        units::size(&text).map_err(|reason| self.wrong(path, reason))
     }
 
-    fn network(&self, path: &Way<'_>, value: &Value) -> Result<Network, ProfileError> {
+    fn network(&self, path: &FieldPath<'_>, value: &Value) -> Result<ProfileNetwork, ProfileError> {
         if let Value::String(text) = value {
             match text.as_str() {
-                "none" => return Ok(Network::None),
-                "full" => return Ok(Network::Full),
+                "none" => return Ok(ProfileNetwork::None),
+                "full" => return Ok(ProfileNetwork::Full),
                 _ => {}
             }
         }
         let hosts = self.texts(path, value)?;
-        let list = List::parse(&hosts.join(",")).map_err(|error| {
+        let list = HostAllowlist::parse(&hosts.join(",")).map_err(|error| {
             self.wrong(path, format!("has {error}; write none, full, or a list of HOST:PORT"))
         })?;
-        Ok(Network::Hosts(list))
+        Ok(ProfileNetwork::Hosts(list))
     }
 
-    fn env(&self, path: &Way<'_>, value: &Value) -> Result<Vec<String>, ProfileError> {
+    fn env(&self, path: &FieldPath<'_>, value: &Value) -> Result<Vec<String>, ProfileError> {
         let names = self.texts(path, value)?;
         for name in &names {
             let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -255,8 +260,8 @@ impl Reader<'_> {
         Ok(names)
     }
 
-    /// One text, or a list of them that is not empty.
-    fn texts(&self, path: &Way<'_>, value: &Value) -> Result<Vec<String>, ProfileError> {
+    /// Reads one text, or a list of texts that is not empty.
+    fn texts(&self, path: &FieldPath<'_>, value: &Value) -> Result<Vec<String>, ProfileError> {
         match value {
             Value::Sequence(items) if items.is_empty() => {
                 Err(self.wrong(path, "is an empty list; leave it out"))
@@ -268,7 +273,7 @@ impl Reader<'_> {
         }
     }
 
-    fn when(&self, path: &Way<'_>, value: &Value) -> Result<When, ProfileError> {
+    fn when(&self, path: &FieldPath<'_>, value: &Value) -> Result<WhenRule, ProfileError> {
         let clauses = match value {
             Value::Sequence(items) => items.as_slice(),
             one => std::slice::from_ref(one),
@@ -276,12 +281,12 @@ impl Reader<'_> {
         if clauses.is_empty() {
             return Err(self.wrong(path, "is an empty list; leave it out"));
         }
-        Ok(When(clauses.iter().map(|clause| self.clause(path, clause)).collect::<Result<_, _>>()?))
+        Ok(WhenRule(clauses.iter().map(|clause| self.clause(path, clause)).collect::<Result<_, _>>()?))
     }
 
-    /// A condition that is not understood is an error where another key would be a note: leaving it out would
-    /// leave out a check, or run one that nobody asked for.
-    fn clause(&self, path: &Way<'_>, value: &Value) -> Result<Clause, ProfileError> {
+    /// Reads a condition. An unknown condition is an error where another unknown key would be a note: leaving it out
+    /// would leave out a check, or run one that was not requested.
+    fn clause(&self, path: &FieldPath<'_>, value: &Value) -> Result<WhenClause, ProfileError> {
         let map = match value {
             Value::Mapping(map) if !map.is_empty() => map,
             other => {
@@ -291,26 +296,28 @@ impl Reader<'_> {
         };
         let condition = |(key, value): (&Value, &Value)| {
             let key = show_key(key);
-            let Some(known) = Condition::KEYS.into_iter().find(|known| **known == key) else {
-                let reason =
-                    format!("has no condition `{key}`; the nearest is `{}`", nearest(&key, &Condition::KEYS));
+            let Some(known) = WhenCondition::KEYS.into_iter().find(|known| **known == key) else {
+                let reason = format!(
+                    "has no condition `{key}`; the nearest is `{}`",
+                    nearest(&key, &WhenCondition::KEYS)
+                );
                 return Err(self.wrong(path, reason));
             };
-            let path = [path, &[Step::Key(known)]].concat();
+            let path = [path, &[FieldSegment::Key(known)]].concat();
             Ok(match known {
-                "file" => Condition::File(self.patterns(&path, value)?),
-                "script" => Condition::Script(self.texts(&path, value)?),
-                "requires" => Condition::Requires(self.texts(&path, value)?),
-                "pyproject" => Condition::Pyproject(self.texts(&path, value)?),
-                "target" => Condition::Target(self.texts(&path, value)?),
-                "program" => Condition::Program(self.programs(&path, value)?),
-                _ => Condition::Not(self.when(&path, value)?),
+                "file" => WhenCondition::File(self.patterns(&path, value)?),
+                "script" => WhenCondition::Script(self.texts(&path, value)?),
+                "requires" => WhenCondition::Requires(self.texts(&path, value)?),
+                "pyproject" => WhenCondition::Pyproject(self.texts(&path, value)?),
+                "target" => WhenCondition::Target(self.texts(&path, value)?),
+                "program" => WhenCondition::Program(self.programs(&path, value)?),
+                _ => WhenCondition::Not(self.when(&path, value)?),
             })
         };
-        Ok(Clause(map.iter().map(condition).collect::<Result<_, _>>()?))
+        Ok(WhenClause(map.iter().map(condition).collect::<Result<_, _>>()?))
     }
 
-    fn patterns(&self, path: &Way<'_>, value: &Value) -> Result<Vec<String>, ProfileError> {
+    fn patterns(&self, path: &FieldPath<'_>, value: &Value) -> Result<Vec<String>, ProfileError> {
         let patterns = self.texts(path, value)?;
         for pattern in &patterns {
             let shown = || escape(pattern.as_bytes());
@@ -324,9 +331,9 @@ impl Reader<'_> {
         Ok(patterns)
     }
 
-    /// Which programs there are is looked up on this host. What is in an image is not known before a container of it
-    /// runs, and the host would answer for something else: a check would be left out that could be made.
-    fn programs(&self, path: &Way<'_>, value: &Value) -> Result<Vec<String>, ProfileError> {
+    /// Reads a condition about programs. It is decided on this host. The programs of an image are unknown before a
+    /// container of it runs, and an answer of the host could leave out a check that the image could run.
+    fn programs(&self, path: &FieldPath<'_>, value: &Value) -> Result<Vec<String>, ProfileError> {
         let programs = self.texts(path, value)?;
         if let Some(image) = &self.image {
             let reason = format!(
@@ -344,11 +351,12 @@ impl Reader<'_> {
         }
     }
 
-    fn note_unknown(&mut self, map: &Mapping, inside: &Way<'_>, known: &[&str]) {
+    fn note_unknown(&mut self, map: &Mapping, inside: &FieldPath<'_>, known: &[&str]) {
         for key in map.keys().map(show_key).filter(|key| !known.contains(&key.as_str())) {
-            let path = [inside, &[Step::Key(&key)]].concat();
-            let at = Place { file: self.file.to_owned(), line: lines::find(self.text, &path) };
-            let (field, nearest) = (lines::show(&path), nearest(&key, known));
+            let path = [inside, &[FieldSegment::Key(&key)]].concat();
+            let at =
+                ProfileLocation { file: self.file.to_owned(), line: field_lines::line_of(self.text, &path) };
+            let (field, nearest) = (field_lines::field_name(&path), nearest(&key, known));
             self.notes.push(format!(
                 "{at}: `{field}` is not known and is ignored; the nearest known key is `{nearest}`"
             ));

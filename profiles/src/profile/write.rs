@@ -1,10 +1,11 @@
-//! From a [`Profile`] to a file, such as a person would write.
+//! Writes a [`Profile`] as a file, such as a person would write.
 
 use serde::{Serialize, Serializer};
 use serde_yaml::{Mapping, Value};
 
-use super::condition::{Clause, Condition, When};
-use super::{Command, Network, Platform, Profile, show_duration, show_size};
+use super::condition::{WhenClause, WhenCondition, WhenRule};
+use super::definition::{Platform, Profile, ProfileCommand, ProfileNetwork};
+use super::units::{show_duration, show_size};
 
 impl Profile {
     /// The profile as YAML; reading it gives the profile back.
@@ -13,7 +14,7 @@ impl Profile {
     }
 }
 
-/// What is usual is left out.
+/// Default values are left out.
 impl Serialize for Profile {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = Mapping::new();
@@ -27,7 +28,7 @@ impl Serialize for Profile {
         put("environment", self.environment.as_deref().map(Into::into));
         put("platform", (self.platform != Platform::Any).then(|| self.platform.as_str().into()));
         put("timeout", self.timeout.map(|timeout| show_duration(timeout).into()));
-        put("network", (self.network != Network::None).then(|| network(&self.network)));
+        put("network", (self.network != ProfileNetwork::None).then(|| network(&self.network)));
         put("env", (!self.env.is_empty()).then(|| sequence(&self.env)));
         put("memory", self.memory.map(|memory| show_size(memory).into()));
         put("image", self.image.as_deref().map(Into::into));
@@ -37,8 +38,8 @@ impl Serialize for Profile {
     }
 }
 
-fn command(command: &Command) -> Value {
-    if *command == Command::plain(command.run.as_str()) {
+fn command(command: &ProfileCommand) -> Value {
+    if *command == ProfileCommand::unconditional(command.run.as_str()) {
         return command.run.as_str().into();
     }
     let mut map = Mapping::new();
@@ -55,34 +56,34 @@ fn command(command: &Command) -> Value {
     Value::Mapping(map)
 }
 
-fn network(network: &Network) -> Value {
+fn network(network: &ProfileNetwork) -> Value {
     match network {
-        Network::None => "none".into(),
-        Network::Full => "full".into(),
-        Network::Hosts(list) => {
+        ProfileNetwork::None => "none".into(),
+        ProfileNetwork::Full => "full".into(),
+        ProfileNetwork::Hosts(list) => {
             let hosts: Vec<String> = list.destinations().iter().map(ToString::to_string).collect();
             sequence(&hosts)
         }
     }
 }
 
-fn when(when: &When) -> Value {
+fn when(when: &WhenRule) -> Value {
     match &when.0[..] {
         [one] => clause(one),
         several => Value::Sequence(several.iter().map(clause).collect()),
     }
 }
 
-fn clause(clause: &Clause) -> Value {
-    let entry = |condition: &Condition| {
+fn clause(clause: &WhenClause) -> Value {
+    let entry = |condition: &WhenCondition| {
         let value = match condition {
-            Condition::Not(inner) => when(inner),
-            Condition::File(values)
-            | Condition::Script(values)
-            | Condition::Requires(values)
-            | Condition::Pyproject(values)
-            | Condition::Target(values)
-            | Condition::Program(values) => match &values[..] {
+            WhenCondition::Not(inner) => when(inner),
+            WhenCondition::File(values)
+            | WhenCondition::Script(values)
+            | WhenCondition::Requires(values)
+            | WhenCondition::Pyproject(values)
+            | WhenCondition::Target(values)
+            | WhenCondition::Program(values) => match &values[..] {
                 [one] => one.as_str().into(),
                 several => sequence(several),
             },

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use agency_profiles::junit;
-use agency_profiles::library::Library;
-use agency_profiles::prove::{self, Candidate, Event, Order, ProveError};
-use agency_profiles::sight::Sight;
-use agency_sandbox::host::Host;
+use agency_profiles::library::ProfileLibrary;
+use agency_profiles::project_files::ProjectFiles;
+use agency_profiles::prove::{self, ProofCandidate, ProofEvent, ProofRequest, ProveError};
+use agency_sandbox::host::HostUser;
 use agency_sandbox::path::RelPath;
-use agency_sandbox::policy::Level;
-use agency_sandbox::workspace::folder::Folder;
+use agency_sandbox::policy::IsolationLevel;
+use agency_sandbox::workspace::folder::WorkspaceFolder;
 use agency_sandbox::workspace::state::{HOMELESS, StateHome};
 use serde_json::json;
 
@@ -37,22 +37,22 @@ fn run() -> Result<serde_json::Value, Box<dyn Error>> {
     let path = |key: &str| value(key).map(PathBuf::from);
     let needed = |key: &'static str| path(key).ok_or(key);
 
-    let host = Host::observe();
-    let folder = Folder::around(&needed("folder")?)?;
+    let host = HostUser::observe();
+    let folder = WorkspaceFolder::discover(&needed("folder")?)?;
     let home = StateHome::at(&needed("state")?);
     let state = folder.state(&home)?;
-    let profile = Library::new(path("profiles"))
-        .resolve(value("profile").unwrap_or("auto"), &Sight::of(&folder.root)?)?;
+    let profile = ProfileLibrary::new(path("profiles"))
+        .resolve(value("profile").unwrap_or("auto"), &ProjectFiles::open(&folder.root)?)?;
     let variables: Vec<_> = std::env::vars_os().collect();
     let mut events = Vec::new();
     let proof = prove::prove(
-        &Order {
+        &ProofRequest {
             folder: &folder,
-            candidate: value("commit").map_or(Candidate::Live, Candidate::Commit),
+            candidate: value("commit").map_or(ProofCandidate::Live, ProofCandidate::Commit),
             level: match value("level") {
-                Some("landlock") => Level::Landlock,
-                Some("container") => Level::Container,
-                _ => Level::Process,
+                Some("landlock") => IsolationLevel::Landlock,
+                Some("container") => IsolationLevel::Container,
+                _ => IsolationLevel::Process,
             },
             container: None,
             host: &host,
@@ -71,18 +71,20 @@ fn run() -> Result<serde_json::Value, Box<dyn Error>> {
                 .into_iter()
                 .collect::<Vec<_>>(),
             clock: &|| jiff::Timestamp::UNIX_EPOCH,
-            attendant: &agency_sandbox::supervise::Nobody,
+            attendant: &agency_sandbox::monitor::NoMonitor,
         },
         &profile,
         &mut |event| {
             events.push(match event {
-                Event::Started { index, total, cmd, .. } => format!("{}/{total} {cmd}", index + 1),
-                Event::Ended { index, total, command } => format!("{}/{total} {}", index + 1, command.ended),
+                ProofEvent::Started { index, total, cmd, .. } => format!("{}/{total} {cmd}", index + 1),
+                ProofEvent::Ended { index, total, command } => {
+                    format!("{}/{total} {}", index + 1, command.ended)
+                }
             });
         },
     )?;
     if let Some(file) = path("junit") {
-        std::fs::write(file, junit::document(&proof))?;
+        std::fs::write(file, junit::render(&proof))?;
     }
     Ok(json!({ "passed": proof.passed(), "proof": proof, "events": events }))
 }

@@ -1,21 +1,21 @@
-//! §3.2: finished tasks, put aside in a file that `state` still covers. They keep their ids, and what depends on them
-//! still finds them done.
+//! §3.2: archives finished tasks in a file that `state` still covers. They keep their ids, and tasks that depend on
+//! them still find them done.
 
 use jiff::Zoned;
 use serde::Serialize;
 
-use super::contract::StateAt;
-use super::{Codifica, Listed, notes, state};
+use super::contract::StateLocation;
+use super::{Codifica, ListedTask, notes, state_file};
 use crate::board::BoardError;
 use crate::names::TaskId;
-use crate::store::tree::Tree;
-use crate::store::{Commit, Edit, Effects};
+use crate::store::tree::RepoTree;
+use crate::store::{BoardCommit, Effects, FileEdit};
 
-/// What was put aside.
+/// The archived tasks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Archived {
+pub struct ArchivedTasks {
     pub tasks: Vec<TaskId>,
-    /// Where to.
+    /// The archive file.
     pub file: String,
 }
 
@@ -24,20 +24,25 @@ const EMPTY: &str =
     "# Archive\n\nFinished tasks (§3.2). Ids stay unique across all state files.\n\n```yaml\n```\n";
 
 impl Codifica {
-    /// Puts aside what was completed more than `days` days ago.
-    pub fn archive(&self, tree: &Tree, days: u32, now: &Zoned) -> Result<(Archived, Effects), BoardError> {
+    /// Archives tasks that were completed more than `days` days ago.
+    pub fn archive(
+        &self,
+        tree: &RepoTree,
+        days: u32,
+        now: &Zoned,
+    ) -> Result<(ArchivedTasks, Effects), BoardError> {
         let file = self.archive_file()?;
         let limit = now.timestamp().as_second() - i64::from(days) * 24 * 3600;
         let listing = self.tasks(tree)?;
-        let is_over = |listed: &&Listed| {
-            let completed = listed.task.completed_at.as_deref().and_then(notes::moment);
+        let is_over = |listed: &&ListedTask| {
+            let completed = listed.task.completed_at.as_deref().and_then(notes::parse_time);
             listed.task.state.is_final()
                 && listing.path(listed) != file
-                && !listing.is_double(listed.task.id.as_str())
+                && !listing.is_duplicate(listed.task.id.as_str())
                 && completed.is_some_and(|at| at.as_second() <= limit)
         };
-        let over: Vec<&Listed> = listing.tasks.iter().filter(is_over).collect();
-        let mut archived = Archived { file: file.clone(), ..Archived::default() };
+        let over: Vec<&ListedTask> = listing.tasks.iter().filter(is_over).collect();
+        let mut archived = ArchivedTasks { file: file.clone(), ..ArchivedTasks::default() };
         let mut effects = Effects::none();
         if over.is_empty() {
             return Ok((archived, effects));
@@ -48,11 +53,11 @@ impl Codifica {
             let mut text = old.clone();
             for listed in over.iter().rev().filter(|listed| listed.file == at) {
                 let range = listed.span.range.clone();
-                // The blank line that set it apart goes with it.
+                // The blank line before the task is removed with it.
                 let blank =
                     old[range.end..].split_inclusive('\n').next().filter(|line| line.trim().is_empty());
                 let end = range.end + blank.map_or(0, str::len);
-                edits.push(Edit {
+                edits.push(FileEdit {
                     path: path.clone(),
                     before: old[range.start..end].to_owned(),
                     after: String::new(),
@@ -63,7 +68,7 @@ impl Codifica {
         }
         let old = tree.read_text(&file)?;
         let text = old.clone().unwrap_or_else(|| EMPTY.to_owned());
-        let (lists, _) = state::lists(&file, &text);
+        let (lists, _) = state_file::lists(&file, &text);
         let Some(list) = lists.last() else {
             return Err(BoardError::refused(format!(
                 "there is no block of YAML in {file} to put tasks into (§3.2)"
@@ -80,21 +85,25 @@ impl Codifica {
         let (before, after) = text.split_at(list.end);
         let apart = if before.is_empty() || before.ends_with('\n') { "" } else { newline };
         let new = [before, apart, &more, after].concat();
-        edits.push(Edit { path: file.clone(), before: old.clone().unwrap_or_default(), after: new.clone() });
+        edits.push(FileEdit {
+            path: file.clone(),
+            before: old.clone().unwrap_or_default(),
+            after: new.clone(),
+        });
         effects.put(&file, old.as_deref(), new);
         let message = format!("{} finished tasks put aside", archived.tasks.len());
-        effects.commit = Some(Commit { message, edits, is_needed: false });
+        effects.commit = Some(BoardCommit { message, edits, is_needed: false });
         Ok((archived, effects))
     }
 
-    /// The file that `state` covers and that is for what is over.
+    /// The archive file: one that `state` covers.
     fn archive_file(&self) -> Result<String, BoardError> {
         let found = match &self.contract.state {
-            StateAt::Path(_) => None,
-            StateAt::Paths(paths) => {
+            StateLocation::Path(_) => None,
+            StateLocation::Paths(paths) => {
                 paths.iter().find(|path| path.contains("archive") || path.contains("done")).cloned()
             }
-            StateAt::Glob(glob) => {
+            StateLocation::Glob(glob) => {
                 let named = glob.replace("**/", "").replace('*', "archive");
                 Some(named).filter(|named| self.contract.is_state(named))
             }
@@ -109,7 +118,7 @@ impl Codifica {
     }
 }
 
-/// A block, as deep as another list.
+/// A block, indented as another list.
 fn indented(block: &str, from: usize, to: usize) -> String {
     let mut out = String::with_capacity(block.len());
     for line in block.replace("\r\n", "\n").split_inclusive('\n') {
@@ -126,13 +135,13 @@ fn indented(block: &str, from: usize, to: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Setting;
+    use super::super::CodificaSettings;
     use super::*;
 
     #[test]
     fn what_is_over_moves_whole_and_the_rest_stays_to_the_byte() {
         let folder = tempfile::tempdir().expect("a folder");
-        let tree = Tree::open(folder.path()).expect("a tree");
+        let tree = RepoTree::open(folder.path()).expect("a tree");
         let contract =
             r#"{"protocol":"codifica","version":"0.2","spec":"s.md","state":["work.md","work-archive.md"]}"#;
         tree.create("codifica.json", contract.as_bytes()).expect("made");
@@ -142,20 +151,20 @@ mod tests {
             "# Work\n```yaml\n# mine\n{done}\n  - id: B\n    type: test\n    state: done\n    title: x\n  - id: C\n    type: test\n    state: todo\n    title: x\n    depends_on: [A]\n```\nEnd.\n"
         );
         tree.create("work.md", text.as_bytes()).expect("made");
-        let board = Codifica::open(&tree, Setting::default()).expect("a board");
+        let board = Codifica::open(&tree, CodificaSettings::default()).expect("a board");
         let now: Zoned = "2026-03-01T00:00:00+00:00[UTC]".parse().expect("a time");
         assert!(board.archive(&tree, 90, &now).expect("looked").1.is_empty());
         let (archived, effects) = board.archive(&tree, 30, &now).expect("put aside");
         assert_eq!((archived.tasks.len(), archived.file.as_str()), (1, "work-archive.md"));
         for change in &effects.changes {
             match change {
-                crate::store::Change::Replace { path, content, .. } => {
+                crate::store::FileChange::Replace { path, content, .. } => {
                     assert_eq!(
                         (path.as_str(), content),
                         ("work.md", &text.replace(&format!("{done}\n"), ""))
                     );
                 }
-                crate::store::Change::Create { path, content } => {
+                crate::store::FileChange::Create { path, content } => {
                     tree.create(path, content.as_bytes()).expect("made");
                 }
                 other => panic!("{other:?}"),
@@ -169,7 +178,7 @@ mod tests {
         tree.replace("work.md", text.replace(&format!("{done}\n"), "").as_bytes()).expect("written");
         let listing = board.tasks(&tree).expect("read");
         assert!(listing.findings.is_empty(), "{:?}", listing.findings);
-        let known = super::super::dependencies::Known::of(&listing);
+        let known = super::super::dependencies::DependencyStates::of(&listing);
         assert_eq!(known.unmet(&listing.get("C").expect("there").task), None);
     }
 }

@@ -1,25 +1,25 @@
-//! One task as it is written, cut into its fields. Each is read alone: one that is no YAML is told with its line, and
-//! the others are read all the same.
+//! The text of one task, cut into its fields. Each field is read alone: a field that is no YAML is reported with its
+//! line, and the others are read all the same.
 
 use serde_yaml::{Mapping, Value};
 
-use super::state::{Line, lines};
+use super::state_file::{StateLine, lines};
 use crate::text::yaml;
 
 /// A task's own bytes.
 #[derive(Debug, Clone)]
-pub struct Block<'t> {
+pub struct TaskBlock<'t> {
     pub(super) text: &'t str,
-    pub(super) entries: Vec<Entry<'t>>,
-    /// How deep its keys are.
+    pub(super) entries: Vec<BlockField<'t>>,
+    /// The indentation of its keys.
     pub(super) indent: usize,
-    /// All of it, where it stands on one line: `- {id: …}`.
+    /// The whole task, where it is written on one line: `- {id: …}`.
     whole: Option<Mapping>,
 }
 
 /// One field: from its key to the end of the last line of its value.
 #[derive(Debug, Clone)]
-pub(super) struct Entry<'t> {
+pub(super) struct BlockField<'t> {
     pub(super) key: &'t str,
     pub(super) line: usize,
     pub(super) start: usize,
@@ -31,25 +31,25 @@ pub(super) struct Entry<'t> {
 /// Why a task, or a field of it, can't be read or edited.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
-pub struct Malformed {
+pub struct BlockError {
     pub line: usize,
     pub reason: String,
 }
 
-pub(super) fn malformed(line: usize, reason: impl Into<String>) -> Malformed {
-    Malformed { line, reason: reason.into() }
+pub(super) fn malformed(line: usize, reason: impl Into<String>) -> BlockError {
+    BlockError { line, reason: reason.into() }
 }
 
-/// What a field holds, and whether it had to be mended to be read.
+/// The value of a field, and whether it had to be repaired to be read.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Read {
+pub struct BlockValue {
     pub value: Value,
     pub mended: bool,
 }
 
-impl<'t> Block<'t> {
+impl<'t> TaskBlock<'t> {
     /// `line` is where the block begins in its file.
-    pub fn parse(text: &'t str, line: usize) -> Result<Self, Malformed> {
+    pub fn parse(text: &'t str, line: usize) -> Result<Self, BlockError> {
         let mut all = lines(text, 0..text.len(), line).peekable();
         let Some(first) = all.peek().copied() else { return Err(malformed(line, "it is empty")) };
         let dash = first.indent();
@@ -59,10 +59,10 @@ impl<'t> Block<'t> {
             return Self::on_one_line(text, line);
         }
         let indent = match inline.is_empty() || inline.starts_with('#') {
-            // The keys begin on the next line that says something.
+            // The keys begin on the next line that is not blank and no comment.
             true => {
                 all.next();
-                while all.next_if(Line::is_silent).is_some() {}
+                while all.next_if(StateLine::is_silent).is_some() {}
                 match all.peek() {
                     Some(next) if next.indent() > dash => next.indent(),
                     _ => return Err(malformed(line, "it is empty")),
@@ -70,7 +70,7 @@ impl<'t> Block<'t> {
             }
             false => dash + 1 + (body.len() - inline.len()),
         };
-        let mut entries: Vec<Entry<'t>> = Vec::new();
+        let mut entries: Vec<BlockField<'t>> = Vec::new();
         for one in all {
             let at_dash = one.start == 0;
             let depth = if at_dash { indent } else { one.indent() };
@@ -78,7 +78,7 @@ impl<'t> Block<'t> {
             let begins = depth == indent && !said.starts_with('#') && !said.starts_with("- ") && said != "-";
             match (begins, key(said)) {
                 _ if one.is_blank() => {}
-                (true, Some((key, colon))) => entries.push(Entry {
+                (true, Some((key, colon))) => entries.push(BlockField {
                     key,
                     line: one.number,
                     start: one.start + depth,
@@ -88,7 +88,7 @@ impl<'t> Block<'t> {
                 (true, None) => {
                     return Err(malformed(one.number, format!("`{}` is no field", shortened(said))));
                 }
-                // A comment beside the keys may belong to what follows.
+                // A comment as deep as the keys may belong to the next field.
                 (false, _) if depth <= indent && one.is_silent() => {}
                 (false, _) if depth < indent => {
                     return Err(malformed(
@@ -105,7 +105,7 @@ impl<'t> Block<'t> {
         Ok(Self { text, entries, indent, whole: None })
     }
 
-    fn on_one_line(text: &'t str, line: usize) -> Result<Self, Malformed> {
+    fn on_one_line(text: &'t str, line: usize) -> Result<Self, BlockError> {
         let parsed: Result<Vec<Mapping>, _> = yaml::read(text);
         let whole = parsed.map_err(|error| malformed(line, explain(&error)))?.pop().unwrap_or_default();
         Ok(Self { text, entries: Vec::new(), indent: 0, whole: Some(whole) })
@@ -124,10 +124,10 @@ impl<'t> Block<'t> {
         self.entries.iter().map(|entry| entry.key).chain(whole)
     }
 
-    /// What a field holds; `None` where there is none. One that is there twice is refused.
-    pub fn value(&self, key: &str) -> Result<Option<Read>, Malformed> {
+    /// The value of a field; `None` where there is none. A field that exists twice is an error.
+    pub fn value(&self, key: &str) -> Result<Option<BlockValue>, BlockError> {
         if let Some(whole) = &self.whole {
-            return Ok(whole.get(key).map(|value| Read { value: value.clone(), mended: false }));
+            return Ok(whole.get(key).map(|value| BlockValue { value: value.clone(), mended: false }));
         }
         let Some(entry) = self.entry(key) else { return Ok(None) };
         if let Some(again) = self.entries.iter().filter(|other| other.key == key).nth(1) {
@@ -135,17 +135,17 @@ impl<'t> Block<'t> {
         }
         let written = &self.text[entry.value..entry.end];
         if let Some(value) = yaml::simple(written) {
-            return Ok(Some(Read { value, mended: false }));
+            return Ok(Some(BlockValue { value, mended: false }));
         }
-        // Its key stands as deep as it does in the file, and so does what is below it.
+        // The key is as deep as in the file, and so are the lines below it.
         let alone = |text: &str| format!("{}{text}", " ".repeat(self.indent));
         let whole = alone(&self.text[entry.start..entry.end]);
         match yaml::read::<Mapping>(&whole) {
-            Ok(parsed) => Ok(parsed.get(key).map(|value| Read { value: value.clone(), mended: false })),
+            Ok(parsed) => Ok(parsed.get(key).map(|value| BlockValue { value: value.clone(), mended: false })),
             Err(error) => {
                 let mended: Option<Mapping> = mended(&whole).and_then(|text| yaml::read(&text).ok());
                 if let Some(value) = mended.as_ref().and_then(|mended| mended.get(key)) {
-                    return Ok(Some(Read { value: value.clone(), mended: true }));
+                    return Ok(Some(BlockValue { value: value.clone(), mended: true }));
                 }
                 let last = whole.lines().count().saturating_sub(1);
                 let line = error.location().map_or(0, |at| at.line().saturating_sub(1)).min(last);
@@ -154,12 +154,12 @@ impl<'t> Block<'t> {
         }
     }
 
-    pub(super) fn entry(&self, key: &str) -> Option<&Entry<'t>> {
+    pub(super) fn entry(&self, key: &str) -> Option<&BlockField<'t>> {
         self.entries.iter().find(|entry| entry.key == key)
     }
 }
 
-/// The id of a task, told without reading it; `None` where that takes a look.
+/// The id of a task, without parsing it; `None` where that needs a parser.
 pub fn quick_id(text: &str) -> Option<&str> {
     let first = text.lines().next()?.trim_start().strip_prefix('-')?.trim_start();
     let value = first.strip_prefix("id:")?.trim();
@@ -204,7 +204,7 @@ fn mended(text: &str) -> Option<String> {
     changed.then_some(out)
 }
 
-/// The parser's words without its position, which is told as a line of the file instead.
+/// The parser's message without its position, which the caller gives as a line of the file.
 fn explain(error: &serde_yaml::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or(&text).to_owned()
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str, key: &str) -> Option<Value> {
-        Block::parse(text, 1).expect("a block").value(key).expect("YAML").map(|read| read.value)
+        TaskBlock::parse(text, 1).expect("a block").value(key).expect("YAML").map(|read| read.value)
     }
 
     #[test]
@@ -229,7 +229,7 @@ mod tests {
         for (key, value) in &whole[0] {
             assert_eq!(read(text, key.as_str().expect("a key")).as_ref(), Some(value));
         }
-        assert_eq!(Block::parse(text, 10).expect("a block").line("depends_on"), Some(19));
+        assert_eq!(TaskBlock::parse(text, 10).expect("a block").line("depends_on"), Some(19));
     }
 
     #[test]
@@ -242,7 +242,8 @@ mod tests {
     #[test]
     fn a_backtick_that_yaml_forbids_is_read_as_it_is_meant() {
         let text = "- id: A\n  acceptance:\n    - `x` works\n    - plain\n";
-        let read = Block::parse(text, 1).expect("a block").value("acceptance").expect("read").expect("there");
+        let read =
+            TaskBlock::parse(text, 1).expect("a block").value("acceptance").expect("read").expect("there");
         assert!(read.mended);
         assert_eq!(read.value, serde_yaml::from_str::<Value>("['`x` works', plain]").expect("YAML"));
     }
@@ -255,7 +256,7 @@ mod tests {
             ("- id: A\n  just words\n", 2, "is no field"),
             ("- id: A\n  id: B\n", 2, "there twice"),
         ] {
-            let block = Block::parse(text, 1);
+            let block = TaskBlock::parse(text, 1);
             let broken = block.and_then(|block| block.value("id").and(block.value("title")).map(drop));
             let broken = broken.expect_err(text);
             assert!(broken.line == line && broken.reason.contains(words), "{text:?}: {broken:?}");

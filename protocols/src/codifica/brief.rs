@@ -1,14 +1,14 @@
-//! §8.2 and §11: what an agent is told. The contract every agent must receive, prefaced by what was done for it
-//! already; its task; and what the tasks before it left.
+//! §8.2 and §11: the brief of an agent. It has the contract that every agent must receive, with a preface about what
+//! was done for the agent already; its task; and the notes of the tasks before it.
 
-use super::block::Block;
-use super::contract::StateAt;
-use super::{Codifica, Found, notes};
-use crate::board::{BoardError, Brief};
+use super::block::TaskBlock;
+use super::contract::StateLocation;
+use super::{Codifica, LocatedTask, notes};
+use crate::board::{BoardError, TaskBrief};
 use crate::names::TaskId;
-use crate::store::tree::Tree;
+use crate::store::tree::RepoTree;
 
-/// §11, to the letter.
+/// §11, verbatim.
 pub const CONTRACT: &str = "\
 You are operating in a repository that uses the Codifica protocol.
 
@@ -38,21 +38,21 @@ If a push fails due to conflict, pull and re-evaluate.
 If intent is unclear, ask a human.
 ";
 
-/// So many of what a task builds on are told.
+/// How many of the tasks on which a task builds are in its brief.
 const MOST: usize = 12;
 
 impl Codifica {
-    pub(super) fn told(&self, tree: &Tree, id: &TaskId) -> Result<Brief, BoardError> {
+    pub(super) fn task_brief(&self, tree: &RepoTree, id: &TaskId) -> Result<TaskBrief, BoardError> {
         let found = self.find(tree, id)?;
         let mut task = found.block().trim_end().to_owned();
         for (what, named) in self.before(&found)? {
             let Ok(other) = TaskId::parse(&named) else { continue };
-            // What is gone or can't be read is no reason not to tell the rest.
+            // A task that is missing or can't be read does not hide the rest.
             if let Ok(other) = self.find(tree, &other) {
                 task.push_str(&format!("\n\n{what} {named}:\n\n{}", handed_over(&other)?));
             }
         }
-        Ok(Brief {
+        Ok(TaskBrief {
             task,
             contract: Some(self.preface(id)),
             report: super::report::instructions(),
@@ -60,8 +60,8 @@ impl Codifica {
         })
     }
 
-    /// What a task builds on, and what it refers to.
-    fn before(&self, found: &Found) -> Result<Vec<(&'static str, String)>, BoardError> {
+    /// The tasks on which a task builds, and those to which it refers.
+    fn before(&self, found: &LocatedTask) -> Result<Vec<(&'static str, String)>, BoardError> {
         let block = found.parsed()?;
         let context = block.value("context").ok().flatten().map(|read| read.value);
         let references = context.as_ref().and_then(|context| context.get("references")?.as_sequence());
@@ -73,8 +73,8 @@ impl Codifica {
 
     fn preface(&self, id: &TaskId) -> String {
         let state = match &self.contract.state {
-            StateAt::Path(path) | StateAt::Glob(path) => format!("`{path}`"),
-            StateAt::Paths(paths) => {
+            StateLocation::Path(path) | StateLocation::Glob(path) => format!("`{path}`"),
+            StateLocation::Paths(paths) => {
                 paths.iter().map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ")
             }
         };
@@ -90,9 +90,9 @@ impl Codifica {
     }
 }
 
-/// What somebody left on a task, for whoever comes after.
-fn handed_over(found: &Found) -> Result<String, BoardError> {
-    let block: Block<'_> = found.parsed()?;
+/// The notes and artifacts on a task, for the agents of later tasks.
+fn handed_over(found: &LocatedTask) -> Result<String, BoardError> {
+    let block: TaskBlock<'_> = found.parsed()?;
     let mut text = format!("{} ({}), {}\n", found.task.title, found.task.kind, found.task.state);
     for note in notes::notes(&block).iter().rev().take(3).rev() {
         let by = note.by.as_deref().unwrap_or("somebody");
@@ -119,7 +119,7 @@ mod tests {
         let (_folder, tree, board) = board(
             "- id: A\n  type: build\n  state: done\n  title: First\n  execution_notes:\n    - by: agent:x\n      note: long words\n      summary: The API is in src/api\n  artifacts:\n    - path: src/api\n      type: code\n- id: B\n  type: build\n  state: todo\n  title: Second\n  depends_on: [A]\n",
         );
-        let brief = board.told(&tree, &TaskId::parse("B").expect("an id")).expect("a brief");
+        let brief = board.task_brief(&tree, &TaskId::parse("B").expect("an id")).expect("a brief");
         for part in
             ["- id: B\n", "It depends on A:", "agent:x: The API is in src/api", "artifact: src/api (code)"]
         {

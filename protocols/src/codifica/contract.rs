@@ -1,41 +1,41 @@
-//! §3.1: `codifica.json`, read strictly. What is missing or wrong in it stops everything: no guessing.
+//! §3.1: `codifica.json`, read strictly. A missing or wrong value is an error; nothing is guessed.
 
 use globset::{GlobBuilder, GlobMatcher};
 use serde_json::{Map, Value};
 
 use crate::finding::Finding;
 use crate::names::AgentName;
-use crate::pattern;
-use crate::store::tree::{Tree, TreeError};
+use crate::scope_glob;
+use crate::store::tree::{RepoTree, RepoTreeError};
 
 /// The file that makes a repository one of this protocol.
 pub const MARKER: &str = "codifica.json";
 
-/// How deep below its fixed part a pattern of state files is looked for.
+/// How many folders below its fixed part a pattern of state files is searched.
 const DEEPEST: usize = 8;
 
 /// What a repository's `codifica.json` says.
 #[derive(Debug, Clone)]
 pub struct Contract {
     pub text: String,
-    pub version: Version,
+    pub version: CodificaVersion,
     /// The specification that agents must read.
     pub spec: String,
-    pub state: StateAt,
+    pub state: StateLocation,
     /// The folder of evidence, without a slash at its end.
     pub assets: String,
-    pub rules: Rules,
-    /// Keys that nobody knows; they are kept, and mean nothing.
+    pub rules: ContractRules,
+    /// Unknown keys; they are kept, and mean nothing.
     pub unknown: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Version {
+pub enum CodificaVersion {
     V0_1,
     V0_2,
 }
 
-impl Version {
+impl CodificaVersion {
     pub const ALL: [Self; 2] = [Self::V0_1, Self::V0_2];
 
     pub const fn as_str(self) -> &'static str {
@@ -51,7 +51,7 @@ impl Version {
     }
 }
 
-impl std::fmt::Display for Version {
+impl std::fmt::Display for CodificaVersion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(self.as_str())
     }
@@ -59,7 +59,7 @@ impl std::fmt::Display for Version {
 
 /// §3.2: where the state files are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StateAt {
+pub enum StateLocation {
     Path(String),
     Glob(String),
     Paths(Vec<String>),
@@ -67,8 +67,8 @@ pub enum StateAt {
 
 /// The rules object, with its defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rules {
-    /// Empty: everybody.
+pub struct ContractRules {
+    /// Empty means all agents.
     pub allowed_agents: Vec<AgentName>,
     pub include: Vec<String>,
     pub exclude: Vec<String>,
@@ -78,7 +78,7 @@ pub struct Rules {
     pub stale_hours: u64,
 }
 
-impl Default for Rules {
+impl Default for ContractRules {
     fn default() -> Self {
         Self {
             allowed_agents: Vec::new(),
@@ -92,13 +92,13 @@ impl Default for Rules {
     }
 }
 
-/// Why there is no contract to work by.
+/// Why `codifica.json` can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ContractError {
     #[error("there is no {MARKER}")]
     Missing,
     #[error(transparent)]
-    Tree(#[from] TreeError),
+    Tree(#[from] RepoTreeError),
     #[error("{MARKER}:{line}: it is not JSON: {reason} (§3.1)")]
     Json { line: usize, reason: String },
     #[error("{MARKER}: {reason} (§3.1)")]
@@ -114,7 +114,7 @@ fn wrong(reason: impl Into<String>) -> ContractError {
 }
 
 impl Contract {
-    pub fn read(tree: &Tree) -> Result<Self, ContractError> {
+    pub fn read(tree: &RepoTree) -> Result<Self, ContractError> {
         let text = tree.read_text(MARKER)?.ok_or(ContractError::Missing)?;
         let contract = Self::parse(&text)?;
         if !tree.is_file(&contract.spec) {
@@ -133,7 +133,7 @@ impl Contract {
             other => return Err(wrong(format!("`protocol` is `{other}`; it must be `codifica`"))),
         }
         let version = required(&fields, "version")?;
-        let version = Version::parse(version)
+        let version = CodificaVersion::parse(version)
             .ok_or_else(|| wrong(format!("`version` is `{version}`; 0.1 and 0.2 are known here")))?;
         let spec = path("spec", required(&fields, "spec")?)?;
         let assets = match fields.get("assets") {
@@ -147,15 +147,15 @@ impl Contract {
         Ok(Self { text: text.to_owned(), version, spec, state, assets, rules, unknown })
     }
 
-    /// The state files there are, in the order in which they are named. Those of a list that are not there are
-    /// findings; if none is there, there is nothing to work on.
-    pub fn state_files(&self, tree: &Tree) -> Result<(Vec<String>, Vec<Finding>), ContractError> {
-        // A link, or something else that is no file, is there; why it can't be read is said when it is.
+    /// The existing state files, in the order in which they are named. A missing file of a list is a finding; if none
+    /// exists, that is an error.
+    pub fn state_files(&self, tree: &RepoTree) -> Result<(Vec<String>, Vec<Finding>), ContractError> {
+        // A link, or another entry that is no file, counts as existing; reading it reports the error.
         let is_there = |path: &String| tree.path().join(path).symlink_metadata().is_ok();
         let (named, gone): (Vec<String>, Vec<String>) = match &self.state {
-            StateAt::Path(path) => vec![path.clone()].into_iter().partition(is_there),
-            StateAt::Paths(paths) => paths.iter().cloned().partition(is_there),
-            StateAt::Glob(glob) => (matching(tree, glob)?, Vec::new()),
+            StateLocation::Path(path) => vec![path.clone()].into_iter().partition(is_there),
+            StateLocation::Paths(paths) => paths.iter().cloned().partition(is_there),
+            StateLocation::Glob(glob) => (matching(tree, glob)?, Vec::new()),
         };
         if named.is_empty() {
             return Err(ContractError::NoState { at: self.state.to_string() });
@@ -170,9 +170,9 @@ impl Contract {
     /// Whether a path could be a state file.
     pub fn is_state(&self, path: &str) -> bool {
         match &self.state {
-            StateAt::Path(one) => one == path,
-            StateAt::Paths(all) => all.iter().any(|one| one == path),
-            StateAt::Glob(glob) => matcher(glob).is_some_and(|matcher| matcher.is_match(path)),
+            StateLocation::Path(one) => one == path,
+            StateLocation::Paths(all) => all.iter().any(|one| one == path),
+            StateLocation::Glob(glob) => matcher(glob).is_some_and(|matcher| matcher.is_match(path)),
         }
     }
 
@@ -181,7 +181,7 @@ impl Contract {
     }
 }
 
-impl std::fmt::Display for StateAt {
+impl std::fmt::Display for StateLocation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Path(path) | Self::Glob(path) => f.write_str(path),
@@ -200,7 +200,7 @@ fn required<'f>(fields: &'f Map<String, Value>, key: &str) -> Result<&'f str, Co
 
 /// A path that stays in the repository.
 fn path(key: &str, text: &str) -> Result<String, ContractError> {
-    pattern::check(text).map_err(|error| wrong(format!("`{key}`: {error}")))?;
+    scope_glob::check(text).map_err(|error| wrong(format!("`{key}`: {error}")))?;
     if text.split('/').any(|part| part.eq_ignore_ascii_case(".git")) {
         return Err(wrong(format!("`{key}` is `{text}`, which is git's own")));
     }
@@ -211,10 +211,10 @@ fn is_glob(text: &str) -> bool {
     text.contains(['*', '?', '[', '{'])
 }
 
-fn state(fields: &Map<String, Value>) -> Result<StateAt, ContractError> {
+fn state(fields: &Map<String, Value>) -> Result<StateLocation, ContractError> {
     match fields.get("state") {
-        Some(Value::String(text)) if is_glob(text) => Ok(StateAt::Glob(path("state", text)?)),
-        Some(Value::String(text)) => Ok(StateAt::Path(path("state", text)?)),
+        Some(Value::String(text)) if is_glob(text) => Ok(StateLocation::Glob(path("state", text)?)),
+        Some(Value::String(text)) => Ok(StateLocation::Path(path("state", text)?)),
         Some(Value::Array(items)) if !items.is_empty() => {
             let one = |item: &Value| match item {
                 Value::String(text) if !is_glob(text) => path("state", text),
@@ -223,19 +223,19 @@ fn state(fields: &Map<String, Value>) -> Result<StateAt, ContractError> {
                 }
                 _ => Err(wrong("`state` must be a path, a glob, or a list of paths")),
             };
-            Ok(StateAt::Paths(items.iter().map(one).collect::<Result<_, _>>()?))
+            Ok(StateLocation::Paths(items.iter().map(one).collect::<Result<_, _>>()?))
         }
         Some(_) => Err(wrong("`state` must be a path, a glob, or a list of paths")),
         None => Err(wrong("`state` is missing")),
     }
 }
 
-fn rules(value: Option<&Value>) -> Result<Rules, ContractError> {
+fn rules(value: Option<&Value>) -> Result<ContractRules, ContractError> {
     let fields = match value {
-        None => return Ok(Rules::default()),
+        None => return Ok(ContractRules::default()),
         Some(Value::String(text)) => {
             mode(text)?;
-            return Ok(Rules::default());
+            return Ok(ContractRules::default());
         }
         Some(Value::Object(fields)) => fields,
         Some(_) => return Err(wrong("`rules` must be a text or an object")),
@@ -245,7 +245,7 @@ fn rules(value: Option<&Value>) -> Result<Rules, ContractError> {
         Some(Value::String(text)) => mode(text)?,
         Some(_) => return Err(wrong("`rules.mode` must be `strict` or `permissive`")),
     }
-    let mut rules = Rules::default();
+    let mut rules = ContractRules::default();
     let agent = |text: String| {
         let name = text.strip_prefix("agent:").unwrap_or(&text);
         AgentName::parse(name).map_err(|error| wrong(format!("`rules.allowed_agents`: {error}")))
@@ -264,7 +264,7 @@ fn rules(value: Option<&Value>) -> Result<Rules, ContractError> {
     }
     for (key, globs) in [("include", &rules.include), ("exclude", &rules.exclude)] {
         for glob in globs {
-            pattern::check(glob).map_err(|error| wrong(format!("`rules.file_scope.{key}`: {error}")))?;
+            scope_glob::check(glob).map_err(|error| wrong(format!("`rules.file_scope.{key}`: {error}")))?;
         }
     }
     rules.custom_types = texts(fields, "custom_types", "rules.custom_types")?.unwrap_or_default();
@@ -332,7 +332,7 @@ fn matcher(glob: &str) -> Option<GlobMatcher> {
 }
 
 /// Every file that a pattern matches, in the order of paths.
-fn matching(tree: &Tree, glob: &str) -> Result<Vec<String>, TreeError> {
+fn matching(tree: &RepoTree, glob: &str) -> Result<Vec<String>, RepoTreeError> {
     let Some(matcher) = matcher(glob) else { return Ok(Vec::new()) };
     let fixed = glob.split('/').take_while(|part| !is_glob(part)).collect::<Vec<_>>().join("/");
     let depth = if glob.contains("**") { DEEPEST } else { glob.split('/').count() };
@@ -370,8 +370,11 @@ mod tests {
     #[test]
     fn the_minimal_and_the_extended_form_are_read() {
         let minimal = with(r#","state":"work.md","assets":"assets/","rules":"strict""#).expect("read");
-        assert_eq!((minimal.state, minimal.assets.as_str()), (StateAt::Path("work.md".into()), "assets"));
-        assert_eq!(minimal.rules, Rules::default());
+        assert_eq!(
+            (minimal.state, minimal.assets.as_str()),
+            (StateLocation::Path("work.md".into()), "assets")
+        );
+        assert_eq!(minimal.rules, ContractRules::default());
         let extended = with(
             r#","state":"work/*.md","rules":{"mode":"strict","allowed_agents":["agent:builder","writer"],
             "file_scope":{"include":["src/**"],"exclude":[".env","*.key"]},"custom_types":["deploy"],
@@ -390,7 +393,7 @@ mod tests {
     fn rules_without_a_mode_have_the_default_one() {
         assert_eq!(
             with(r#","state":"work.md","rules":{"allowed_agents":[]}"#).map(|one| one.rules),
-            Ok(Rules::default())
+            Ok(ContractRules::default())
         );
     }
 
@@ -432,7 +435,7 @@ mod tests {
     #[test]
     fn state_files_are_found_by_path_list_and_pattern() {
         let folder = tempfile::tempdir().expect("a folder");
-        let tree = Tree::open(folder.path()).expect("a tree");
+        let tree = RepoTree::open(folder.path()).expect("a tree");
         for name in ["work.md", "work/a.md", "work/b.md", "work/deep/c.md", "work/x.txt"] {
             tree.create(name, b"").expect("made");
         }

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use super::Listing;
+use super::StateListing;
 use super::task::Task;
-use super::transitions::State;
-use crate::circles::circles;
+use super::task::TaskState;
+use crate::cycles::find_cycles;
 use crate::finding::Finding;
 
-/// How every task stands that others could depend on; `None` for one that can't be read.
+/// The state of every task on which others could depend; `None` for one that can't be read.
 #[derive(Debug, Default)]
-pub struct Known<'a>(BTreeMap<&'a str, Option<State>>);
+pub struct DependencyStates<'a>(BTreeMap<&'a str, Option<TaskState>>);
 
-impl<'a> Known<'a> {
-    pub fn of(listing: &'a Listing) -> Self {
+impl<'a> DependencyStates<'a> {
+    pub fn of(listing: &'a StateListing) -> Self {
         let unread = listing.unread.iter().map(|id| (id.as_str(), None));
         let read = listing.tasks.iter().map(|listed| (listed.task.id.as_str(), Some(listed.task.state)));
         Self(unread.chain(read).collect())
@@ -23,14 +23,14 @@ impl<'a> Known<'a> {
         self.0.contains_key(id)
     }
 
-    /// What keeps a task from starting, in a sentence.
+    /// The dependency that keeps a task from starting, in a sentence.
     pub fn unmet(&self, task: &Task) -> Option<String> {
         self.unmet_of(&task.depends_on)
     }
 
     pub fn unmet_of(&self, depends_on: &[String]) -> Option<String> {
         depends_on.iter().find_map(|id| match self.0.get(id.as_str()) {
-            Some(Some(State::Done)) => None,
+            Some(Some(TaskState::Done)) => None,
             Some(Some(state)) => Some(format!("it depends on {id}, which is {state}")),
             Some(None) => Some(format!("it depends on {id}, which can't be read")),
             None => Some(format!("it depends on {id}, which does not exist")),
@@ -38,8 +38,8 @@ impl<'a> Known<'a> {
     }
 }
 
-/// Tasks that wait for each other, each circle once.
-pub fn cycles(listing: &Listing) -> Vec<Finding> {
+/// Tasks that wait for each other, each cycle once.
+pub fn cycles(listing: &StateListing) -> Vec<Finding> {
     let waits_for: BTreeMap<&str, &[String]> =
         listing.tasks.iter().map(|one| (one.task.id.as_str(), one.task.depends_on.as_slice())).collect();
     let finding = |circle: Vec<&str>| {
@@ -48,15 +48,15 @@ pub fn cycles(listing: &Listing) -> Vec<Finding> {
         let message = format!("tasks wait for each other: {}", circle.join(" → "));
         Finding::error(file, line, "5.2", message).of_field("depends_on")
     };
-    circles(&waits_for).into_iter().map(finding).collect()
+    find_cycles(&waits_for).into_iter().map(finding).collect()
 }
 
-/// The circle that one more task would close.
-pub fn would_circle(listing: &Listing, id: &str, depends_on: &[String]) -> Option<String> {
+/// The cycle that a new task would close.
+pub fn would_cycle(listing: &StateListing, id: &str, depends_on: &[String]) -> Option<String> {
     let mut waits_for: BTreeMap<&str, &[String]> =
         listing.tasks.iter().map(|one| (one.task.id.as_str(), one.task.depends_on.as_slice())).collect();
     waits_for.insert(id, depends_on);
-    let closed = circles(&waits_for).into_iter().find(|circle| circle.contains(&id));
+    let closed = find_cycles(&waits_for).into_iter().find(|circle| circle.contains(&id));
     closed.map(|circle| circle.join(" → "))
 }
 
@@ -70,7 +70,7 @@ mod tests {
             "- {id: A, type: test, state: done, title: a}\n- {id: B, type: test, state: todo, title: b, depends_on: [A]}\n- {id: C, type: test, state: todo, title: c, depends_on: [A, B]}\n- {id: D, type: test, state: todo, title: d, depends_on: [GONE]}\n- {id: E, type: unheard, state: todo, title: e}\n- {id: F, type: test, state: todo, title: f, depends_on: [E]}\n",
         );
         let listing = board.tasks(&tree).expect("read");
-        let known = super::Known::of(&listing);
+        let known = super::DependencyStates::of(&listing);
         let unmet = |id: &str| known.unmet(&listing.get(id).expect("there").task);
         assert_eq!(unmet("B"), None);
         assert_eq!(unmet("C").as_deref(), Some("it depends on B, which is todo"));
@@ -87,8 +87,8 @@ mod tests {
         let cycles = super::cycles(&listing);
         assert_eq!(cycles.len(), 1);
         assert!(cycles[0].message.contains("A → B → A"), "{cycles:?}");
-        let closed = super::would_circle(&listing, "NEW", &["C".to_owned()]);
+        let closed = super::would_cycle(&listing, "NEW", &["C".to_owned()]);
         assert_eq!(closed.as_deref(), Some("C → NEW → C"));
-        assert_eq!(super::would_circle(&listing, "NEW", &["X".to_owned()]), None);
+        assert_eq!(super::would_cycle(&listing, "NEW", &["X".to_owned()]), None);
     }
 }

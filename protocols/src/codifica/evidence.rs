@@ -3,23 +3,23 @@
 use jiff::Zoned;
 use serde_json::{Value, json};
 
-use super::acts::stamp;
-use super::notes::{Artifact, Note, Provenance};
+use super::actions::format_time;
+use super::notes::{Artifact, ExecutionNote, Provenance};
 use super::{Codifica, notes, unreadable};
-use crate::board::{BoardError, Evidence, Scope};
+use crate::board::{BoardError, ProofEvidence, TaskScope};
 use crate::names::TaskId;
-use crate::store::tree::Tree;
-use crate::store::{Edit, Effects};
+use crate::store::tree::RepoTree;
+use crate::store::{Effects, FileEdit};
 
-/// What a picture's name ends in.
+/// The endings of pictures' names.
 const PICTURES: [&str; 10] = ["png", "jpg", "jpeg", "gif", "webp", "svg", "bmp", "avif", "tiff", "ico"];
-/// How deep and how many pictures are looked for.
+/// How deep pictures are searched, and how many.
 const DEEPEST: usize = 6;
 const MOST: usize = 5_000;
 
-/// What a verification left behind.
+/// The records of a verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verified {
+pub struct EvidenceRecord {
     pub artifact_path: String,
     pub passed: bool,
 }
@@ -30,20 +30,20 @@ impl Codifica {
         format!("{}/{id}", self.contract.assets)
     }
 
-    /// What an agent may change for a task: the file scope, and the task's own folder of evidence; never the
-    /// board, and never a picture that is there.
-    pub(super) fn scope(&self, kept: &[String], id: &TaskId) -> Scope {
+    /// The scope of an agent on a task: the file scope, and the task's own folder of evidence; never the board, and
+    /// never an existing picture.
+    pub(super) fn scope(&self, kept: &[String], id: &TaskId) -> TaskScope {
         let mut touch = self.contract.rules.include.clone();
         touch.push(format!("{}/**", self.folder_of(id)));
-        Scope { touch, keep: kept.to_vec(), ..Scope::default() }
+        TaskScope { touch, keep: kept.to_vec(), ..TaskScope::default() }
     }
 
-    /// What no agent may change, whichever task it has.
-    pub(super) fn kept(&self, tree: &Tree) -> Result<Vec<String>, BoardError> {
+    /// Files that no agent may change in any task.
+    pub(super) fn protected_globs(&self, tree: &RepoTree) -> Result<Vec<String>, BoardError> {
         let mut keep = self.contract.rules.exclude.clone();
         keep.extend(self.board_files());
         keep.push(literal(&self.contract.spec));
-        // What decides how work is judged is not the judged one's.
+        // An agent must not change the files that decide how its work is judged.
         keep.extend(["agency.toml".to_owned(), format!("{}/**", super::PROFILES)]);
         keep.extend(self.pictures(tree)?.iter().map(|path| literal(path)));
         keep.sort();
@@ -55,14 +55,14 @@ impl Codifica {
     pub(super) fn board_files(&self) -> Vec<String> {
         let mut files = vec![super::contract::MARKER.to_owned()];
         files.extend(match &self.contract.state {
-            super::contract::StateAt::Path(path) => vec![literal(path)],
-            super::contract::StateAt::Paths(paths) => paths.iter().map(|path| literal(path)).collect(),
-            super::contract::StateAt::Glob(glob) => vec![glob.clone()],
+            super::contract::StateLocation::Path(path) => vec![literal(path)],
+            super::contract::StateLocation::Paths(paths) => paths.iter().map(|path| literal(path)).collect(),
+            super::contract::StateLocation::Glob(glob) => vec![glob.clone()],
         });
         files
     }
 
-    fn pictures(&self, tree: &Tree) -> Result<Vec<String>, BoardError> {
+    fn pictures(&self, tree: &RepoTree) -> Result<Vec<String>, BoardError> {
         let mut found = Vec::new();
         let mut waiting = vec![(self.contract.assets.clone(), 0)];
         while let Some((folder, depth)) = waiting.pop() {
@@ -82,15 +82,15 @@ impl Codifica {
         Ok(found)
     }
 
-    /// Keeps a proof: as a file, as an artifact, and as a note. Said twice, it is kept once.
-    pub fn verified(
+    /// Records a proof: as a file, as an artifact, and as a note. The same proof twice is recorded once.
+    pub fn record_verification(
         &self,
-        tree: &Tree,
+        tree: &RepoTree,
         id: &TaskId,
-        evidence: &Evidence,
+        evidence: &ProofEvidence,
         by: &str,
         now: &Zoned,
-    ) -> Result<(Verified, Effects), BoardError> {
+    ) -> Result<(EvidenceRecord, Effects), BoardError> {
         let found = self.find(tree, id)?;
         let name = match evidence.bound_to.get("verify").and_then(Value::as_str) {
             Some(verify) => format!("verify-{}", safe(verify)),
@@ -99,7 +99,7 @@ impl Codifica {
             }
         };
         let path = format!("{}/{name}.json", self.folder_of(id));
-        let verified = Verified { artifact_path: path.clone(), passed: evidence.passed };
+        let verified = EvidenceRecord { artifact_path: path.clone(), passed: evidence.passed };
         if tree.exists(&path) {
             return Ok((verified, Effects::none()));
         }
@@ -108,7 +108,7 @@ impl Codifica {
             "version": 1,
             "protocol": "codifica/0.2",
             "task_id": id.as_str(),
-            "timestamp": stamp(now),
+            "timestamp": format_time(now),
             "profile": evidence.profile,
             "result": result,
             "commands": evidence.commands,
@@ -124,11 +124,11 @@ impl Codifica {
         };
         let commit = evidence.bound_to.get("commit").and_then(Value::as_str).map(str::to_owned);
         let provenance = Provenance { session_id: notes::session(&block), commit_sha: commit };
-        let note = Note {
+        let note = ExecutionNote {
             by: Some(by.to_owned()),
             note: format!("{said}; see {path}."),
             summary: Some(said),
-            timestamp: Some(stamp(now)),
+            timestamp: Some(format_time(now)),
             provenance,
         };
         let artifact = Artifact { path: path.clone(), kind: Some("verification".to_owned()) };
@@ -141,7 +141,7 @@ impl Codifica {
         let mut effects = self.effects(vec![patch], format!("{id}: verified, {result}"), false);
         effects.create(&path, &content);
         if let Some(commit) = &mut effects.commit {
-            commit.edits.push(Edit { path, before: String::new(), after: content });
+            commit.edits.push(FileEdit { path, before: String::new(), after: content });
         }
         Ok((verified, effects))
     }
@@ -174,7 +174,7 @@ mod tests {
         let (_folder, tree, board) = board_with(rules, "- id: A\n  type: build\n  state: todo\n  title: x\n");
         tree.create("assets/A/old [1].PNG", b"").expect("made");
         tree.create("assets/A/notes.txt", b"").expect("made");
-        let kept = board.kept(&tree).expect("a list");
+        let kept = board.protected_globs(&tree).expect("a list");
         let scope = board.scope(&kept, &TaskId::parse("A").expect("an id"));
         assert_eq!(scope.touch, ["src/**", "work.md", "assets/A/**"]);
         let kept = [
@@ -187,7 +187,7 @@ mod tests {
             "work.md",
         ];
         assert_eq!(scope.keep, kept);
-        assert!(scope.keep.iter().all(|glob| crate::pattern::check(glob).is_ok()));
+        assert!(scope.keep.iter().all(|glob| crate::scope_glob::check(glob).is_ok()));
     }
 
     #[test]
@@ -199,7 +199,7 @@ mod tests {
         let id = TaskId::parse("A").expect("an id");
         let mut bound_to = serde_json::Map::new();
         bound_to.insert("verify".into(), "A-1-1".into());
-        let evidence = Evidence {
+        let evidence = ProofEvidence {
             profile: "make".into(),
             passed: true,
             commands: vec![json!({})],
@@ -207,13 +207,14 @@ mod tests {
             bound_to,
         };
         let now: Zoned = "2026-01-31T16:10:00+00:00[UTC]".parse().expect("a time");
-        let (verified, effects) = board.verified(&tree, &id, &evidence, "agent:x", &now).expect("kept");
+        let (verified, effects) =
+            board.record_verification(&tree, &id, &evidence, "agent:x", &now).expect("kept");
         assert_eq!(verified.artifact_path, "assets/A/verify-A-1-1.json");
         let commit = effects.commit.as_ref().expect("a commit");
         assert_eq!(commit.edits.len(), 2);
         assert!(commit.edits[0].after.contains("type: verification"), "{:?}", commit.edits[0].after);
         tree.create(&verified.artifact_path, b"{}").expect("made");
-        let (_, again) = board.verified(&tree, &id, &evidence, "agent:x", &now).expect("kept");
+        let (_, again) = board.record_verification(&tree, &id, &evidence, "agent:x", &now).expect("kept");
         assert!(again.is_empty());
     }
 }

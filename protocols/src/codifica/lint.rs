@@ -1,24 +1,24 @@
-//! Does a repository comply? Everything that a state file can show, with its line and its section.
+//! Checks whether a repository complies. Every finding has its line and its section.
 
 use jiff::Timestamp;
 
-use super::acts::RUNNER;
-use super::block::Block;
-use super::contract::{MARKER, Version};
-use super::dependencies::{Known, cycles};
+use super::actions::RUNNER_ACTOR;
+use super::block::TaskBlock;
+use super::contract::{CodificaVersion, MARKER};
+use super::dependencies::{DependencyStates, cycles};
 use super::notes::{self, LONGEST_SUMMARY};
-use super::task::{Kind, Owner, Task};
-use super::transitions::State;
-use super::{Codifica, Listing};
+use super::task::TaskState;
+use super::task::{Task, TaskOwner, TaskType};
+use super::{Codifica, StateListing};
 use crate::board::BoardError;
 use crate::finding::Finding;
-use crate::store::tree::Tree;
+use crate::store::tree::RepoTree;
 
-/// Everything that is not as the specification wants it, in the order of files and lines. `closed` says what a glob of
-/// the file scope seems to open, and does not.
+/// Every violation of the specification, in the order of files and lines. `closed` says which files a glob of the file
+/// scope seems to open, and does not.
 pub fn lint(
     board: &Codifica,
-    tree: &Tree,
+    tree: &RepoTree,
     now: Timestamp,
     closed: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Vec<Finding>, BoardError> {
@@ -37,11 +37,15 @@ pub fn lint(
         Finding::warning(MARKER, None, "3.1", message).of_field("rules")
     }));
     findings.extend(cycles(&listing));
-    let known = Known::of(&listing);
+    let known = DependencyStates::of(&listing);
     for listed in &listing.tasks {
-        let Ok(block) = Block::parse(listing.block(listed), listed.span.line) else { continue };
-        let look =
-            Look { file: listing.path(listed), line: listed.span.line, task: &listed.task, block: &block };
+        let Ok(block) = TaskBlock::parse(listing.block(listed), listed.span.line) else { continue };
+        let look = TaskLint {
+            file: listing.path(listed),
+            line: listed.span.line,
+            task: &listed.task,
+            block: &block,
+        };
         findings.extend(look.all(board, &listing, &known, now));
     }
     findings.extend(listing.findings);
@@ -50,15 +54,15 @@ pub fn lint(
     Ok(findings)
 }
 
-/// One task, looked at.
-struct Look<'a> {
+/// The check of one task.
+struct TaskLint<'a> {
     file: &'a str,
     line: usize,
     task: &'a Task,
-    block: &'a Block<'a>,
+    block: &'a TaskBlock<'a>,
 }
 
-impl Look<'_> {
+impl TaskLint<'_> {
     fn error(&self, field: &str, section: &'static str, message: impl Into<String>) -> Finding {
         let message = format!("{}: {}", self.task.id, message.into());
         Finding::error(self.file, self.block.line(field).or(Some(self.line)), section, message)
@@ -69,7 +73,13 @@ impl Look<'_> {
         Finding { severity: crate::finding::Severity::Warning, ..self.error(field, section, message) }
     }
 
-    fn all(&self, board: &Codifica, listing: &Listing, known: &Known<'_>, now: Timestamp) -> Vec<Finding> {
+    fn all(
+        &self,
+        board: &Codifica,
+        listing: &StateListing,
+        known: &DependencyStates<'_>,
+        now: Timestamp,
+    ) -> Vec<Finding> {
         let mut found = self.fields(known);
         found.extend(self.standing(board, known, now));
         found.extend(self.history(board));
@@ -79,17 +89,17 @@ impl Look<'_> {
         found
     }
 
-    fn fields(&self, known: &Known<'_>) -> Vec<Finding> {
+    fn fields(&self, known: &DependencyStates<'_>) -> Vec<Finding> {
         let mut found = Vec::new();
         let task = self.task;
-        if task.kind == Kind::Build && task.acceptance.is_empty() {
+        if task.kind == TaskType::Build && task.acceptance.is_empty() {
             let message = "a build task needs acceptance criteria";
             found.push(match task.state {
-                State::Todo => self.warning("acceptance", "7.2", message),
+                TaskState::Todo => self.warning("acceptance", "7.2", message),
                 _ => self.error("acceptance", "7.2", message),
             });
         }
-        if task.kind == Kind::Followup && task.derived_from.is_none() {
+        if task.kind == TaskType::Followup && task.derived_from.is_none() {
             found.push(self.error("derived_from", "6", "a followup must say what it is derived from"));
         }
         for id in task.depends_on.iter().filter(|id| !known.has(id)) {
@@ -104,7 +114,7 @@ impl Look<'_> {
         }
         for key in ["claimed_at", "completed_at"] {
             let text = if key == "claimed_at" { &task.claimed_at } else { &task.completed_at };
-            if let Some(text) = text.as_deref().filter(|text| notes::moment(text).is_none()) {
+            if let Some(text) = text.as_deref().filter(|text| notes::parse_time(text).is_none()) {
                 found.push(self.error(key, "5", format!("`{key}` is `{text}`, which is no time")));
             }
         }
@@ -118,12 +128,12 @@ impl Look<'_> {
         found
     }
 
-    fn standing(&self, board: &Codifica, known: &Known<'_>, now: Timestamp) -> Vec<Finding> {
+    fn standing(&self, board: &Codifica, known: &DependencyStates<'_>, now: Timestamp) -> Vec<Finding> {
         let mut found = Vec::new();
         let task = self.task;
         match task.state {
-            State::InProgress => {
-                if task.owner == Owner::Unassigned {
+            TaskState::InProgress => {
+                if task.owner == TaskOwner::Unassigned {
                     found.push(self.error("owner", "8.1", "it is in_progress and unassigned"));
                 }
                 if let Some(why) = known.unmet(task) {
@@ -136,14 +146,14 @@ impl Look<'_> {
                     found.push(self.warning("claimed_at", "8.1.1", message));
                 }
             }
-            State::Blocked if task.blocked_reason.is_none() => {
+            TaskState::Blocked if task.blocked_reason.is_none() => {
                 found.push(self.error(
                     "blocked_reason",
                     "7.2",
                     "it is blocked, and `blocked_reason` says not why",
                 ));
             }
-            State::Rejected if board.contract.version == Version::V0_1 => {
+            TaskState::Rejected if board.contract.version == CodificaVersion::V0_1 => {
                 found.push(self.error("state", "12", "version 0.1 has no `rejected`"));
             }
             _ => {}
@@ -171,22 +181,22 @@ impl Look<'_> {
         let steps = notes::steps(self.block);
         for step in &steps {
             let by = step.by.as_deref().unwrap_or_default();
-            let to = step.to.as_deref().and_then(State::read);
-            let agents = by.starts_with("agent") && by != RUNNER;
-            if agents && matches!(to, Some(State::Blocked | State::Rejected)) {
+            let to = step.to.as_deref().and_then(TaskState::read);
+            let agents = by.starts_with("agent") && by != RUNNER_ACTOR;
+            if agents && matches!(to, Some(TaskState::Blocked | TaskState::Rejected)) {
                 let message = format!(
                     "{by} moved it to {}, and only people may",
                     step.to.as_deref().unwrap_or_default()
                 );
                 found.push(self.error("state_transitions", "7.2", message));
             }
-            if to == Some(State::Rejected) && step.reason.is_none() {
+            if to == Some(TaskState::Rejected) && step.reason.is_none() {
                 found.push(self.error("state_transitions", "7.2", "it was rejected without a reason"));
             }
         }
         // Old tasks may lack what only new transitions need (§12.3).
         if let Some(last) = steps.last()
-            && board.contract.version >= Version::V0_2
+            && board.contract.version >= CodificaVersion::V0_2
             && last.to.as_deref().is_some_and(|to| to != self.task.state.as_str())
         {
             let message = format!(

@@ -2,13 +2,13 @@
 //! `codifica.json` changes.
 
 use super::Codifica;
-use super::contract::{MARKER, Version};
+use super::contract::{CodificaVersion, MARKER};
 use crate::board::BoardError;
-use crate::store::{Commit, Edit, Effects};
+use crate::store::{BoardCommit, Effects, FileEdit};
 
 impl Codifica {
     /// The repository in another version. The one it has already is no change.
-    pub fn migrate(&self, to: Version) -> Result<Effects, BoardError> {
+    pub fn migrate(&self, to: CodificaVersion) -> Result<Effects, BoardError> {
         let from = self.contract.version;
         let mut effects = Effects::none();
         if to == from {
@@ -22,27 +22,29 @@ impl Codifica {
         let (before, after) = old.split_at(key);
         let new = [before, &after.replacen(&format!("\"{from}\""), &format!("\"{to}\""), 1)].concat();
         effects.replace(MARKER, old, &new);
-        let edits = vec![Edit { path: MARKER.to_owned(), before: old.clone(), after: new }];
+        let edits = vec![FileEdit { path: MARKER.to_owned(), before: old.clone(), after: new }];
         let message = format!("codifica {to}");
-        effects.commit = Some(Commit { message, edits, is_needed: false });
+        effects.commit = Some(BoardCommit { message, edits, is_needed: false });
         Ok(effects)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Setting;
+    use super::super::CodificaSettings;
     use super::super::contract::Contract;
     use super::*;
 
     #[test]
     fn only_the_version_is_written() {
         let text = "{ \"note\": \"0.1\", \"protocol\":\"codifica\",\n \"version\" : \"0.1\", \"spec\":\"s.md\", \"state\":\"w.md\"}";
-        let board =
-            Codifica { contract: Contract::parse(text).expect("a contract"), setting: Setting::default() };
-        let effects = board.migrate(Version::V0_2).expect("a way");
+        let board = Codifica {
+            contract: Contract::parse(text).expect("a contract"),
+            setting: CodificaSettings::default(),
+        };
+        let effects = board.migrate(CodificaVersion::V0_2).expect("a way");
         let commit = effects.commit.expect("a commit");
         assert_eq!(commit.edits[0].after, text.replace("\"version\" : \"0.1\"", "\"version\" : \"0.2\""));
-        assert!(board.migrate(Version::V0_1).expect("no way to go").is_empty());
+        assert!(board.migrate(CodificaVersion::V0_1).expect("no way to go").is_empty());
     }
 }

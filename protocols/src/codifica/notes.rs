@@ -1,17 +1,17 @@
-//! What grows on a task as it is worked on: execution notes, artifacts, transitions, each with where it came from
-//! (§5, §10). Read as people and agents have written it, written as the specification has it.
+//! The lists of a task that grow during work: execution notes, artifacts, transitions, each with its provenance (§5,
+//! §10). The reader accepts what people and agents have written; the writer follows the specification.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 use serde_yaml::Value;
 
-use super::block::Block;
-use super::splice::Node;
-use super::transitions::State;
-use crate::moment::Moment;
+use super::block::TaskBlock;
+use super::task::TaskState;
+use super::task_edit::YamlNode;
 use crate::text::one_line;
 use crate::text::yaml::text_of;
+use crate::timestamp::OffsetTimestamp;
 
 /// §5: the most of a summary, in characters.
 pub const LONGEST_SUMMARY: usize = 120;
@@ -22,7 +22,7 @@ const LONGEST_NOTE: usize = 4_000;
 pub const RECOMMENDS: &str = "Recommend blocking: ";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Note {
+pub struct ExecutionNote {
     pub by: Option<String>,
     pub note: String,
     pub summary: Option<String>,
@@ -47,7 +47,7 @@ pub struct Artifact {
 
 /// A move that was made.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Step {
+pub struct TransitionRecord {
     pub from: Option<String>,
     pub to: Option<String>,
     pub by: Option<String>,
@@ -67,44 +67,44 @@ impl Provenance {
         Self { session_id: part("session_id"), commit_sha: part("commit_sha") }
     }
 
-    fn node(&self) -> Option<Node> {
+    fn node(&self) -> Option<YamlNode> {
         if *self == Self::default() {
             return None;
         }
-        let part = |text: &Option<String>| text.clone().map(Node::Text);
-        let node = Node::Map(Vec::new());
+        let part = |text: &Option<String>| text.clone().map(YamlNode::Text);
+        let node = YamlNode::Map(Vec::new());
         Some(node.with("session_id", part(&self.session_id)).with("commit_sha", part(&self.commit_sha)))
     }
 }
 
-impl Note {
-    pub fn node(&self) -> Node {
+impl ExecutionNote {
+    pub fn node(&self) -> YamlNode {
         let note: String = self.note.trim().chars().take(LONGEST_NOTE).collect();
-        let part = |text: &Option<String>| text.clone().map(Node::Text);
-        Node::Map(Vec::new())
+        let part = |text: &Option<String>| text.clone().map(YamlNode::Text);
+        YamlNode::Map(Vec::new())
             .with("by", part(&self.by))
-            .with("note", Some(Node::Text(note)))
-            .with("summary", self.summary.as_deref().map(|text| Node::Text(summary(text))))
+            .with("note", Some(YamlNode::Text(note)))
+            .with("summary", self.summary.as_deref().map(|text| YamlNode::Text(summary(text))))
             .with("timestamp", part(&self.timestamp))
             .with("provenance", self.provenance.node())
     }
 
-    pub fn recommends_a_block(&self) -> Option<&str> {
+    pub fn block_recommendation(&self) -> Option<&str> {
         self.note.strip_prefix(RECOMMENDS)
     }
 }
 
 impl Artifact {
-    pub fn node(&self) -> Node {
+    pub fn node(&self) -> YamlNode {
         let kind = self.kind.as_deref().unwrap_or("file");
-        Node::map([("path", Node::text(&self.path)), ("type", Node::text(kind))])
+        YamlNode::map([("path", YamlNode::text(&self.path)), ("type", YamlNode::text(kind))])
     }
 }
 
-impl Step {
-    pub fn node(&self) -> Node {
-        let part = |text: &Option<String>| text.clone().map(Node::Text);
-        Node::Map(Vec::new())
+impl TransitionRecord {
+    pub fn node(&self) -> YamlNode {
+        let part = |text: &Option<String>| text.clone().map(YamlNode::Text);
+        YamlNode::Map(Vec::new())
             .with("from", part(&self.from))
             .with("to", part(&self.to))
             .with("by", part(&self.by))
@@ -124,7 +124,7 @@ pub fn summary(text: &str) -> String {
     format!("{}…", cut.trim_end())
 }
 
-fn items(block: &Block<'_>, key: &str) -> Vec<Value> {
+fn items(block: &TaskBlock<'_>, key: &str) -> Vec<Value> {
     match block.value(key).ok().flatten().map(|read| read.value) {
         Some(Value::Sequence(items)) => items,
         Some(Value::Null) | None => Vec::new(),
@@ -132,12 +132,12 @@ fn items(block: &Block<'_>, key: &str) -> Vec<Value> {
     }
 }
 
-pub fn notes(block: &Block<'_>) -> Vec<Note> {
+pub fn notes(block: &TaskBlock<'_>) -> Vec<ExecutionNote> {
     let read = |value: &Value| match text_of(value) {
-        Some(note) => Note { note, ..Note::default() },
+        Some(note) => ExecutionNote { note, ..ExecutionNote::default() },
         None => {
             let part = |key: &str| value.get(key).and_then(text_of);
-            Note {
+            ExecutionNote {
                 by: part("by"),
                 note: part("note").unwrap_or_default(),
                 summary: part("summary"),
@@ -149,7 +149,7 @@ pub fn notes(block: &Block<'_>) -> Vec<Note> {
     items(block, "execution_notes").iter().map(read).collect()
 }
 
-pub fn artifacts(block: &Block<'_>) -> Vec<Artifact> {
+pub fn artifacts(block: &TaskBlock<'_>) -> Vec<Artifact> {
     let read = |value: &Value| match text_of(value) {
         Some(path) => Some(Artifact { path, kind: None }),
         None => {
@@ -160,10 +160,10 @@ pub fn artifacts(block: &Block<'_>) -> Vec<Artifact> {
     items(block, "artifacts").iter().filter_map(read).collect()
 }
 
-pub fn steps(block: &Block<'_>) -> Vec<Step> {
+pub fn steps(block: &TaskBlock<'_>) -> Vec<TransitionRecord> {
     let read = |value: &Value| {
         let part = |key: &str| value.get(key).and_then(text_of);
-        Step {
+        TransitionRecord {
             from: part("from"),
             to: part("to"),
             by: part("by"),
@@ -175,27 +175,27 @@ pub fn steps(block: &Block<'_>) -> Vec<Step> {
     items(block, "state_transitions").iter().map(read).collect()
 }
 
-pub fn moment(text: &str) -> Option<Timestamp> {
-    Moment::parse(text, &TimeZone::UTC).map(Moment::timestamp)
+pub fn parse_time(text: &str) -> Option<Timestamp> {
+    OffsetTimestamp::parse(text, &TimeZone::UTC).map(OffsetTimestamp::timestamp)
 }
 
-/// §8.1.1: when something was last heard of a task.
-pub fn last_heard(block: &Block<'_>, claimed_at: Option<&str>) -> Option<Timestamp> {
+/// §8.1.1: the time of the last activity on a task.
+pub fn last_activity(block: &TaskBlock<'_>, claimed_at: Option<&str>) -> Option<Timestamp> {
     let noted = notes(block).into_iter().filter_map(|note| note.timestamp);
     let moved = steps(block).into_iter().filter_map(|step| step.timestamp);
-    noted.chain(moved).chain(claimed_at.map(str::to_owned)).filter_map(|text| moment(&text)).max()
+    noted.chain(moved).chain(claimed_at.map(str::to_owned)).filter_map(|text| parse_time(&text)).max()
 }
 
-/// The session that holds a task by its last claim, if it said which it was. A person who blocks a task and lets it go
-/// on leaves it with whom it was; one who puts it back, or takes it themselves, does not.
-pub fn session(block: &Block<'_>) -> Option<String> {
-    let is = |state: &Option<String>, other: State| state.as_deref() == Some(other.as_str());
+/// The session that holds a task by its last claim, if the claim names it. The session keeps a task that a person
+/// blocks and unblocks; it loses a task that a person puts back or takes.
+pub fn session(block: &TaskBlock<'_>) -> Option<String> {
+    let is = |state: &Option<String>, other: TaskState| state.as_deref() == Some(other.as_str());
     for step in steps(block).into_iter().rev() {
-        if is(&step.to, State::Todo) {
+        if is(&step.to, TaskState::Todo) {
             return None;
         }
-        if is(&step.to, State::InProgress)
-            && (step.provenance.session_id.is_some() || !is(&step.from, State::Blocked))
+        if is(&step.to, TaskState::InProgress)
+            && (step.provenance.session_id.is_some() || !is(&step.from, TaskState::Blocked))
         {
             return step.provenance.session_id;
         }
@@ -204,17 +204,17 @@ pub fn session(block: &Block<'_>) -> Option<String> {
 }
 
 /// Whether a task was ever claimed by one of these sessions.
-pub fn was_claimed_by(block: &Block<'_>, is_one: impl Fn(&str) -> bool) -> bool {
+pub fn was_claimed_by(block: &TaskBlock<'_>, is_one: impl Fn(&str) -> bool) -> bool {
     steps(block).iter().any(|step| step.provenance.session_id.as_deref().is_some_and(&is_one))
 }
 
-/// Why an agent wants its task blocked, if that was the last thing that happened to it.
-pub fn wants_a_block(block: &Block<'_>) -> Option<String> {
+/// Why an agent wants its task blocked, if that was the last event of the task.
+pub fn requested_block(block: &TaskBlock<'_>) -> Option<String> {
     let last = notes(block).pop()?;
-    let why = last.recommends_a_block()?;
-    let noted = last.timestamp.as_deref().and_then(moment);
-    let answered = steps(block).pop().and_then(|step| step.timestamp).and_then(|text| moment(&text));
-    // A person who moved it since has heard.
+    let why = last.block_recommendation()?;
+    let noted = last.timestamp.as_deref().and_then(parse_time);
+    let answered = steps(block).pop().and_then(|step| step.timestamp).and_then(|text| parse_time(&text));
+    // A person who has moved the task since knows the request.
     let heard = matches!((noted, answered), (Some(noted), Some(answered)) if answered > noted);
     (!heard).then(|| why.to_owned())
 }
@@ -226,13 +226,13 @@ mod tests {
     #[test]
     fn notes_are_read_as_people_write_them() {
         let text = "- id: A\n  execution_notes:\n    - plain words\n    - by: agent\n      note: more\n      timestamp: 2026-01-01T10:00:00Z\n      provenance:\n        session_id: s1\n  artifacts:\n    - a.txt\n    - path: b.txt\n      type: code\n  state_transitions:\n    - from: todo\n      to: in_progress\n      timestamp: 2026-01-01T09:00:00Z\n      provenance: {session_id: s0}\n";
-        let block = Block::parse(text, 1).expect("a block");
+        let block = TaskBlock::parse(text, 1).expect("a block");
         let read = notes(&block);
         assert_eq!((read[0].note.as_str(), read[1].by.as_deref()), ("plain words", Some("agent")));
         assert_eq!(read[1].provenance.session_id.as_deref(), Some("s1"));
         assert_eq!(artifacts(&block).len(), 2);
         assert_eq!(session(&block).as_deref(), Some("s0"));
-        assert_eq!(last_heard(&block, None), moment("2026-01-01T10:00:00Z"));
+        assert_eq!(last_activity(&block, None), parse_time("2026-01-01T10:00:00Z"));
     }
 
     #[test]
@@ -249,7 +249,7 @@ mod tests {
             let text = format!(
                 "- id: A\n  execution_notes:\n    - note: \"{RECOMMENDS}no key\"\n      timestamp: 2026-01-01T10:00:00Z\n  state_transitions:\n    - to: in_progress\n      timestamp: {step}\n"
             );
-            wants_a_block(&Block::parse(&text, 1).expect("a block"))
+            requested_block(&TaskBlock::parse(&text, 1).expect("a block"))
         };
         assert_eq!(with("2026-01-01T09:00:00Z").as_deref(), Some("no key"));
         assert_eq!(with("2026-01-01T11:00:00Z"), None);

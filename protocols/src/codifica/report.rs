@@ -1,10 +1,10 @@
-//! What an agent is told about its report, and what becomes of the one it writes: a note of at most so many words, a
-//! summary, and the artifacts it really made.
+//! Reports of agents: the instructions for writing one, and the report that is kept: a note of bounded length, a
+//! summary, and the artifacts that were really made.
 
 use serde_yaml::Value;
 
 use super::notes::{Artifact, LONGEST_SUMMARY, summary};
-use crate::board::{Seen, Told};
+use crate::board::{CorrectedReport, ObservedAttempt};
 use crate::claim::{ClaimedFile, ReportClaim};
 use crate::text::frontmatter::Frontmatter;
 use crate::text::one_line;
@@ -14,10 +14,10 @@ use crate::text::yaml::{quoted, text_of};
 const LONGEST: usize = 3_000;
 /// The most of a sentence that says why it can't go on.
 const LONGEST_REASON: usize = 500;
-/// So many of the files that changed are artifacts, where the agent names none.
+/// How many changed files become artifacts, where the agent names none.
 const MOST_ARTIFACTS: usize = 20;
 
-/// A report, as it is kept until the board has it.
+/// A report, as it is kept until the board records it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     pub summary: String,
@@ -25,7 +25,7 @@ pub struct Report {
     pub note: String,
 }
 
-/// How a report is written, in words.
+/// The instructions for writing a report.
 pub(super) fn instructions() -> String {
     format!(
         "It becomes the task's execution note. Write it as Markdown with this header, and your own words below:\n\n\
@@ -65,7 +65,7 @@ fn unsaid() -> String {
 }
 
 /// The report as it is kept.
-pub(super) fn corrected(claim: Option<&ReportClaim>, seen: &Seen<'_>) -> Told {
+pub(super) fn corrected(claim: Option<&ReportClaim>, seen: &ObservedAttempt<'_>) -> CorrectedReport {
     let said = claim.and_then(|claim| claim.summary.clone());
     let summary =
         said.unwrap_or_else(|| format!("{} files changed; the agent did not say more", seen.files.len()));
@@ -81,7 +81,7 @@ pub(super) fn corrected(claim: Option<&ReportClaim>, seen: &Seen<'_>) -> Told {
         artifacts = made.map(|path| Artifact { path: path.clone(), kind: Some("file".to_owned()) }).collect();
     }
     let words = claim.map(|claim| claim.words.trim()).filter(|words| !words.is_empty());
-    // Words that nobody could read may be longer.
+    // A text without a readable header may be longer.
     let mut note: String = words.unwrap_or(&summary).chars().take(LONGEST).collect();
     let mut notes = vec![seen.ended.to_owned()];
     match claim {
@@ -100,7 +100,7 @@ pub(super) fn corrected(claim: Option<&ReportClaim>, seen: &Seen<'_>) -> Told {
     }
     note.push_str(&format!("\n\nSeen from outside: {}", one_line(&notes.join(" "))));
     let blocked = claim.and_then(|claim| claim.blocked.clone());
-    Told { text: Report { summary, artifacts, note }.render(), blocked }
+    CorrectedReport { text: Report { summary, artifacts, note }.render(), blocked }
 }
 
 fn claimed(value: Option<Value>) -> Vec<Artifact> {
@@ -145,7 +145,7 @@ impl Report {
         format!("---\nsummary: {}\nartifacts:{artifacts}---\n\n{}\n", quoted(&self.summary), self.note.trim())
     }
 
-    /// One that was kept.
+    /// Parses a kept report.
     pub fn parse(text: &str) -> Self {
         let Ok(matter) = Frontmatter::parse(text) else {
             return Self { summary: summary(text), note: text.trim().to_owned(), ..Self::default() };
@@ -164,11 +164,11 @@ mod tests {
     use super::*;
     use crate::names::{AgentName, TaskId};
 
-    fn told(claim: Option<&str>, files: &[&str]) -> Told {
+    fn told(claim: Option<&str>, files: &[&str]) -> CorrectedReport {
         let (task, agent) =
             (TaskId::parse("FEAT-1").expect("an id"), AgentName::parse("shell").expect("a name"));
         let files: Vec<String> = files.iter().map(ToString::to_string).collect();
-        let seen = Seen {
+        let seen = ObservedAttempt {
             task: &task,
             agent: &agent,
             attempt: 1,

@@ -1,4 +1,4 @@
-//! §2: what makes a repository Codifica-enabled, for one that is not yet.
+//! §2: makes a repository Codifica-enabled.
 
 use serde::Serialize;
 use serde_json::json;
@@ -7,25 +7,29 @@ use super::brief::CONTRACT;
 use super::contract::MARKER;
 use crate::board::BoardError;
 use crate::names::AgentName;
-use crate::store::tree::Tree;
-use crate::store::{Commit, Edit, Effects};
+use crate::store::tree::RepoTree;
+use crate::store::{BoardCommit, Effects, FileEdit};
 
 const SPEC: &str = "codifica-spec.md";
 const STATE: &str = "work.md";
 const ARCHIVE: &str = "work-archive.md";
 
-/// What the protocol says, for those who have nothing else at hand. The contract of agents is added to the letter.
+/// The protocol's text, for repositories without another copy. The contract of agents is added verbatim.
 const SPECIFICATION: &str = include_str!("specification.md");
 
-/// A file, and what became of it.
+/// A file, and whether it was written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Deed {
+pub struct ScaffoldedFile {
     pub path: String,
     pub made: bool,
 }
 
-/// Makes what is not there. With `force`, what is generated is written anew; tasks never are.
-pub fn scaffold(tree: &Tree, agents: &[AgentName], force: bool) -> Result<(Vec<Deed>, Effects), BoardError> {
+/// Makes missing files. With `force`, generated files are written again; tasks never are.
+pub fn scaffold(
+    tree: &RepoTree,
+    agents: &[AgentName],
+    force: bool,
+) -> Result<(Vec<ScaffoldedFile>, Effects), BoardError> {
     let allowed: Vec<String> = agents.iter().map(|agent| format!("agent:{agent}")).collect();
     let contract = json!({
         "protocol": "codifica",
@@ -57,17 +61,17 @@ pub fn scaffold(tree: &Tree, agents: &[AgentName], force: bool) -> Result<(Vec<D
         let old = tree.read_text(path)?;
         let made = old.is_none() || (anew && old.as_deref() != Some(&content));
         if made {
-            edits.push(Edit {
+            edits.push(FileEdit {
                 path: path.to_owned(),
                 before: old.clone().unwrap_or_default(),
                 after: content.clone(),
             });
             effects.put(path, old.as_deref(), content);
         }
-        deeds.push(Deed { path: path.to_owned(), made });
+        deeds.push(ScaffoldedFile { path: path.to_owned(), made });
     }
     if !edits.is_empty() {
-        effects.commit = Some(Commit { message: "codifica 0.2".to_owned(), edits, is_needed: false });
+        effects.commit = Some(BoardCommit { message: "codifica 0.2".to_owned(), edits, is_needed: false });
     }
     Ok((deeds, effects))
 }
@@ -80,21 +84,21 @@ fn work(title: &str, section: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Codifica, Setting};
+    use super::super::{Codifica, CodificaSettings};
     use super::*;
 
     #[test]
     fn what_is_made_is_a_board_and_a_second_time_changes_nothing() {
         let folder = tempfile::tempdir().expect("a folder");
-        let tree = Tree::open(folder.path()).expect("a tree");
+        let tree = RepoTree::open(folder.path()).expect("a tree");
         let (deeds, effects) = scaffold(&tree, &[], false).expect("made");
         assert_eq!((deeds.len(), effects.changes.len()), (4, 4));
         for change in &effects.changes {
-            if let crate::store::Change::Create { path, content } = change {
+            if let crate::store::FileChange::Create { path, content } = change {
                 tree.create(path, content.as_bytes()).expect("made");
             }
         }
-        let board = Codifica::open(&tree, Setting::default()).expect("a board");
+        let board = Codifica::open(&tree, CodificaSettings::default()).expect("a board");
         assert_eq!(
             super::super::lint::lint(&board, &tree, jiff::Timestamp::UNIX_EPOCH, &|_| None).expect("looked"),
             []

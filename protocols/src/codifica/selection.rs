@@ -1,58 +1,60 @@
-//! §5.1: which tasks may be worked on now, by whom, and what the others wait for.
+//! §5.1: selects the tasks that may be worked on now, with their agents, and says why the others wait.
 
 use std::collections::HashMap;
 
 use jiff::Timestamp;
 
-use super::block::Block;
-use super::dependencies::Known;
-use super::task::{Kind, Owner};
-use super::transitions::State;
-use super::{Codifica, Listed, Listing, notes};
+use super::block::TaskBlock;
+use super::dependencies::DependencyStates;
+use super::task::TaskState;
+use super::task::{TaskOwner, TaskType};
+use super::{Codifica, ListedTask, StateListing, notes};
 use crate::names::AgentName;
 
-/// What came of looking for work.
+/// The result of a selection.
 #[derive(Debug, Default)]
-pub struct Selection<'l> {
-    /// What may be worked on, the first first.
-    pub ready: Vec<(&'l Listed, AgentName)>,
-    pub waiting: Vec<(&'l Listed, String)>,
-    /// What one of our own attempts has handed over to be tested.
-    pub reported: Vec<&'l Listed>,
+pub struct TaskSelection<'l> {
+    /// The tasks that may be worked on, in order.
+    pub ready: Vec<(&'l ListedTask, AgentName)>,
+    pub waiting: Vec<(&'l ListedTask, String)>,
+    /// Tasks that our own attempts have moved to be tested.
+    pub reported: Vec<&'l ListedTask>,
 }
 
-/// How one task stands.
-enum Standing {
-    /// Ours already, to be gone on with.
+/// Whether one task is available.
+enum TaskAvailability {
+    /// Already ours, to be continued.
     Resumed(AgentName),
     Free(AgentName),
     Reported,
     Waits(String),
-    /// Somebody else's, or over.
+    /// Claimed by another, or finished.
     Elsewhere,
 }
 
 impl Codifica {
-    pub fn select<'l>(&self, listing: &'l Listing, now: Timestamp) -> Selection<'l> {
-        let known = Known::of(listing);
-        let mut selection = Selection::default();
+    pub fn select<'l>(&self, listing: &'l StateListing, now: Timestamp) -> TaskSelection<'l> {
+        let known = DependencyStates::of(listing);
+        let mut selection = TaskSelection::default();
         let (mut resumed, mut free) = (Vec::new(), Vec::new());
         let mut held: HashMap<&AgentName, usize> = HashMap::new();
         for listed in &listing.tasks {
-            if let (State::InProgress, Owner::Agent(agent)) = (listed.task.state, &listed.task.owner) {
+            if let (TaskState::InProgress, TaskOwner::Agent(agent)) = (listed.task.state, &listed.task.owner)
+            {
                 *held.entry(agent).or_default() += 1;
             }
-            match self.standing(listing, listed, &known, now) {
-                Standing::Resumed(agent) => resumed.push((listed, agent)),
-                Standing::Free(agent) => free.push((listed, agent)),
-                Standing::Reported => selection.reported.push(listed),
-                Standing::Waits(why) => selection.waiting.push((listed, why)),
-                Standing::Elsewhere => {}
+            match self.availability(listing, listed, &known, now) {
+                TaskAvailability::Resumed(agent) => resumed.push((listed, agent)),
+                TaskAvailability::Free(agent) => free.push((listed, agent)),
+                TaskAvailability::Reported => selection.reported.push(listed),
+                TaskAvailability::Waits(why) => selection.waiting.push((listed, why)),
+                TaskAvailability::Elsewhere => {}
             }
         }
-        // Critical first; among equals those that depend on nothing; else as they are written.
-        let order =
-            |(listed, _): &(&Listed, AgentName)| (listed.task.priority, !listed.task.depends_on.is_empty());
+        // Critical tasks first; among equals those without dependencies; then in the order of the file.
+        let order = |(listed, _): &(&ListedTask, AgentName)| {
+            (listed.task.priority, !listed.task.depends_on.is_empty())
+        };
         resumed.sort_by_key(order);
         free.sort_by_key(order);
         let most = self.contract.rules.most_at_once.unwrap_or(usize::MAX);
@@ -72,69 +74,84 @@ impl Codifica {
         selection
     }
 
-    fn standing(&self, listing: &Listing, listed: &Listed, known: &Known<'_>, now: Timestamp) -> Standing {
+    fn availability(
+        &self,
+        listing: &StateListing,
+        listed: &ListedTask,
+        known: &DependencyStates<'_>,
+        now: Timestamp,
+    ) -> TaskAvailability {
         let task = &listed.task;
-        if listing.is_double(task.id.as_str()) && !task.state.is_final() {
-            return Standing::Waits("its id is there more than once (§4.1)".to_owned());
+        if listing.is_duplicate(task.id.as_str()) && !task.state.is_final() {
+            return TaskAvailability::Waits("its id is there more than once (§4.1)".to_owned());
         }
-        let waits = |why: &str| Standing::Waits(why.to_owned());
+        let waits = |why: &str| TaskAvailability::Waits(why.to_owned());
         match (task.state, &task.owner) {
-            (State::Done | State::Rejected, _) => Standing::Elsewhere,
-            (State::Blocked, _) => {
+            (TaskState::Done | TaskState::Rejected, _) => TaskAvailability::Elsewhere,
+            (TaskState::Blocked, _) => {
                 let why = task.blocked_reason.as_deref().unwrap_or("nobody says why");
-                Standing::Waits(format!("it is blocked: {why}"))
+                TaskAvailability::Waits(format!("it is blocked: {why}"))
             }
-            (State::Todo, owner) => match self.why_not(listed, known, owner) {
-                Ok(agent) => Standing::Free(agent),
-                Err(why) => Standing::Waits(why),
+            (TaskState::Todo, owner) => match self.why_not(listed, known, owner) {
+                Ok(agent) => TaskAvailability::Free(agent),
+                Err(why) => TaskAvailability::Waits(why),
             },
-            (State::InProgress, Owner::Unassigned) => waits("it is in_progress and unassigned (§8.1)"),
-            (State::ToBeTested, Owner::Unassigned) => {
+            (TaskState::InProgress, TaskOwner::Unassigned) => {
+                waits("it is in_progress and unassigned (§8.1)")
+            }
+            (TaskState::ToBeTested, TaskOwner::Unassigned) => {
                 waits("it is to be tested by its owner, and has none (§7.2)")
             }
-            (State::ToBeTested, Owner::Human) => waits("it is to be tested by a person (§7.2)"),
-            (State::InProgress | State::ToBeTested, owner) => {
-                let Ok(block) = Block::parse(listing.block(listed), listed.span.line) else {
+            (TaskState::ToBeTested, TaskOwner::Human) => waits("it is to be tested by a person (§7.2)"),
+            (TaskState::InProgress | TaskState::ToBeTested, owner) => {
+                let Ok(block) = TaskBlock::parse(listing.block(listed), listed.span.line) else {
                     return waits("it can't be read");
                 };
                 let ours = owner.agent().filter(|_| self.is_ours(&block));
                 match (task.state, ours) {
-                    (State::ToBeTested, Some(_)) => Standing::Reported,
-                    (_, Some(agent)) => match notes::wants_a_block(&block) {
-                        Some(why) => Standing::Waits(format!("its agent recommends to block it: {why}")),
-                        None => Standing::Resumed(agent.clone()),
+                    (TaskState::ToBeTested, Some(_)) => TaskAvailability::Reported,
+                    (_, Some(agent)) => match notes::requested_block(&block) {
+                        Some(why) => {
+                            TaskAvailability::Waits(format!("its agent recommends to block it: {why}"))
+                        }
+                        None => TaskAvailability::Resumed(agent.clone()),
                     },
-                    (State::InProgress, None) => {
+                    (TaskState::InProgress, None) => {
                         match self.stale_for(&block, task.claimed_at.as_deref(), now) {
-                            Some(hours) => Standing::Waits(format!(
+                            Some(hours) => TaskAvailability::Waits(format!(
                                 "{owner} has it, and nothing was heard for {hours} h; a person may reclaim it (§8.1.1)"
                             )),
-                            None => Standing::Elsewhere,
+                            None => TaskAvailability::Elsewhere,
                         }
                     }
-                    (_, None) => Standing::Elsewhere,
+                    (_, None) => TaskAvailability::Elsewhere,
                 }
             }
         }
     }
 
-    /// Who would do a task that is to be done, or why nobody can.
-    fn why_not(&self, listed: &Listed, known: &Known<'_>, owner: &Owner) -> Result<AgentName, String> {
+    /// The agent that would do a task, or why none can.
+    fn why_not(
+        &self,
+        listed: &ListedTask,
+        known: &DependencyStates<'_>,
+        owner: &TaskOwner,
+    ) -> Result<AgentName, String> {
         let task = &listed.task;
         let agent = match (owner, &self.setting.agent) {
-            (Owner::Human, _) => return Err("it is for a person: its owner is human".to_owned()),
-            (Owner::Agent(name), _) => name.clone(),
-            (Owner::Unassigned, Some(name)) => name.clone(),
-            (Owner::Unassigned, None) => {
+            (TaskOwner::Human, _) => return Err("it is for a person: its owner is human".to_owned()),
+            (TaskOwner::Agent(name), _) => name.clone(),
+            (TaskOwner::Unassigned, Some(name)) => name.clone(),
+            (TaskOwner::Unassigned, None) => {
                 return Err("it is unassigned, and `[roles] builder` in agency.toml names nobody".to_owned());
             }
         };
         match task.kind {
-            Kind::Review => return Err("a review is human judgment only (§6)".to_owned()),
-            Kind::Build if task.acceptance.is_empty() => {
+            TaskType::Review => return Err("a review is human judgment only (§6)".to_owned()),
+            TaskType::Build if task.acceptance.is_empty() => {
                 return Err("it has no acceptance criteria (§7.2)".to_owned());
             }
-            Kind::Followup if task.derived_from.is_none() => {
+            TaskType::Followup if task.derived_from.is_none() => {
                 return Err("a followup must say what it is derived from (§6)".to_owned());
             }
             _ => {}
@@ -149,7 +166,7 @@ impl Codifica {
     }
 
     /// Whether the claim of a task was made by this clone.
-    pub(super) fn is_ours(&self, block: &Block<'_>) -> bool {
+    pub(super) fn is_ours(&self, block: &TaskBlock<'_>) -> bool {
         notes::session(block).is_some_and(|session| self.is_our_session(&session))
     }
 
@@ -158,10 +175,10 @@ impl Codifica {
         site.is_some_and(|site| session.strip_prefix(site).is_some_and(|rest| rest.starts_with('/')))
     }
 
-    /// For how many hours nothing was heard of a task, if that is too long. One that never said anything is stale.
+    /// For how many hours a task has had no activity, if that is too long. A task without any activity is stale.
     pub(super) fn stale_for(
         &self,
-        block: &Block<'_>,
+        block: &TaskBlock<'_>,
         claimed_at: Option<&str>,
         now: Timestamp,
     ) -> Option<u64> {
@@ -170,9 +187,9 @@ impl Codifica {
     }
 }
 
-/// For how many hours nothing was heard.
-pub(super) fn silent_hours(block: &Block<'_>, claimed_at: Option<&str>, now: Timestamp) -> u64 {
-    match notes::last_heard(block, claimed_at) {
+/// For how many hours a task has had no activity.
+pub(super) fn silent_hours(block: &TaskBlock<'_>, claimed_at: Option<&str>, now: Timestamp) -> u64 {
+    match notes::last_activity(block, claimed_at) {
         Some(heard) => u64::try_from((now.as_second() - heard.as_second()).max(0) / 3600).unwrap_or(0),
         None => 24 * 365,
     }
@@ -183,7 +200,7 @@ mod tests {
     use super::super::tests::{board, board_with};
     use super::*;
 
-    fn names(selection: &Selection<'_>) -> String {
+    fn names(selection: &TaskSelection<'_>) -> String {
         let names = selection.ready.iter().map(|(listed, agent)| format!("{}/{agent}", listed.task.id));
         names.collect::<Vec<_>>().join(" ")
     }

@@ -1,21 +1,75 @@
-//! §5: a task, as far as it can be understood. Be patient in what is read: files hold notes that are plain words,
-//! agents without a name and reviews that are null, and none of it keeps a task from being worked on.
+//! §5: a task, as far as it can be understood. The reader is tolerant: files have notes that are plain words, agents
+//! without a name and reviews that are null, and none of these keeps a task from being worked on.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 use serde_yaml::Value;
 
-use super::block::{Block, Malformed};
+use super::block::{BlockError, TaskBlock};
 use super::contract::Contract;
-use super::transitions::State;
 use crate::finding::Finding;
 use crate::names::{AgentName, TaskId};
 use crate::text::yaml::text_of;
 
+/// The state of a task (§7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskState {
+    Todo,
+    InProgress,
+    ToBeTested,
+    Done,
+    Blocked,
+    Rejected,
+}
+
+impl TaskState {
+    pub const ALL: [TaskState; 6] = [
+        TaskState::Todo,
+        TaskState::InProgress,
+        TaskState::ToBeTested,
+        TaskState::Done,
+        TaskState::Blocked,
+        TaskState::Rejected,
+    ];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            TaskState::Todo => "todo",
+            TaskState::InProgress => "in_progress",
+            TaskState::ToBeTested => "to_be_tested",
+            TaskState::Done => "done",
+            TaskState::Blocked => "blocked",
+            TaskState::Rejected => "rejected",
+        }
+    }
+
+    /// Parses a state as files have it, exactly.
+    pub fn read(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == text)
+    }
+
+    /// Parses a state as people type it: `in-progress` means `in_progress`.
+    pub fn typed(text: &str) -> Option<Self> {
+        Self::read(&text.to_ascii_lowercase().replace(['-', ' '], "_"))
+    }
+
+    /// Whether nothing more will happen to the task by itself.
+    pub const fn is_final(self) -> bool {
+        matches!(self, TaskState::Done | TaskState::Rejected)
+    }
+}
+
+impl fmt::Display for TaskState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
 /// §6, with the project's own types.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum TaskType {
     Build,
     Test,
     Review,
@@ -24,7 +78,7 @@ pub enum Kind {
     Custom(String),
 }
 
-impl Kind {
+impl TaskType {
     pub fn parse(text: &str, contract: &Contract) -> Option<Self> {
         Some(match text {
             "build" => Self::Build,
@@ -44,7 +98,7 @@ impl Kind {
         matches!(self, Self::Build | Self::Custom(_))
     }
 
-    /// Whether there may be nothing to show for it but what is said about it.
+    /// Whether a report alone, without changed files, can complete it.
     pub fn may_change_nothing(&self) -> bool {
         matches!(self, Self::Test | Self::Investigate)
     }
@@ -67,7 +121,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for TaskType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Build => "build",
@@ -80,20 +134,20 @@ impl fmt::Display for Kind {
     }
 }
 
-impl Serialize for Kind {
+impl Serialize for TaskType {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Owner {
+pub enum TaskOwner {
     Human,
     Agent(AgentName),
     Unassigned,
 }
 
-impl Owner {
+impl TaskOwner {
     pub fn parse(text: &str) -> Option<Self> {
         match text.split_once(':').unwrap_or((text, "")) {
             ("human", _) => Some(Self::Human),
@@ -111,7 +165,7 @@ impl Owner {
     }
 }
 
-impl fmt::Display for Owner {
+impl fmt::Display for TaskOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Human => f.pad("human"),
@@ -121,7 +175,7 @@ impl fmt::Display for Owner {
     }
 }
 
-impl Serialize for Owner {
+impl Serialize for TaskOwner {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
@@ -160,14 +214,14 @@ impl fmt::Display for Priority {
     }
 }
 
-/// §5, without what grows as it is worked on: that is read when it is needed ([`super::notes`]).
+/// §5, without the lists that grow during work: those are read when they are needed ([`super::notes`]).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Task {
     pub id: TaskId,
     #[serde(rename = "type")]
-    pub kind: Kind,
-    pub state: State,
-    pub owner: Owner,
+    pub kind: TaskType,
+    pub state: TaskState,
+    pub owner: TaskOwner,
     pub title: String,
     pub priority: Priority,
     pub depends_on: Vec<String>,
@@ -178,18 +232,18 @@ pub struct Task {
     pub claimed_at: Option<String>,
     pub completed_at: Option<String>,
     pub blocked_reason: Option<String>,
-    /// Ours, and no part of the protocol: the Definition of Done it is held to.
+    /// An extension of ours, and no part of the protocol: the Definition of Done that the task must pass.
     pub dod_profile: Option<String>,
 }
 
-/// What came of reading a task.
+/// The result of reading a task.
 #[derive(Debug)]
-pub struct Reading {
+pub struct ParsedTask {
     pub task: Option<Task>,
     pub findings: Vec<Finding>,
 }
 
-/// The fields of §5. What else a task has is kept, and means nothing.
+/// The fields of §5. Other fields are kept, and mean nothing.
 pub const FIELDS: [&str; 19] = [
     "id",
     "type",
@@ -213,22 +267,22 @@ pub const FIELDS: [&str; 19] = [
 ];
 
 impl Task {
-    pub fn read(file: &str, block: &Block<'_>, line: usize, contract: &Contract) -> Reading {
-        let mut reader = Reader { file, block, line, findings: Vec::new() };
+    pub fn read(file: &str, block: &TaskBlock<'_>, line: usize, contract: &Contract) -> ParsedTask {
+        let mut reader = TaskReader { file, block, line, findings: Vec::new() };
         let task = reader.task(contract);
-        Reading { task, findings: reader.findings }
+        ParsedTask { task, findings: reader.findings }
     }
 }
 
-struct Reader<'a, 't> {
+struct TaskReader<'a, 't> {
     file: &'a str,
-    block: &'a Block<'t>,
+    block: &'a TaskBlock<'t>,
     line: usize,
     findings: Vec<Finding>,
 }
 
-impl Reader<'_, '_> {
-    /// `None` if it is not known what it is, or how it stands.
+impl TaskReader<'_, '_> {
+    /// `None` if its type or its state is unknown.
     fn task(&mut self, contract: &Contract) -> Option<Task> {
         let id = self.text("id");
         let id = match id.as_deref().map(TaskId::parse) {
@@ -244,15 +298,18 @@ impl Reader<'_, '_> {
         };
         let kind = self.one_of(
             "type",
-            |text| Kind::parse(text, contract),
+            |text| TaskType::parse(text, contract),
             "build, test, review, investigate, followup or a custom type",
         );
-        let state =
-            self.one_of("state", State::read, "todo, in_progress, to_be_tested, done, blocked or rejected");
+        let state = self.one_of(
+            "state",
+            TaskState::read,
+            "todo, in_progress, to_be_tested, done, blocked or rejected",
+        );
         let owner = match self.text("owner") {
-            None => Some(Owner::Unassigned),
+            None => Some(TaskOwner::Unassigned),
             Some(text) => {
-                let owner = Owner::parse(&text);
+                let owner = TaskOwner::parse(&text);
                 if owner.is_none() {
                     self.wrong(
                         "owner",
@@ -327,7 +384,7 @@ impl Reader<'_, '_> {
                 }
                 Some(read.value).filter(|value| !value.is_null())
             }
-            Err(Malformed { line, reason }) => {
+            Err(BlockError { line, reason }) => {
                 self.findings.push(Finding::error(self.file, Some(line), "5", reason).of_field(field));
                 None
             }
@@ -393,15 +450,15 @@ pub(super) mod tests {
             .expect("a contract")
     }
 
-    pub(in crate::codifica) fn read(text: &str) -> Reading {
-        let block = Block::parse(text, 1).expect("a block");
+    pub(in crate::codifica) fn read(text: &str) -> ParsedTask {
+        let block = TaskBlock::parse(text, 1).expect("a block");
         Task::read("work.md", &block, 1, &contract())
     }
 
     #[test]
     fn what_is_seen_in_the_wild_is_read() {
         let text = "- id: FEAT-1\n  type: build\n  state: in_progress\n  owner: agent:shell\n  title: T\n  acceptance:\n    - `x` works\n    - it: really does\n  execution_notes:\n    - plain words\n    - by: agent\n      note: hm\n  artifacts: [a.txt]\n  human_review: null\n";
-        let Reading { task, findings } = read(text);
+        let ParsedTask { task, findings } = read(text);
         let task = task.expect("a task");
         assert_eq!(task.acceptance, ["`x` works", "it: really does"]);
         assert_eq!((task.owner.to_string().as_str(), task.priority), ("agent:shell", Priority::Normal));
@@ -421,7 +478,7 @@ pub(super) mod tests {
             ("- id: A\n  type: build\n  state: todo\n  title: T\n  depends_on: [{}]\n", "depends_on"),
             ("- id: A\n  type: build\n  state: todo\n  title: T\n  acceptance: \"open\n", "acceptance"),
         ] {
-            let Reading { task, findings } = read(text);
+            let ParsedTask { task, findings } = read(text);
             assert_eq!(task, None, "{text}");
             assert!(
                 findings.iter().any(|one| one.is_error() && one.field.as_deref() == Some(field)),

@@ -1,40 +1,45 @@
-//! §15.1: old work put aside.
+//! §15.1: archives old work.
 //!
-//! Only what is over goes: tasks that are DONE or CANCELED, with their reports and artifacts, earlier ones of the
-//! same day included. An old task that is still open stays where it is, however old. The views show what is left.
+//! Only finished work is archived: tasks that are DONE or CANCELED, with their reports and artifacts, earlier versions
+//! of the same day included. An open task is never archived, however old. The views show the remaining tasks.
 
 use jiff::Zoned;
 use jiff::civil::Date;
 
 use super::KodingX;
-use super::layout::{self, Kind, Place};
+use super::layout::{self, BoardFileKind, BoardPath};
 use super::task::Task;
-use super::views::Row;
+use super::views::ViewRow;
 use crate::board::BoardError;
 use crate::names::TaskId;
 use crate::store::Effects;
-use crate::store::tree::Tree;
+use crate::store::tree::RepoTree;
 
-/// What was put aside.
+/// The archived files.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Archived {
+pub struct ArchiveCounts {
     pub tasks: Vec<TaskId>,
     pub files: usize,
 }
 
 impl KodingX {
-    /// Puts aside what is over and was made more than `days` days ago.
-    pub fn archive(&self, tree: &Tree, days: u32, now: &Zoned) -> Result<(Archived, Effects), BoardError> {
+    /// Archives finished tasks that were made more than `days` days ago.
+    pub fn archive(
+        &self,
+        tree: &RepoTree,
+        days: u32,
+        now: &Zoned,
+    ) -> Result<(ArchiveCounts, Effects), BoardError> {
         let now = self.local(now);
         let limit = now.date().saturating_sub(jiff::Span::new().days(i64::from(days)));
-        let mut archived = Archived::default();
+        let mut archived = ArchiveCounts::default();
         let mut effects = Effects::none();
         let listing = self.tasks(tree)?;
-        let is_over = |(place, task): &(Place, Task)| task.status.is_final() && is_before(place, limit);
+        let is_over = |(place, task): &(BoardPath, Task)| task.status.is_final() && is_before(place, limit);
         let over = listing.tasks.iter().filter(|entry| is_over(entry));
-        let rest: Vec<Place> = [Kind::Report, Kind::Artifact]
+        let rest: Vec<BoardPath> = [BoardFileKind::Report, BoardFileKind::Artifact]
             .into_iter()
-            .map(|kind| layout::places(tree, kind, false))
+            .map(|kind| layout::list_files(tree, kind, false))
             .collect::<Result<Vec<_>, _>>()?
             .concat();
         for (place, Task { id, .. }) in over {
@@ -51,24 +56,24 @@ impl KodingX {
             return Ok((archived, effects));
         }
         let left = listing.tasks.iter().filter(|entry| !is_over(entry));
-        let rows: Vec<Row> = left.map(|(_, task)| Row::of(task)).collect();
-        let effects = effects.and(self.show_rows(tree, &rows, &now)?);
+        let rows: Vec<ViewRow> = left.map(|(_, task)| ViewRow::of(task)).collect();
+        let effects = effects.and(self.rebuild_views_from(tree, &rows, &now)?);
         Ok((archived, effects))
     }
 }
 
 /// A file, and the earlier ones that were kept beside it.
-fn versions(tree: &Tree, place: &Place) -> Vec<Place> {
+fn versions(tree: &RepoTree, place: &BoardPath) -> Vec<BoardPath> {
     let mut versions = vec![place.clone()];
     if let (None, Some(date)) = (&place.agent, &place.date) {
         let earlier = (1..).map(|number| layout::earlier_artifact_path(date, &place.stem, number));
         let kept = earlier.take_while(|path| tree.exists(path));
-        versions.extend(kept.map(|path| Place { path, ..place.clone() }));
+        versions.extend(kept.map(|path| BoardPath { path, ..place.clone() }));
     }
     versions
 }
 
 /// Whether a file lies in the folder of a day before `limit`.
-fn is_before(place: &Place, limit: Date) -> bool {
+fn is_before(place: &BoardPath, limit: Date) -> bool {
     place.date.as_deref().and_then(|date| date.parse::<Date>().ok()).is_some_and(|date| date < limit)
 }

@@ -3,22 +3,22 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What a verification came to.
+/// The result of a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Verdict {
+pub enum VerifyResult {
     Pass,
     /// The commands passed, and an open risk of priority P1 needs a person's override.
     Warn,
     Fail,
 }
 
-impl Verdict {
+impl VerifyResult {
     pub const fn as_str(self) -> &'static str {
         match self {
-            Verdict::Pass => "pass",
-            Verdict::Warn => "warn",
-            Verdict::Fail => "fail",
+            VerifyResult::Pass => "pass",
+            VerifyResult::Warn => "warn",
+            VerifyResult::Fail => "fail",
         }
     }
 }
@@ -31,7 +31,7 @@ pub struct Artifact {
     pub timestamp: String,
     #[serde(default)]
     pub dod_profile: String,
-    pub result: Verdict,
+    pub result: VerifyResult,
     #[serde(
         rename = "override",
         default,
@@ -45,7 +45,7 @@ pub struct Artifact {
     pub commands: Vec<Value>,
     #[serde(default)]
     pub notes: Vec<String>,
-    /// What else was observed: commit, tree, profile's hash, attestation.
+    /// Further observations: commit, tree, profile's hash, attestation.
     #[serde(flatten)]
     pub evidence: serde_json::Map<String, Value>,
 }
@@ -77,15 +77,15 @@ pub struct RiskCheck {
 fn either<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Override>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Written {
+    enum OverrideForm {
         Object(Override),
         Flag(bool),
     }
-    let written = Option::<Written>::deserialize(deserializer)?;
+    let written = Option::<OverrideForm>::deserialize(deserializer)?;
     Ok(written.and_then(|written| match written {
-        Written::Object(written) => Some(written),
-        Written::Flag(false) => None,
-        Written::Flag(true) => Some(Override {
+        OverrideForm::Object(written) => Some(written),
+        OverrideForm::Flag(false) => None,
+        OverrideForm::Flag(true) => Some(Override {
             approved: true,
             approver: String::new(),
             reason: String::new(),
@@ -106,7 +106,7 @@ impl Artifact {
 
     /// Whether it opens the gate of §9.2: it passed, or a person overrode it.
     pub fn allows_done(&self) -> bool {
-        self.result == Verdict::Pass || self.overridden.as_ref().is_some_and(|given| given.approved)
+        self.result == VerifyResult::Pass || self.overridden.as_ref().is_some_and(|given| given.approved)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a builder asks for beyond its task: each request becomes a task of its own (§6.3, §7).
+//! Follow-up requests of a builder: each becomes a task of its own (§6.3, §7).
 //!
 //! An agent can ask for anything, so nothing it asks for starts by itself: the new task has no scope, and waits
 //! until a person gives it one.
@@ -7,19 +7,19 @@ use std::collections::BTreeSet;
 
 use jiff::Zoned;
 
-use super::acts::{Act, NewTask};
-use super::task::{Scope, Task};
-use super::{Found, KodingX};
+use super::actions::{NewTask, ViewUpdate};
+use super::task::{KodingXScope, Task};
+use super::{BoardFile, KodingX};
 use crate::board::BoardError;
 use crate::store::Effects;
-use crate::store::tree::Tree;
+use crate::store::tree::RepoTree;
 
-/// So many requests of one report are heard.
+/// How many requests of one report are read.
 const MOST: usize = 10;
 const LONGEST_TITLE: usize = 120;
 const LABEL: &str = "followup";
 
-/// What the report of a builder asks for: the items of the list under its heading.
+/// The requests in a builder's report: the items of the list under their heading.
 pub(super) fn requests(report: &str) -> Vec<String> {
     let heading = |line: &str| line.starts_with('#');
     let wanted = |line: &str| {
@@ -32,21 +32,21 @@ pub(super) fn requests(report: &str) -> Vec<String> {
         let word = item.trim_end_matches('.').to_ascii_lowercase();
         matches!(word.as_str(), "" | "none" | "n/a" | "nothing" | "if any")
     };
-    // What would be a mark of ours in a file is none.
+    // An agent's text must not form one of our marks in a file.
     let plain = |item: &str| item.trim().replace("<!--", "<! --");
     items.map(plain).filter(|item| !nothing(item)).take(MOST).collect()
 }
 
 impl KodingX {
-    /// The tasks that a report on a task asks for, and what shows them; nothing of it written. What was asked for
-    /// before is not made again.
+    /// Prepares the tasks that a report requests, and the views with them, and writes nothing. A request that was made
+    /// before makes no second task.
     pub(super) fn followups(
         &self,
-        tree: &Tree,
-        found: &Found<Task>,
+        tree: &RepoTree,
+        found: &BoardFile<Task>,
         report: &str,
         now: &Zoned,
-    ) -> Result<(Effects, Vec<Act>), BoardError> {
+    ) -> Result<(Effects, Vec<ViewUpdate>), BoardError> {
         let asked = requests(report);
         let (mut effects, mut acts) = (Effects::none(), Vec::new());
         if asked.is_empty() {
@@ -66,7 +66,7 @@ impl KodingX {
             let new = NewTask {
                 assignee: Some(agent.clone()),
                 priority: found.value.priority,
-                scope: Scope::default(),
+                scope: KodingXScope::default(),
                 labels: vec![LABEL.to_owned()],
                 body: Some(format!(
                     "\n## Problem\n\n{agent} asked for this in its report on {task}:\n\n> {request}\n\n\
@@ -76,7 +76,7 @@ impl KodingX {
             };
             let made = self.draft(tree, &new, ids()?, now)?;
             effects.create(&made.place.path, &made.text);
-            acts.push(Act::made(&made.value));
+            acts.push(ViewUpdate::made(&made.value));
         }
         Ok((effects, acts))
     }

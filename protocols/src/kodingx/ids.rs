@@ -1,4 +1,4 @@
-//! §5.1: ids that nobody else has.
+//! §5.1: unique ids of tasks.
 //!
 //! Ids are given out under the board's lock, so two processes never get the same one. Two clones can: each
 //! makes a T0008, and the files lie beside each other after a merge. That is a finding, and
@@ -7,17 +7,17 @@
 use jiff::Zoned;
 
 use super::KodingX;
-use super::acts::Act;
-use super::layout::{self, Kind};
+use super::actions::ViewUpdate;
+use super::layout::{self, BoardFileKind};
 use super::manifest::IdStrategy;
 use super::task::Task;
 use crate::board::BoardError;
-use crate::moment::Moment;
 use crate::names::TaskId;
 use crate::store::Effects;
-use crate::store::tree::{Entry, Tree, TreeError};
+use crate::store::tree::{FolderEntry, RepoTree, RepoTreeError};
 use crate::text::frontmatter::Frontmatter;
 use crate::text::yaml;
+use crate::timestamp::OffsetTimestamp;
 
 /// The number of a sequential id.
 pub fn number(id: &str) -> Option<u64> {
@@ -33,19 +33,19 @@ pub fn is_id(id: &str) -> bool {
 }
 
 impl KodingX {
-    pub(super) fn next_id(&self, tree: &Tree, now: &Zoned) -> Result<TaskId, BoardError> {
+    pub(super) fn next_id(&self, tree: &RepoTree, now: &Zoned) -> Result<TaskId, BoardError> {
         self.next_ids(tree, now)?()
     }
 
-    /// Ids nobody has, one after the other, for one commit.
+    /// Free ids, one after the other, for one commit.
     pub(super) fn next_ids(
         &self,
-        tree: &Tree,
+        tree: &RepoTree,
         now: &Zoned,
     ) -> Result<impl FnMut() -> Result<TaskId, BoardError>, BoardError> {
         let strategy = self.manifest.strategy;
         let mut last = match strategy {
-            IdStrategy::Sequential => highest(tree, &Moment::of(now).date())?,
+            IdStrategy::Sequential => highest(tree, &OffsetTimestamp::from_zoned(now).date())?,
             IdStrategy::Ulid => 0,
         };
         let milliseconds = now.timestamp().as_millisecond().unsigned_abs();
@@ -59,27 +59,27 @@ impl KodingX {
         })
     }
 
-    /// Gives the task in `file` a new id, where two have the same. What names the old id elsewhere still
-    /// means the other one.
-    pub fn renumber(&self, tree: &Tree, file: &str, now: &Zoned) -> Result<(Task, Effects), BoardError> {
+    /// Gives the task in `file` a new id, where two tasks have the same. References to the old id still mean the other
+    /// task.
+    pub fn renumber(&self, tree: &RepoTree, file: &str, now: &Zoned) -> Result<(Task, Effects), BoardError> {
         let now = self.local(now);
-        let mut places = layout::places(tree, Kind::Task, false)?;
+        let mut places = layout::list_files(tree, BoardFileKind::Task, false)?;
         places.retain(|place| place.path == file);
         let Some(place) = places.pop() else { return Err(BoardError::NoSuchTask { id: file.to_owned() }) };
         let found = self.read(tree, &place)?;
         let id = self.next_id(tree, &now)?;
-        // It goes to the folder the task was made in, which may be any.
-        tree.memory.forget();
+        // The file goes to the folder of the day on which the task was made, which may be any.
+        tree.memory.invalidate();
         let edited = Frontmatter::parse(&found.text)
             .and_then(|matter| matter.set("id", &yaml::scalar(id.as_str())))
-            .map_err(|error| super::acts::unreadable(&place.path, error))?;
+            .map_err(|error| super::actions::unreadable(&place.path, error))?;
         let rest = place.stem.strip_prefix(place.id()).unwrap_or_default();
         let to = place.path.replace(&format!("{}.md", place.stem), &format!("{id}{rest}.md"));
         let mut effects = Effects::none();
         effects.rename(&place.path, &found.text, to, edited);
         let mut task = found.value;
         task.id = id;
-        let effects = effects.and(self.show(tree, &[Act::made(&task)], &now, None)?);
+        let effects = effects.and(self.update_views(tree, &[ViewUpdate::made(&task)], &now, None)?);
         Ok((task, effects))
     }
 }
@@ -92,28 +92,28 @@ fn random() -> Result<u128, BoardError> {
 }
 
 /// The highest number any task has had, archived ones included. `today` is the folder that new ones go to.
-fn highest(tree: &Tree, today: &str) -> Result<u64, TreeError> {
+fn highest(tree: &RepoTree, today: &str) -> Result<u64, RepoTreeError> {
     let greatest = |folder: &str| {
         let names = tree.list(folder)?;
-        Ok::<_, TreeError>(names.iter().filter_map(of_name).max().unwrap_or(0))
+        Ok::<_, RepoTreeError>(names.iter().filter_map(of_name).max().unwrap_or(0))
     };
     let mut highest = 0;
-    for top in Kind::Task.folders() {
+    for top in BoardFileKind::Task.folders() {
         for agent in tree.list(top)?.iter().filter(|entry| entry.is_folder) {
             let agent = format!("{top}/{}", agent.name);
-            // Of the days before, nothing is known that was made since; and in a linked work tree git keeps its
-            // files elsewhere, where nobody would notice.
-            let evidence = tree.evidence(today, &[&agent, ".git/index", ".git/HEAD"]);
-            let fresh = tree.memory.fresh(&agent, evidence).filter(|_| !tree.is_file(".git"));
+            // Files made since then in folders of earlier days are not known; and in a linked work tree git keeps its
+            // files elsewhere, where no change would be noticed.
+            let evidence = tree.change_stamp(today, &[&agent, ".git/index", ".git/HEAD"]);
+            let fresh = tree.memory.cached(&agent, evidence).filter(|_| !tree.is_file(".git"));
             let found = match fresh {
                 Some(known) => known.max(greatest(&format!("{agent}/{today}"))?),
                 None => {
                     let entries = tree.list(&agent)?;
-                    let days = tree.stamped(&agent, &entries)?;
+                    let days = tree.folder_stamps(&agent, &entries)?;
                     let of_day = |day: &str| greatest(&format!("{agent}/{day}"));
                     // Older tools and people put tasks beside the folders.
                     let beside = entries.iter().filter_map(of_name).max().unwrap_or(0);
-                    tree.memory.greatest(&agent, evidence, &days, of_day)?.max(beside)
+                    tree.memory.greatest_number(&agent, evidence, &days, of_day)?.max(beside)
                 }
             };
             highest = highest.max(found);
@@ -123,7 +123,7 @@ fn highest(tree: &Tree, today: &str) -> Result<u64, TreeError> {
 }
 
 /// The number a task's name begins with.
-fn of_name(entry: &Entry) -> Option<u64> {
+fn of_name(entry: &FolderEntry) -> Option<u64> {
     if entry.is_folder {
         return None;
     }

@@ -1,4 +1,4 @@
-//! §4: where everything is.
+//! §4: the layout of the files.
 //!
 //! ```text
 //! .kodingx/
@@ -12,11 +12,11 @@
 //! ```
 
 use crate::names::{AgentName, TaskId};
-use crate::store::tree::{Tree, TreeError};
+use crate::store::tree::{RepoTree, RepoTreeError};
 
 pub const ROOT: &str = ".kodingx";
 pub const MANIFEST: &str = ".kodingx/agency.json";
-/// What an older tool calls the manifest.
+/// The manifest's name in older tools.
 pub const OLDER_MANIFEST: &str = ".kodingx/kodingx.json";
 pub const PROTOCOL: &str = ".kodingx/PROTOCOL.md";
 pub const STATE: &str = ".kodingx/STATE.md";
@@ -30,35 +30,35 @@ pub const ARCHIVE: &str = ".kodingx/archive";
 
 /// The three kinds of files that come by date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum BoardFileKind {
     Task,
     Report,
     Artifact,
 }
 
-impl Kind {
-    /// The folder they are in, and the one they are put aside into.
+impl BoardFileKind {
+    /// Their folder, and the folder for archived ones.
     pub const fn folders(self) -> [&'static str; 2] {
         match self {
-            Kind::Task => [".kodingx/inbox", ".kodingx/archive/inbox"],
-            Kind::Report => [".kodingx/outbox", ".kodingx/archive/outbox"],
-            Kind::Artifact => [".kodingx/verify", ".kodingx/archive/verify"],
+            BoardFileKind::Task => [".kodingx/inbox", ".kodingx/archive/inbox"],
+            BoardFileKind::Report => [".kodingx/outbox", ".kodingx/archive/outbox"],
+            BoardFileKind::Artifact => [".kodingx/verify", ".kodingx/archive/verify"],
         }
     }
 
     /// How their names end, after the stem they share.
     pub const fn suffix(self) -> &'static str {
         match self {
-            Kind::Task => ".md",
-            Kind::Report => "-report.md",
-            Kind::Artifact => ".verify.json",
+            BoardFileKind::Task => ".md",
+            BoardFileKind::Report => "-report.md",
+            BoardFileKind::Artifact => ".verify.json",
         }
     }
 }
 
 /// A file of one of the kinds, known by its name alone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct BoardPath {
     /// Relative to the repository.
     pub path: String,
     /// The agent whose folder it is in; artifacts have none.
@@ -69,7 +69,7 @@ pub struct Place {
     pub archived: bool,
 }
 
-impl Place {
+impl BoardPath {
     /// The id its name begins with.
     pub fn id(&self) -> &str {
         self.stem.split('-').next().unwrap_or_default()
@@ -77,15 +77,15 @@ impl Place {
 
     /// Whether its name is about this task: `T1` is not `T10`.
     pub fn is_about(&self, id: &TaskId) -> bool {
-        self.names(id.as_str())
+        self.has_id(id.as_str())
     }
 
-    /// The same, for an id that a file claims.
-    pub(super) fn names(&self, id: &str) -> bool {
+    /// The same, for an id that the file states.
+    pub(super) fn has_id(&self, id: &str) -> bool {
         self.stem.strip_prefix(id).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     }
 
-    /// Where it goes when it is put aside.
+    /// Its path in the archive.
     pub fn archived_path(&self) -> String {
         self.path.replacen(ROOT, ARCHIVE, 1)
     }
@@ -93,32 +93,36 @@ impl Place {
 
 /// Where a task is written.
 pub fn task_path(agent: &AgentName, date: &str, stem: &str) -> String {
-    format!("{}/{agent}/{date}/{stem}.md", Kind::Task.folders()[0])
+    format!("{}/{agent}/{date}/{stem}.md", BoardFileKind::Task.folders()[0])
 }
 
 pub fn report_path(agent: &AgentName, date: &str, stem: &str) -> String {
-    format!("{}/{agent}/{date}/{stem}-report.md", Kind::Report.folders()[0])
+    format!("{}/{agent}/{date}/{stem}-report.md", BoardFileKind::Report.folders()[0])
 }
 
 pub fn artifact_path(date: &str, stem: &str) -> String {
-    format!("{}/{date}/{stem}.verify.json", Kind::Artifact.folders()[0])
+    format!("{}/{date}/{stem}.verify.json", BoardFileKind::Artifact.folders()[0])
 }
 
 /// An earlier artifact of the same day, kept beside the current one.
 pub fn earlier_artifact_path(date: &str, stem: &str, number: usize) -> String {
-    format!("{}/{date}/{stem}.verify.{number}.json", Kind::Artifact.folders()[0])
+    format!("{}/{date}/{stem}.verify.{number}.json", BoardFileKind::Artifact.folders()[0])
 }
 
 /// Every file of a kind, in the order of paths. Files that lie directly in an agent's folder are found too:
 /// older tools and people put them there.
-pub fn places(tree: &Tree, kind: Kind, archived: bool) -> Result<Vec<Place>, TreeError> {
+pub fn list_files(
+    tree: &RepoTree,
+    kind: BoardFileKind,
+    archived: bool,
+) -> Result<Vec<BoardPath>, RepoTreeError> {
     let mut found = Vec::new();
     let top = kind.folders()[usize::from(archived)];
-    let by_agent = !matches!(kind, Kind::Artifact);
+    let by_agent = !matches!(kind, BoardFileKind::Artifact);
     let mut add = |path: String, agent: Option<&str>, date: Option<&str>, name: &str| {
         if let Some(stem) = stem(kind, name) {
             let (agent, date) = (agent.map(str::to_owned), date.map(str::to_owned));
-            found.push(Place { path, agent, date, stem: stem.to_owned(), archived });
+            found.push(BoardPath { path, agent, date, stem: stem.to_owned(), archived });
         }
     };
     for first in tree.list(top)? {
@@ -145,13 +149,13 @@ pub fn places(tree: &Tree, kind: Kind, archived: bool) -> Result<Vec<Place>, Tre
 }
 
 /// The stem of a name, if it is one of this kind.
-fn stem(kind: Kind, name: &str) -> Option<&str> {
+fn stem(kind: BoardFileKind, name: &str) -> Option<&str> {
     if name.starts_with('.') {
         return None;
     }
     let stem = name.strip_suffix(kind.suffix())?;
     // A report ends like a task, too.
-    (kind != Kind::Task || !name.ends_with(Kind::Report.suffix())).then_some(stem)
+    (kind != BoardFileKind::Task || !name.ends_with(BoardFileKind::Report.suffix())).then_some(stem)
 }
 
 /// Whether text is an ISO date, as folders are named.
@@ -159,7 +163,7 @@ pub fn is_date(text: &str) -> bool {
     text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok()
 }
 
-/// Whether a stem is as §4 wants it: `T{ID}-{HHMM}-{slug}`.
+/// Whether a stem has the form of §4: `T{ID}-{HHMM}-{slug}`.
 pub fn is_whole_stem(stem: &str) -> bool {
     let mut parts = stem.splitn(3, '-');
     let (id, time, slug) = (parts.next(), parts.next(), parts.next());
@@ -200,11 +204,11 @@ mod tests {
 
     #[test]
     fn a_task_is_told_from_its_report_and_from_a_longer_id() {
-        assert_eq!(stem(Kind::Task, "T1-1610-a.md"), Some("T1-1610-a"));
-        assert_eq!(stem(Kind::Task, "T1-1610-a-report.md"), None);
-        assert_eq!(stem(Kind::Report, "T1-1610-a-report.md"), Some("T1-1610-a"));
-        assert_eq!(stem(Kind::Task, ".T1-1610-a.md.agency-new"), None);
-        let place = Place {
+        assert_eq!(stem(BoardFileKind::Task, "T1-1610-a.md"), Some("T1-1610-a"));
+        assert_eq!(stem(BoardFileKind::Task, "T1-1610-a-report.md"), None);
+        assert_eq!(stem(BoardFileKind::Report, "T1-1610-a-report.md"), Some("T1-1610-a"));
+        assert_eq!(stem(BoardFileKind::Task, ".T1-1610-a.md.agency-new"), None);
+        let place = BoardPath {
             path: String::new(),
             agent: None,
             date: None,

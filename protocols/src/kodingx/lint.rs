@@ -1,43 +1,43 @@
-//! §19 and §23: does a repository comply?
+//! §19 and §23: checks whether a repository complies.
 //!
-//! Every finding names its file, its line where there is one, and the section it comes from. What is wrong
-//! with one file hides nothing of the others.
+//! Every finding names its file, its line where there is one, and its section. An error in one file hides no finding
+//! about the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::adapters::{Adapter, Content, Orchestrator, Part, adapters, missing_parts};
-use super::agenda::cycles;
+use super::adapters::{Adapter, AdapterContent, AdapterPart, Orchestrator, adapters, missing_parts};
 use super::artifact::Artifact;
-use super::layout::{self, Kind, Place};
+use super::board::cycles;
+use super::layout::{self, BoardFileKind, BoardPath};
 use super::report::Report;
-use super::risks::{Register, is_id};
-use super::status::Status;
-use super::task::{Reading, Task};
-use super::texts::{RoleMode, Setting};
-use super::views::{self, State};
+use super::risks::{RiskRegister, is_id};
+use super::status::TaskStatus;
+use super::task::{ParsedFile, Task};
+use super::templates::{RoleMode, TemplateContext};
+use super::views::{self, StateLists};
 use super::{KodingX, decisions};
 use crate::board::BoardError;
 use crate::finding::Finding;
-use crate::store::tree::Tree;
+use crate::store::tree::RepoTree;
 use crate::text::frontmatter::Frontmatter;
 use crate::text::yaml;
 
-/// Looks at everything. `profiles` are the names of the DoD profiles that need no file; `closed` says what a glob of a
+/// Checks everything. `profiles` are the names of the profiles that need no file; `closed` says which files a glob of a
 /// scope seems to open, and does not.
 pub fn lint(
     board: &KodingX,
-    tree: &Tree,
+    tree: &RepoTree,
     profiles: &[String],
     closed: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Vec<Finding>, BoardError> {
     let (open, archived) = (board.tasks(tree)?, board.archived_tasks(tree)?);
     let mut findings = Vec::new();
     findings.extend(open.findings.iter().chain(&archived.findings).cloned());
-    let all: Vec<&(Place, Task)> = open.tasks.iter().chain(&archived.tasks).collect();
+    let all: Vec<&(BoardPath, Task)> = open.tasks.iter().chain(&archived.tasks).collect();
     let site =
-        Site { board, tree, tasks: &all, known: all.iter().map(|(_, task)| task.id.as_str()).collect() };
+        BoardLint { board, tree, tasks: &all, known: all.iter().map(|(_, task)| task.id.as_str()).collect() };
     findings.extend(site.structure()?);
     findings.extend(site.manifest());
     findings.extend(site.tasks(profiles)?);
@@ -55,8 +55,8 @@ pub fn lint(
     Ok(findings)
 }
 
-/// §6.3: globs that open less than they seem to, of tasks that are not over.
-fn scopes(open: &[(Place, Task)], closed: &dyn Fn(&str) -> Option<String>) -> Vec<Finding> {
+/// §6.3: globs of open tasks that open fewer files than they seem to.
+fn scopes(open: &[(BoardPath, Task)], closed: &dyn Fn(&str) -> Option<String>) -> Vec<Finding> {
     let mut found = Vec::new();
     for (place, task) in open.iter().filter(|(_, task)| !task.status.is_final()) {
         let Some(scope) = &task.scope else { continue };
@@ -70,15 +70,15 @@ fn scopes(open: &[(Place, Task)], closed: &dyn Fn(&str) -> Option<String>) -> Ve
     found
 }
 
-struct Site<'a> {
+struct BoardLint<'a> {
     board: &'a KodingX,
-    tree: &'a Tree,
-    tasks: &'a [&'a (Place, Task)],
+    tree: &'a RepoTree,
+    tasks: &'a [&'a (BoardPath, Task)],
     known: BTreeSet<&'a str>,
 }
 
-impl Site<'_> {
-    /// The text of a file. One that can't be read is a finding, and hides nothing of the others.
+impl BoardLint<'_> {
+    /// The text of a file. An error is a finding, and hides nothing of the other files.
     fn text(&self, path: &str, section: &'static str, found: &mut Vec<Finding>) -> Option<String> {
         super::text(self.tree, path, section).unwrap_or_else(|finding| {
             found.push(finding);
@@ -86,7 +86,7 @@ impl Site<'_> {
         })
     }
 
-    /// §4: what must be there, and how it is called.
+    /// §4: required files, and their names.
     fn structure(&self) -> Result<Vec<Finding>, BoardError> {
         let mut found = Vec::new();
         for path in [layout::STATE, layout::TASK_BOARD, layout::RISKS, layout::DECISIONS] {
@@ -117,15 +117,17 @@ impl Site<'_> {
                 ));
             }
         }
-        for (kind, section) in [(Kind::Task, "6.1"), (Kind::Report, "7.1"), (Kind::Artifact, "11.1")] {
-            for place in layout::places(self.tree, kind, false)? {
+        for (kind, section) in
+            [(BoardFileKind::Task, "6.1"), (BoardFileKind::Report, "7.1"), (BoardFileKind::Artifact, "11.1")]
+        {
+            for place in layout::list_files(self.tree, kind, false)? {
                 found.extend(misplaced(&place, section));
             }
         }
         Ok(found)
     }
 
-    /// §5: what a manifest includes. One that could not be read at all has stopped everything before.
+    /// §5: the manifest's contents. An unreadable manifest is an error before.
     fn manifest(&self) -> Vec<Finding> {
         let manifest = &self.board.manifest;
         let json: Value =
@@ -216,10 +218,11 @@ impl Site<'_> {
     fn reports(&self) -> Result<Vec<Finding>, BoardError> {
         let mut found = Vec::new();
         for archived in [false, true] {
-            for place in layout::places(self.tree, Kind::Report, archived)? {
+            for place in layout::list_files(self.tree, BoardFileKind::Report, archived)? {
                 let Some(text) = self.text(&place.path, "7.2", &mut found) else { continue };
                 let agent = place.agent.as_deref();
-                let Reading { value, findings } = Report::read(&place.path, &text, agent, self.board.zone());
+                let ParsedFile { value, findings } =
+                    Report::read(&place.path, &text, agent, self.board.zone());
                 found.extend(findings);
                 let Some(report) = value else { continue };
                 let mut say = |message: String, field: &str| {
@@ -252,15 +255,15 @@ impl Site<'_> {
         Ok(found)
     }
 
-    /// §8, and whether both views say what the tasks say.
-    fn state(&self, open: &[(Place, Task)]) -> Vec<Finding> {
-        let rows: Vec<views::Row> = open.iter().map(|(_, task)| views::Row::of(task)).collect();
+    /// §8, and whether both views agree with the tasks.
+    fn state(&self, open: &[(BoardPath, Task)]) -> Vec<Finding> {
+        let rows: Vec<views::ViewRow> = open.iter().map(|(_, task)| views::ViewRow::of(task)).collect();
         let mut found = Vec::new();
         if let Some(text) = self.text(layout::STATE, "8.1", &mut found) {
             found.extend(self.state_of(&text, &rows));
         }
         if let Some(text) = self.text(layout::TASK_BOARD, "4", &mut found) {
-            let board = views::Board::of(&rows, &views::Board::read(&text).unwrap_or_default());
+            let board = views::BoardTable::of(&rows, &views::BoardTable::read(&text).unwrap_or_default());
             match board.write(&text) {
                 Ok(written) if written == text => {}
                 Ok(_) => {
@@ -273,7 +276,7 @@ impl Site<'_> {
         found
     }
 
-    fn state_of(&self, text: &str, rows: &[views::Row]) -> Vec<Finding> {
+    fn state_of(&self, text: &str, rows: &[views::ViewRow]) -> Vec<Finding> {
         let mut found = Vec::new();
         let matter = match Frontmatter::parse(text) {
             Ok(matter) => matter,
@@ -306,8 +309,8 @@ impl Site<'_> {
                 Finding::error(layout::STATE, matter.line("protocol"), "17", message).of_field("protocol"),
             );
         }
-        let before = State::read(text);
-        let after = State::of(rows, &before);
+        let before = StateLists::read(text);
+        let after = StateLists::of(rows, &before);
         for (field, before, after) in [
             ("active_tasks", &before.active, &after.active),
             ("blocked_tasks", &before.blocked, &after.blocked),
@@ -356,7 +359,7 @@ impl Site<'_> {
         let recorded = self.text(layout::DECISIONS, "20.4", &mut found).unwrap_or_default();
         let numbers = decisions::numbers(&recorded);
         for archived in [false, true] {
-            for place in layout::places(self.tree, Kind::Artifact, archived)? {
+            for place in layout::list_files(self.tree, BoardFileKind::Artifact, archived)? {
                 let Some(text) = self.text(&place.path, "11.1", &mut found) else { continue };
                 let artifact = match Artifact::parse(&text) {
                     Ok(artifact) => artifact,
@@ -372,7 +375,7 @@ impl Site<'_> {
                 let claimed = &artifact.task_id;
                 if !self.known.contains(claimed.as_str()) {
                     say("11.1", format!("there is no task {claimed}"));
-                } else if !place.names(claimed) {
+                } else if !place.has_id(claimed) {
                     say(
                         "11.1",
                         format!("its name begins with {}, and its `task_id` is {claimed}", place.id()),
@@ -411,10 +414,10 @@ impl Site<'_> {
         let mut found = Vec::new();
         let mut reported: BTreeSet<String> = BTreeSet::new();
         for archived in [false, true] {
-            let places = layout::places(self.tree, Kind::Report, archived)?;
+            let places = layout::list_files(self.tree, BoardFileKind::Report, archived)?;
             reported.extend(places.iter().map(|place| place.id().to_owned()));
         }
-        for (place, task) in self.tasks.iter().filter(|(_, task)| task.status == Status::Done) {
+        for (place, task) in self.tasks.iter().filter(|(_, task)| task.status == TaskStatus::Done) {
             if !reported.contains(task.id.as_str()) {
                 found.push(Finding::error(
                     &place.path,
@@ -437,7 +440,7 @@ impl Site<'_> {
                     let message = format!("{} is DONE and was never verified", task.id);
                     found.push(Finding::error(&place.path, None, "9.2", message));
                 }
-                // Told where artifacts are looked at.
+                // Reported by the check of artifacts.
                 Err(BoardError::Unreadable(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -449,7 +452,7 @@ impl Site<'_> {
     fn risks(&self) -> Vec<Finding> {
         let mut found = Vec::new();
         let Some(text) = self.text(layout::RISKS, "21.3", &mut found) else { return found };
-        let register = Register::parse(&text);
+        let register = RiskRegister::parse(&text);
         found.extend(register.findings.iter().cloned());
         for (place, task) in self.tasks {
             for risk in &task.risks {
@@ -488,7 +491,7 @@ impl Site<'_> {
         let tool =
             manifest.orchestrator.as_deref().and_then(Orchestrator::parse).unwrap_or(Orchestrator::Other);
         let protocol = manifest.version.to_string();
-        let setting = Setting {
+        let setting = TemplateContext {
             protocol: &protocol,
             generator: "",
             license_mode: manifest.license().as_str(),
@@ -498,7 +501,7 @@ impl Site<'_> {
             role_mode: RoleMode::default(),
         };
         let mut candidates = adapters(tool, &setting);
-        candidates.retain(|adapter| !matches!(adapter.content, Content::NamedInRead { .. }));
+        candidates.retain(|adapter| !matches!(adapter.content, AdapterContent::NamedInRead { .. }));
         let paths: Vec<&str> =
             candidates.iter().map(|Adapter { path, .. }| *path).chain(others(tool).iter().copied()).collect();
         let (mut texts, mut found) = (Vec::new(), Vec::new());
@@ -506,7 +509,7 @@ impl Site<'_> {
             texts.extend(self.text(path, "13", &mut found).map(|text| (*path, text)));
         }
         let Some((path, text)) = texts.into_iter().min_by_key(|(_, text)| missing_parts(text).len()) else {
-            // What can't be read matters where nothing else is there.
+            // An unreadable file matters only where there is no other.
             if !found.is_empty() {
                 return found;
             }
@@ -516,7 +519,7 @@ impl Site<'_> {
             );
             return vec![Finding::error(paths[0], None, "13", message)];
         };
-        let finding = |part: &Part| {
+        let finding = |part: &AdapterPart| {
             let message = format!("{part} is missing ({})", part.section());
             Finding::error(path, None, "13", message)
         };
@@ -524,7 +527,7 @@ impl Site<'_> {
     }
 }
 
-/// Where else a tool may have its rules.
+/// Other files in which a tool may have its rules.
 fn others(tool: Orchestrator) -> &'static [&'static str] {
     match tool {
         Orchestrator::Windsurf => &[".devin/rules/agency.md"],
@@ -534,8 +537,8 @@ fn others(tool: Orchestrator) -> &'static [&'static str] {
     }
 }
 
-/// A file whose place or name is not the layout's.
-fn misplaced(place: &Place, section: &'static str) -> Vec<Finding> {
+/// A file whose folder or name is not as in the layout.
+fn misplaced(place: &BoardPath, section: &'static str) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut say = |message: String| found.push(Finding::error(&place.path, None, section, message));
     match place.date.as_deref() {

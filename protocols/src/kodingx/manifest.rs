@@ -6,32 +6,32 @@ use jiff::tz::TimeZone;
 use serde_json::Value;
 
 use super::layout;
-use crate::moment;
 use crate::names::AgentName;
-use crate::store::tree::{Tree, TreeError};
+use crate::store::tree::{RepoTree, RepoTreeError};
+use crate::timestamp;
 
-/// The protocol versions that are understood: this major one. A newer minor version is read, and what is
-/// not known of it is kept.
+/// The major version of the protocol that we understand. A newer minor version is read, and its unknown fields are
+/// kept.
 pub const MAJOR: u32 = 1;
 
-/// What `init` writes.
-pub const CURRENT: Version = Version { major: MAJOR, minor: 0 };
+/// The version that `init` writes.
+pub const CURRENT: ProtocolVersion = ProtocolVersion { major: MAJOR, minor: 0 };
 
 /// `agency/1.0`
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version {
+pub struct ProtocolVersion {
     pub major: u32,
     pub minor: u32,
 }
 
-impl Version {
+impl ProtocolVersion {
     pub fn parse(text: &str) -> Option<Self> {
         let (major, minor) = text.strip_prefix("agency/")?.split_once('.')?;
         Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for ProtocolVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "agency/{}.{}", self.major, self.minor)
     }
@@ -69,11 +69,11 @@ impl LicenseMode {
 }
 
 #[derive(Debug, Clone)]
-pub struct Manifest {
+pub struct BoardManifest {
     /// Where it was found.
     pub path: &'static str,
     pub text: String,
-    pub version: Version,
+    pub version: ProtocolVersion,
     pub project: String,
     pub license_mode: Option<LicenseMode>,
     pub orchestrator: Option<String>,
@@ -88,7 +88,7 @@ pub enum ManifestError {
     #[error("there is no {} here", layout::MANIFEST)]
     Missing,
     #[error(transparent)]
-    Tree(#[from] TreeError),
+    Tree(#[from] RepoTreeError),
     #[error("{path}:{line}: it is not valid JSON: {reason}")]
     Syntax { path: &'static str, line: usize, reason: String },
     #[error("{path}:{line}: `{field}` {reason} (§5)")]
@@ -96,11 +96,11 @@ pub enum ManifestError {
     #[error(
         "{path}: it is of protocol {found}, and this agency understands agency/{MAJOR}.x; a newer agency is needed (§17)"
     )]
-    Newer { path: &'static str, found: Version },
+    Newer { path: &'static str, found: ProtocolVersion },
 }
 
-impl Manifest {
-    pub fn read(tree: &Tree) -> Result<Self, ManifestError> {
+impl BoardManifest {
+    pub fn read(tree: &RepoTree) -> Result<Self, ManifestError> {
         for path in [layout::MANIFEST, layout::OLDER_MANIFEST] {
             if let Some(text) = tree.read_text(path)? {
                 return Self::parse(path, text);
@@ -115,9 +115,9 @@ impl Manifest {
             let reason = reason.split(" at line ").next().unwrap_or(&reason).to_owned();
             ManifestError::Syntax { path, line: error.line(), reason }
         })?;
-        let fields = Fields { path, text: &text, json: &json };
+        let fields = ManifestFields { path, text: &text, json: &json };
         let version = fields.required("protocol")?;
-        let version = Version::parse(version).ok_or_else(|| {
+        let version = ProtocolVersion::parse(version).ok_or_else(|| {
             fields.wrong("protocol", format!("is `{version}`; it must be like `{CURRENT}`"))
         })?;
         if version.major > MAJOR {
@@ -140,7 +140,7 @@ impl Manifest {
         let defaults = json.get("defaults").unwrap_or(&Value::Null);
         let zone = match defaults.get("timezone").and_then(Value::as_str) {
             None => TimeZone::system(),
-            Some(name) => moment::zone(name).ok_or_else(|| {
+            Some(name) => timestamp::zone(name).ok_or_else(|| {
                 fields
                     .wrong("timezone", format!("is `{name}`, which is no time zone; `Europe/Zurich` is one"))
             })?,
@@ -180,13 +180,13 @@ impl Manifest {
     }
 }
 
-struct Fields<'a> {
+struct ManifestFields<'a> {
     path: &'static str,
     text: &'a str,
     json: &'a Value,
 }
 
-impl Fields<'_> {
+impl ManifestFields<'_> {
     fn text(&self, field: &'static str) -> Result<Option<&str>, ManifestError> {
         match self.json.get(field) {
             None | Some(Value::Null) => Ok(None),
@@ -210,8 +210,8 @@ impl Fields<'_> {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Manifest, ManifestError> {
-        Manifest::parse(layout::MANIFEST, text.to_owned())
+    fn parse(text: &str) -> Result<BoardManifest, ManifestError> {
+        BoardManifest::parse(layout::MANIFEST, text.to_owned())
     }
 
     #[test]

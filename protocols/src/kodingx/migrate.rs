@@ -1,44 +1,51 @@
-//! §17: from one version of the protocol to another.
+//! §17: migrates a repository to another version of the protocol.
 //!
-//! Versions are steps; a migration is the way from one to the other, forwards or backwards. There is no
-//! agency/2.0 yet: asking for it says so.
+//! A migration is a sequence of steps between versions, forwards or backwards. There is no agency/2.0 yet, and a
+//! request for it says so.
 
 use super::KodingX;
 use super::layout;
-use super::manifest::{Manifest, Version};
+use super::manifest::{BoardManifest, ProtocolVersion};
 use crate::board::BoardError;
 use crate::store::Effects;
-use crate::store::tree::Tree;
+use crate::store::tree::RepoTree;
 use crate::text::frontmatter::Frontmatter;
 use crate::text::yaml;
 
-/// A way from one version to the next, and back.
+/// A step from one version to the next, and back.
 #[derive(Debug, Clone, Copy)]
-pub struct Step {
-    pub from: Version,
-    pub to: Version,
-    /// What the files have to become, beside saying the version.
-    pub change: fn(&Tree, &mut Effects) -> Result<(), BoardError>,
+pub struct MigrationStep {
+    pub from: ProtocolVersion,
+    pub to: ProtocolVersion,
+    /// The changes of files, besides the version.
+    pub change: fn(&RepoTree, &mut Effects) -> Result<(), BoardError>,
 }
 
-const V1_0: Version = Version { major: 1, minor: 0 };
-const V1_1: Version = Version { major: 1, minor: 1 };
+const V1_0: ProtocolVersion = ProtocolVersion { major: 1, minor: 0 };
+const V1_1: ProtocolVersion = ProtocolVersion { major: 1, minor: 1 };
 
-/// agency/1.1 only adds fields that may be there in 1.0 too: nothing but the version is to be written.
-const STEPS: &[Step] =
-    &[Step { from: V1_0, to: V1_1, change: nothing }, Step { from: V1_1, to: V1_0, change: nothing }];
+/// agency/1.1 only adds fields that 1.0 allows, too: only the version is to be written.
+const STEPS: &[MigrationStep] = &[
+    MigrationStep { from: V1_0, to: V1_1, change: nothing },
+    MigrationStep { from: V1_1, to: V1_0, change: nothing },
+];
 
-fn nothing(_: &Tree, _: &mut Effects) -> Result<(), BoardError> {
+fn nothing(_: &RepoTree, _: &mut Effects) -> Result<(), BoardError> {
     Ok(())
 }
 
 impl KodingX {
     /// The repository in another version. The one it has already is no change.
-    pub fn migrate(&self, tree: &Tree, to: Version) -> Result<Effects, BoardError> {
+    pub fn migrate(&self, tree: &RepoTree, to: ProtocolVersion) -> Result<Effects, BoardError> {
         self.migrate_by(STEPS, tree, to)
     }
 
-    fn migrate_by(&self, steps: &[Step], tree: &Tree, to: Version) -> Result<Effects, BoardError> {
+    fn migrate_by(
+        &self,
+        steps: &[MigrationStep],
+        tree: &RepoTree,
+        to: ProtocolVersion,
+    ) -> Result<Effects, BoardError> {
         let mut effects = Effects::none();
         if to == self.manifest.version {
             return Ok(effects);
@@ -69,8 +76,8 @@ impl KodingX {
 }
 
 /// The steps from one version to another, the fewest there are.
-fn way(steps: &[Step], from: Version, to: Version) -> Option<Vec<Step>> {
-    let mut ways: Vec<Vec<Step>> =
+fn way(steps: &[MigrationStep], from: ProtocolVersion, to: ProtocolVersion) -> Option<Vec<MigrationStep>> {
+    let mut ways: Vec<Vec<MigrationStep>> =
         steps.iter().filter(|step| step.from == from).map(|step| vec![*step]).collect();
     for _ in 0..steps.len() {
         if let Some(found) = ways.iter().find(|way| way.last().is_some_and(|step| step.to == to)) {
@@ -89,7 +96,7 @@ fn way(steps: &[Step], from: Version, to: Version) -> Option<Vec<Step>> {
 }
 
 /// The manifest's text with another version in it; no other byte changes.
-fn with_version(manifest: &Manifest, to: Version) -> String {
+fn with_version(manifest: &BoardManifest, to: ProtocolVersion) -> String {
     let old = format!("\"{}\"", manifest.version);
     let key = manifest.text.find("\"protocol\"").unwrap_or(0);
     let (before, after) = manifest.text.split_at(key);
@@ -99,13 +106,13 @@ fn with_version(manifest: &Manifest, to: Version) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Change;
+    use crate::store::FileChange;
 
-    const V2_0: Version = Version { major: 2, minor: 0 };
+    const V2_0: ProtocolVersion = ProtocolVersion { major: 2, minor: 0 };
 
-    fn board() -> (tempfile::TempDir, Tree, KodingX) {
+    fn board() -> (tempfile::TempDir, RepoTree, KodingX) {
         let folder = tempfile::tempdir().expect("a folder");
-        let tree = Tree::open(folder.path()).expect("a tree");
+        let tree = RepoTree::open(folder.path()).expect("a tree");
         tree.create(
             layout::MANIFEST,
             b"{\"note\": \"agency/1.0\",\n  \"protocol\" : \"agency/1.0\", \"mine\": 1}",
@@ -119,9 +126,9 @@ mod tests {
     fn content<'e>(effects: &'e Effects, path: &str) -> &'e str {
         let written = effects.changes.iter().find(|change| change.path() == path).expect("a change");
         match written {
-            Change::Create { content, .. }
-            | Change::Replace { content, .. }
-            | Change::Move { content, .. } => content,
+            FileChange::Create { content, .. }
+            | FileChange::Replace { content, .. }
+            | FileChange::Move { content, .. } => content,
         }
     }
 
@@ -145,12 +152,12 @@ mod tests {
     /// The machinery for a breaking change, with one made up.
     #[test]
     fn a_way_of_several_steps_is_found_and_each_changes_its_files() {
-        fn risks(_: &Tree, effects: &mut Effects) -> Result<(), BoardError> {
+        fn risks(_: &RepoTree, effects: &mut Effects) -> Result<(), BoardError> {
             effects.create(layout::RISKS, "new in 2.0");
             Ok(())
         }
         let (_folder, tree, board) = board();
-        let steps = [STEPS, &[Step { from: V1_1, to: V2_0, change: risks }]].concat();
+        let steps = [STEPS, &[MigrationStep { from: V1_1, to: V2_0, change: risks }]].concat();
         let effects = board.migrate_by(&steps, &tree, V2_0).expect("a way");
         assert_eq!(content(&effects, layout::RISKS), "new in 2.0");
         assert!(content(&effects, layout::MANIFEST).contains("agency/2.0"));

@@ -3,20 +3,21 @@
 //! One module for each part of the specification, named by what it is: [`layout`] (§4), [`manifest`] (§5),
 //! [`task`] (§6), [`report`] (§7), [`views`] (§8), [`status`] (§9), [`artifact`] (§11), [`adapters`] (§12 to
 //! §14), [`decisions`] (§20), [`risks`] (§21), [`scaffold`] (§15, §22). What can be done to a board is in
-//! [`acts`], [`ids`], [`verified`], [`archive`] and [`migrate`]; [`lint`] says whether a repository
+//! [`actions`], [`ids`], [`verification`], [`archive`] and [`migrate`]; [`lint`] says whether a repository
 //! complies.
 //!
-//! A task's own file says what its status is. STATE.md and TASK_BOARD.md follow it: whatever changes a task
-//! puts it into both, in the same commit.
+//! A task's own file has its status. STATE.md and TASK_BOARD.md follow it: every action on a task puts it into both, in
+//! the same commit.
 
-pub mod acts;
+pub mod actions;
 pub mod adapters;
-mod agenda;
 pub mod archive;
 pub mod artifact;
+mod board;
+mod builder_report;
 pub mod decisions;
 mod followups;
-mod header;
+mod header_fields;
 pub mod ids;
 pub mod layout;
 pub mod lint;
@@ -27,9 +28,8 @@ pub mod risks;
 pub mod scaffold;
 pub mod status;
 pub mod task;
-pub mod texts;
-mod told;
-pub mod verified;
+pub mod templates;
+pub mod verification;
 pub mod views;
 
 use jiff::Zoned;
@@ -38,40 +38,40 @@ use jiff::tz::TimeZone;
 use crate::board::BoardError;
 use crate::finding::Finding;
 use crate::names::TaskId;
-use crate::store::tree::{Tree, TreeError};
+use crate::store::tree::{RepoTree, RepoTreeError};
 use artifact::Artifact;
-use layout::{Kind, Place};
-use manifest::{Manifest, ManifestError};
+pub(crate) use builder_report::read as read_report;
+use layout::{BoardFileKind, BoardPath};
+use manifest::{BoardManifest, ManifestError};
 use report::Report;
-use task::{Reading, Task};
-pub(crate) use told::read as read_report;
+use task::{ParsedFile, Task};
 
 /// A board in a repository.
 #[derive(Debug, Clone)]
 pub struct KodingX {
-    pub manifest: Manifest,
+    pub manifest: BoardManifest,
 }
 
 /// A file of the board and what it says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found<T> {
-    pub place: Place,
+pub struct BoardFile<T> {
+    pub place: BoardPath,
     pub text: String,
     pub value: T,
 }
 
-/// What is on a board.
+/// All tasks of a board.
 #[derive(Debug, Default)]
-pub struct Listing {
+pub struct TaskListing {
     /// In the order of paths.
-    pub tasks: Vec<(Place, Task)>,
-    /// What is wrong with any of them. A task that can't be understood is here alone.
+    pub tasks: Vec<(BoardPath, Task)>,
+    /// Findings about the tasks. A task that can't be understood is only here.
     pub findings: Vec<Finding>,
 }
 
 impl KodingX {
-    pub fn open(tree: &Tree) -> Result<Self, BoardError> {
-        match Manifest::read(tree) {
+    pub fn open(tree: &RepoTree) -> Result<Self, BoardError> {
+        match BoardManifest::read(tree) {
             Ok(manifest) => Ok(Self { manifest }),
             Err(ManifestError::Missing) => Err(BoardError::NoBoard),
             Err(ManifestError::Tree(error)) => Err(error.into()),
@@ -89,22 +89,22 @@ impl KodingX {
     }
 
     /// Every task. One that can't be read hides none of the others.
-    pub fn tasks(&self, tree: &Tree) -> Result<Listing, TreeError> {
+    pub fn tasks(&self, tree: &RepoTree) -> Result<TaskListing, RepoTreeError> {
         self.read_tasks(tree, false)
     }
 
-    /// Every task that was put aside.
-    pub fn archived_tasks(&self, tree: &Tree) -> Result<Listing, TreeError> {
+    /// Every archived task.
+    pub fn archived_tasks(&self, tree: &RepoTree) -> Result<TaskListing, RepoTreeError> {
         self.read_tasks(tree, true)
     }
 
-    fn read_tasks(&self, tree: &Tree, archived: bool) -> Result<Listing, TreeError> {
-        let mut listing = Listing::default();
-        for place in layout::places(tree, Kind::Task, archived)? {
+    fn read_tasks(&self, tree: &RepoTree, archived: bool) -> Result<TaskListing, RepoTreeError> {
+        let mut listing = TaskListing::default();
+        for place in layout::list_files(tree, BoardFileKind::Task, archived)? {
             match text(tree, &place.path, "6.2") {
                 Ok(None) => {}
                 Ok(Some(text)) => {
-                    let Reading { value, findings } = Task::read(&place.path, &text, self.zone());
+                    let ParsedFile { value, findings } = Task::read(&place.path, &text, self.zone());
                     listing.findings.extend(findings);
                     listing.tasks.extend(value.map(|task| (place, task)));
                 }
@@ -114,12 +114,12 @@ impl KodingX {
         Ok(listing)
     }
 
-    /// The one task with this id, archived or not. Its name is looked at first; a file whose name says
-    /// something else than its header is found by reading all of them.
-    pub fn find(&self, tree: &Tree, id: &TaskId) -> Result<Found<Task>, BoardError> {
-        let mut named: Vec<Place> = Vec::new();
+    /// The task with this id, archived or not. File names are compared first; a file whose name differs from its header
+    /// is found by reading all files.
+    pub fn find(&self, tree: &RepoTree, id: &TaskId) -> Result<BoardFile<Task>, BoardError> {
+        let mut named: Vec<BoardPath> = Vec::new();
         for archived in [false, true] {
-            let about = layout::places(tree, Kind::Task, archived)?;
+            let about = layout::list_files(tree, BoardFileKind::Task, archived)?;
             named.extend(about.into_iter().filter(|place| place.is_about(id)));
         }
         if named.is_empty() {
@@ -138,13 +138,13 @@ impl KodingX {
         }
     }
 
-    fn read(&self, tree: &Tree, place: &Place) -> Result<Found<Task>, BoardError> {
+    fn read(&self, tree: &RepoTree, place: &BoardPath) -> Result<BoardFile<Task>, BoardError> {
         let text = text(tree, &place.path, "6.2")
             .map_err(|finding| BoardError::Unreadable(vec![finding]))?
             .ok_or_else(|| BoardError::NoSuchTask { id: place.id().to_owned() })?;
-        let Reading { value, mut findings } = Task::read(&place.path, &text, self.zone());
+        let ParsedFile { value, mut findings } = Task::read(&place.path, &text, self.zone());
         match value {
-            Some(value) => Ok(Found { place: place.clone(), text, value }),
+            Some(value) => Ok(BoardFile { place: place.clone(), text, value }),
             None => {
                 findings.retain(Finding::is_error);
                 Err(BoardError::Unreadable(findings))
@@ -152,33 +152,37 @@ impl KodingX {
         }
     }
 
-    /// The reports on a task, the newest last. What can't be read is told.
-    pub fn reports(&self, tree: &Tree, id: &TaskId) -> Result<(Vec<Found<Report>>, Vec<Finding>), TreeError> {
-        let mut places = layout::places(tree, Kind::Report, false)?;
-        places.extend(layout::places(tree, Kind::Report, true)?);
+    /// The reports on a task, the newest last. One that can't be read is a finding.
+    pub fn reports(
+        &self,
+        tree: &RepoTree,
+        id: &TaskId,
+    ) -> Result<(Vec<BoardFile<Report>>, Vec<Finding>), RepoTreeError> {
+        let mut places = layout::list_files(tree, BoardFileKind::Report, false)?;
+        places.extend(layout::list_files(tree, BoardFileKind::Report, true)?);
         Ok(self.read_reports(tree, places.into_iter().filter(|place| place.is_about(id))))
     }
 
     fn read_reports(
         &self,
-        tree: &Tree,
-        places: impl Iterator<Item = Place>,
-    ) -> (Vec<Found<Report>>, Vec<Finding>) {
+        tree: &RepoTree,
+        places: impl Iterator<Item = BoardPath>,
+    ) -> (Vec<BoardFile<Report>>, Vec<Finding>) {
         let (mut reports, mut all) = (Vec::new(), Vec::new());
         for place in places {
             match text(tree, &place.path, "7.2") {
                 Ok(None) => {}
                 Ok(Some(text)) => {
                     let agent = place.agent.as_deref();
-                    let Reading { value, findings } = Report::read(&place.path, &text, agent, self.zone());
+                    let ParsedFile { value, findings } = Report::read(&place.path, &text, agent, self.zone());
                     all.extend(findings);
-                    reports.extend(value.map(|value| Found { place, text, value }));
+                    reports.extend(value.map(|value| BoardFile { place, text, value }));
                 }
                 Err(finding) => all.push(finding),
             }
         }
-        let when = |found: &Found<Report>| {
-            let finished = found.value.finished_at.map(crate::moment::Moment::timestamp);
+        let when = |found: &BoardFile<Report>| {
+            let finished = found.value.finished_at.map(crate::timestamp::OffsetTimestamp::timestamp);
             (found.place.date.clone(), finished)
         };
         reports.sort_by_key(when);
@@ -186,10 +190,10 @@ impl KodingX {
     }
 
     /// The newest artifact of a task.
-    pub fn artifact(&self, tree: &Tree, id: &TaskId) -> Result<Option<Found<Artifact>>, BoardError> {
+    pub fn artifact(&self, tree: &RepoTree, id: &TaskId) -> Result<Option<BoardFile<Artifact>>, BoardError> {
         let mut places = Vec::new();
         for archived in [false, true] {
-            let about = layout::places(tree, Kind::Artifact, archived)?;
+            let about = layout::list_files(tree, BoardFileKind::Artifact, archived)?;
             places.extend(about.into_iter().filter(|place| place.is_about(id)));
         }
         // Folders are dates; the newest is the greatest.
@@ -199,7 +203,7 @@ impl KodingX {
             .map_err(|finding| BoardError::Unreadable(vec![finding]))?
             .unwrap_or_default();
         match Artifact::parse(&text) {
-            Ok(value) if value.task_id == id.as_str() => Ok(Some(Found { place, text, value })),
+            Ok(value) if value.task_id == id.as_str() => Ok(Some(BoardFile { place, text, value })),
             Ok(value) => {
                 let message = format!("its name says {id}, and its `task_id` is {}", value.task_id);
                 Err(BoardError::Unreadable(vec![Finding::error(&place.path, None, "11.1", message)]))
@@ -213,17 +217,17 @@ impl KodingX {
     }
 }
 
-/// The text of a file; what keeps it from being text is a finding.
-fn text(tree: &Tree, path: &str, section: &'static str) -> Result<Option<String>, Finding> {
+/// The text of a file. An error is a finding.
+fn text(tree: &RepoTree, path: &str, section: &'static str) -> Result<Option<String>, Finding> {
     tree.read_text(path).map_err(|error| {
         let line = match &error {
-            TreeError::NotText { line, .. } => Some(*line),
+            RepoTreeError::NotText { line, .. } => Some(*line),
             _ => None,
         };
-        // A finding names its file by itself, and not by where the repository lies on this machine.
+        // A finding names its file relative to the repository, and not by the repository's place on this machine.
         let named = tree.path().join(path).display().to_string();
         let message = match &error {
-            TreeError::Open { source, .. } => format!("it can't be read: {source}"),
+            RepoTreeError::Open { source, .. } => format!("it can't be read: {source}"),
             error => error.to_string().replacen(&named, "it", 1),
         };
         Finding::error(path, line, section, message)

@@ -1,17 +1,17 @@
-//! §7: the report of a builder. What it says is a claim; nothing here believes it.
+//! §7: the report of a builder. It is a claim, which nothing here trusts.
 
 use jiff::tz::TimeZone;
 use serde::Serialize;
 use serde_yaml::Value;
 
-use super::header::{Header, scalar};
-use super::task::Reading;
-use crate::board::Used;
+use super::header_fields::{HeaderReader, scalar};
+use super::task::ParsedFile;
+use crate::board::RecordedUsage;
 use crate::finding::Finding;
-use crate::moment::Moment;
 use crate::names::{AgentName, TaskId};
-use crate::text::frontmatter::{Frontmatter, Malformed};
+use crate::text::frontmatter::{Frontmatter, FrontmatterError};
 use crate::text::yaml;
+use crate::timestamp::OffsetTimestamp;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -34,19 +34,19 @@ pub struct Report {
     pub task_id: TaskId,
     pub agent: AgentName,
     pub status: ReportStatus,
-    pub started_at: Option<Moment>,
-    pub finished_at: Option<Moment>,
+    pub started_at: Option<OffsetTimestamp>,
+    pub finished_at: Option<OffsetTimestamp>,
     pub files_modified: Vec<String>,
     pub commands_run: Vec<String>,
     /// The builder's claim.
     pub dod_passed: bool,
     pub risks: Vec<String>,
-    /// The attempt it is about, where the engine wrote it; somebody's own has none. Ours, beside the specification.
+    /// The attempt, where the engine wrote the report; a report from outside of a run has none. An extension of ours.
     pub attempt: Option<u64>,
-    /// Whether the work it is about went back to its builder. Ours, beside the specification.
+    /// Whether its work went back to its builder. An extension of ours.
     pub returned: bool,
-    /// What the builder says it used. Ours, beside the specification.
-    pub usage: Option<Used>,
+    /// The usage that the builder reports. An extension of ours.
+    pub usage: Option<RecordedUsage>,
 }
 
 const SECTION: &str = "7.2";
@@ -55,16 +55,16 @@ const RETURNED: &str = "returned";
 const USAGE: &str = "usage";
 
 impl Report {
-    /// Reads a report. `agent` is whose folder it lies in, for files that do not say it.
-    pub fn read(file: &str, text: &str, agent: Option<&str>, zone: &TimeZone) -> Reading<Self> {
+    /// Reads a report. `agent` is the agent of its folder, for files that do not name one.
+    pub fn read(file: &str, text: &str, agent: Option<&str>, zone: &TimeZone) -> ParsedFile<Self> {
         let matter = match Frontmatter::parse(text) {
             Ok(matter) => matter,
             Err(error) => {
                 let finding = Finding::error(file, Some(error.line), SECTION, error.reason);
-                return Reading { value: None, findings: vec![finding] };
+                return ParsedFile { value: None, findings: vec![finding] };
             }
         };
-        let mut header = Header::new(file, SECTION, &matter);
+        let mut header = HeaderReader::new(file, SECTION, &matter);
         // An older tool says `id`, `completed_at` and `files_changed`.
         let id_field = either(&matter, "task_id", "id");
         let task_id = header.required(id_field).and_then(|text| match TaskId::parse(&text) {
@@ -85,21 +85,10 @@ impl Report {
                 None
             }
         });
-        let status = header.required("status").and_then(|text| match text.as_str() {
-            "READY_FOR_REVIEW" => Some(ReportStatus::ReadyForReview),
-            "BLOCKED" => Some(ReportStatus::Blocked),
-            "DONE" => {
-                header.wrong("status", "`status` is `DONE`, which no builder may say (§3.2); it must be READY_FOR_REVIEW or BLOCKED");
-                None
-            }
-            other => {
-                header.wrong("status", format!("`status` is `{other}`; it must be READY_FOR_REVIEW or BLOCKED"));
-                None
-            }
-        });
+        let status = read_status(&mut header);
         let mut time = |field: &str, needed: bool| {
             let text = if needed { header.required(field) } else { header.text(field) }?;
-            let moment = Moment::parse(&text, zone);
+            let moment = OffsetTimestamp::parse(&text, zone);
             if moment.is_none() {
                 header.wrong(
                     field,
@@ -136,15 +125,15 @@ impl Report {
             }),
             _ => None,
         };
-        Reading { value, findings }
+        ParsedFile { value, findings }
     }
 
     /// The text of a report that says that the work went back to its builder.
-    pub(super) fn as_returned(text: &str, at: Moment) -> Result<String, Malformed> {
+    pub(super) fn as_returned(text: &str, at: OffsetTimestamp) -> Result<String, FrontmatterError> {
         Frontmatter::parse(text)?.set(RETURNED, &at.to_string())
     }
 
-    /// Whether somebody outside has left it, and nobody has dealt with it yet.
+    /// Whether it was written outside of a run and is not handled yet.
     pub fn is_handed_in(&self) -> bool {
         self.attempt.is_none() && !self.returned
     }
@@ -181,10 +170,10 @@ impl Report {
     }
 }
 
-fn read_usage(value: &Value) -> Option<Used> {
+fn read_usage(value: &Value) -> Option<RecordedUsage> {
     let count = |key: &str| value.get(key).and_then(Value::as_u64);
     let cost = value.get("cost").and_then(Value::as_f64).filter(|cost| *cost >= 0.0);
-    Some(Used {
+    Some(RecordedUsage {
         tokens: count("tokens")?,
         input_tokens: count("input_tokens"),
         output_tokens: count("output_tokens"),
@@ -197,14 +186,32 @@ fn either(matter: &Frontmatter<'_>, field: &'static str, older: &'static str) ->
     if matter.line(field).is_none() && matter.line(older).is_some() { older } else { field }
 }
 
-fn needed_list(header: &mut Header<'_, '_>, field: &str, older: bool) -> Vec<String> {
+fn needed_list(header: &mut HeaderReader<'_, '_>, field: &str, older: bool) -> Vec<String> {
     if header.matter.line(field).is_none() && !older {
         header.wrong(field, format!("`{field}` is missing; it may be an empty list"));
     }
     header.list(field)
 }
 
-fn read_files(header: &mut Header<'_, '_>) -> Vec<String> {
+fn read_status(header: &mut HeaderReader<'_, '_>) -> Option<ReportStatus> {
+    header.required("status").and_then(|text| match text.as_str() {
+        "READY_FOR_REVIEW" => Some(ReportStatus::ReadyForReview),
+        "BLOCKED" => Some(ReportStatus::Blocked),
+        "DONE" => {
+            header.wrong(
+                "status",
+                "`status` is `DONE`, which no builder may say (§3.2); it must be READY_FOR_REVIEW or BLOCKED",
+            );
+            None
+        }
+        other => {
+            header.wrong("status", format!("`status` is `{other}`; it must be READY_FOR_REVIEW or BLOCKED"));
+            None
+        }
+    })
+}
+
+fn read_files(header: &mut HeaderReader<'_, '_>) -> Vec<String> {
     if let Some(Value::Sequence(changes)) = header.value("files_changed") {
         let path = |change: &Value| scalar(change).or_else(|| scalar(change.get("path")?));
         return changes.iter().filter_map(path).collect();
@@ -230,7 +237,7 @@ fn read_files(header: &mut Header<'_, '_>) -> Vec<String> {
     }
 }
 
-fn read_claim(header: &mut Header<'_, '_>, older: bool) -> bool {
+fn read_claim(header: &mut HeaderReader<'_, '_>, older: bool) -> bool {
     let claim = header.value("verification");
     match claim.as_ref().and_then(|value| value.get("dod_passed")) {
         Some(Value::Bool(passed)) => *passed,
@@ -252,7 +259,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read(text: &str) -> Reading<Report> {
+    fn read(text: &str) -> ParsedFile<Report> {
         Report::read("r.md", text, Some("codex"), &TimeZone::UTC)
     }
 
@@ -263,7 +270,7 @@ mod tests {
             files in prop::collection::vec(any::<String>(), 0..3), commands in prop::collection::vec(any::<String>(), 0..3),
             risks in prop::collection::vec(any::<String>(), 0..3), body in any::<String>(), micros in any::<u32>(),
         ) {
-            let at = Moment::of(&jiff::Timestamp::from_second(second).expect("a time").to_zoned(TimeZone::UTC));
+            let at = OffsetTimestamp::from_zoned(&jiff::Timestamp::from_second(second).expect("a time").to_zoned(TimeZone::UTC));
             let report = Report {
                 task_id: TaskId::parse("T0007").expect("an id"),
                 agent: AgentName::parse("claude-code").expect("a name"),
@@ -276,7 +283,7 @@ mod tests {
                 risks,
                 attempt: passed.then_some(second.unsigned_abs()),
                 returned: false,
-                usage: blocked.then_some(Used {
+                usage: blocked.then_some(RecordedUsage {
                     tokens: second.unsigned_abs(),
                     input_tokens: passed.then_some(7),
                     output_tokens: None,

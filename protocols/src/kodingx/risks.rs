@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::artifact::{RiskCheck, Verdict};
+use super::artifact::{RiskCheck, VerifyResult};
 use super::layout;
 use super::task::Priority;
 use crate::finding::Finding;
@@ -27,9 +27,9 @@ pub struct Risk {
     pub line: usize,
 }
 
-/// The register: its entries, and what is wrong with it.
+/// The register: its entries, and findings about it.
 #[derive(Debug, Clone, Default)]
-pub struct Register {
+pub struct RiskRegister {
     pub risks: Vec<Risk>,
     pub findings: Vec<Finding>,
 }
@@ -54,7 +54,7 @@ fn field<'t>(line: &'t str, name: &str) -> Option<&'t str> {
     line.trim().strip_prefix("**")?.strip_prefix(name)?.strip_prefix(":**").map(str::trim)
 }
 
-impl Register {
+impl RiskRegister {
     pub fn parse(text: &str) -> Self {
         let mut register = Self::default();
         let lines: Vec<&str> = text.lines().collect();
@@ -77,7 +77,7 @@ impl Register {
         };
         let find =
             |name| body.iter().enumerate().find_map(|(index, text)| Some((index + 1, field(text, name)?)));
-        // What can't be read is taken for the worst, so that nothing passes by a misspelling.
+        // An unreadable priority counts as the highest, so that a misspelling lets nothing pass.
         let priority = match find("Priority") {
             Some((offset, text)) => Priority::parse(text.get(..2).unwrap_or(text)).unwrap_or_else(|| {
                 wrong(offset, format!("{id}: priority `{text}` must be P0, P1, P2 or P3; it counts as P0"));
@@ -133,26 +133,26 @@ impl Register {
         self.risks.iter().find(|risk| risk.id == id)
     }
 
-    /// §21.4: what the risks a task is linked to mean for its verification.
-    pub fn check(&self, linked: &[String]) -> (Verdict, RiskCheck) {
-        let mut verdict = Verdict::Pass;
+    /// §21.4: what a task's linked risks mean for its verification.
+    pub fn check(&self, linked: &[String]) -> (VerifyResult, RiskCheck) {
+        let mut verdict = VerifyResult::Pass;
         let (mut blocking_risks, mut reasons) = (Vec::new(), Vec::new());
         for id in linked {
             let reason = match self.get(id) {
-                None => Some((Verdict::Fail, format!("{id} is not in RISKS.md"))),
+                None => Some((VerifyResult::Fail, format!("{id} is not in RISKS.md"))),
                 Some(risk) => match (risk.status, risk.priority) {
                     (RiskStatus::Open, Priority::P0) => {
-                        Some((Verdict::Fail, format!("{id} is P0 OPEN — resolve before DONE")))
+                        Some((VerifyResult::Fail, format!("{id} is P0 OPEN — resolve before DONE")))
                     }
                     (RiskStatus::Open, Priority::P1) => {
-                        Some((Verdict::Warn, format!("{id} is P1 OPEN — DONE needs an override")))
+                        Some((VerifyResult::Warn, format!("{id} is P1 OPEN — DONE needs an override")))
                     }
                     (RiskStatus::Open, Priority::P2 | Priority::P3)
                     | (RiskStatus::Mitigated | RiskStatus::Closed, _) => None,
                 },
             };
             if let Some((found, reason)) = reason {
-                if verdict != Verdict::Fail {
+                if verdict != VerifyResult::Fail {
                     verdict = found;
                 }
                 blocking_risks.push(id.clone());
@@ -174,7 +174,7 @@ impl Register {
 /// RISKS.md with a task on the linked-tasks line of a risk. Only that line changes; one that is missing is
 /// added below the status.
 pub fn link(text: &str, risk: &str, task: &str) -> String {
-    let register = Register::parse(text);
+    let register = RiskRegister::parse(text);
     let Some(entry) = register.get(risk) else { return text.to_owned() };
     if entry.linked_tasks.iter().any(|linked| linked == task) {
         return text.to_owned();
@@ -230,28 +230,32 @@ mod tests {
     #[test]
     fn the_table_of_21_4_holds() {
         for (status, priority, verdict) in [
-            ("OPEN", "P0", Verdict::Fail),
-            ("OPEN", "P1", Verdict::Warn),
-            ("OPEN", "P2", Verdict::Pass),
-            ("OPEN", "P3", Verdict::Pass),
-            ("MITIGATED", "P0", Verdict::Pass),
-            ("CLOSED", "P0", Verdict::Pass),
-            ("MITIGATED", "P1", Verdict::Pass),
-            ("CLOSED", "P1", Verdict::Pass),
+            ("OPEN", "P0", VerifyResult::Fail),
+            ("OPEN", "P1", VerifyResult::Warn),
+            ("OPEN", "P2", VerifyResult::Pass),
+            ("OPEN", "P3", VerifyResult::Pass),
+            ("MITIGATED", "P0", VerifyResult::Pass),
+            ("CLOSED", "P0", VerifyResult::Pass),
+            ("MITIGATED", "P1", VerifyResult::Pass),
+            ("CLOSED", "P1", VerifyResult::Pass),
         ] {
             let text = format!("### R-001: x\n**Priority:** {priority}\n**Status:** {status}\n");
-            let (found, check) = Register::parse(&text).check(&["R-001".to_owned()]);
+            let (found, check) = RiskRegister::parse(&text).check(&["R-001".to_owned()]);
             assert_eq!(found, verdict, "{status} {priority}");
-            assert_eq!(check.blocking_risks.is_empty(), verdict == Verdict::Pass);
+            assert_eq!(check.blocking_risks.is_empty(), verdict == VerifyResult::Pass);
         }
-        assert_eq!(Register::parse(TEXT).check(&["R-009".to_owned()]).0, Verdict::Fail, "an unknown risk");
+        assert_eq!(
+            RiskRegister::parse(TEXT).check(&["R-009".to_owned()]).0,
+            VerifyResult::Fail,
+            "an unknown risk"
+        );
     }
 
     #[test]
     fn what_cannot_be_read_counts_as_the_worst() {
         let text =
             "### R-001: x\n**Priority:** high\n**Status:** OPEN | MITIGATED | CLOSED\n\n### R-002: y\n";
-        let register = Register::parse(text);
+        let register = RiskRegister::parse(text);
         assert_eq!(register.findings.len(), 4, "{:?}", register.findings);
         assert_eq!((register.findings[0].line, register.findings[1].line), (Some(2), Some(3)));
         for risk in &register.risks {
@@ -273,7 +277,7 @@ mod tests {
 
     #[test]
     fn an_appended_risk_reads_back() {
-        let register = Register::parse(TEXT);
+        let register = RiskRegister::parse(TEXT);
         let id = register.next_id();
         assert_eq!(id, "R-005");
         let risk = Risk {
@@ -286,7 +290,7 @@ mod tests {
         };
         let text = append(TEXT, &risk, "Because.");
         assert!(text.starts_with(TEXT));
-        let read = Register::parse(&text);
+        let read = RiskRegister::parse(&text);
         assert_eq!(read.get("R-005"), Some(&risk));
         assert!(read.findings.is_empty());
     }

@@ -1,30 +1,30 @@
-//! §12, §15 and §22: a board where there is none, and more of one where there is some.
+//! §12, §15 and §22: makes a board, or adds parts to one.
 //!
-//! `init` makes everything, `install` makes it beside what a repository has and changes nothing of it,
-//! `upgrade` adds what is missing. Files belong to somebody: what the protocol's tools wrote whole may be
-//! written again with `--force`; what people write into (STATE.md, RISKS.md, their own CLAUDE.md …) is made
-//! where it is missing, and otherwise gets at most a region of its own.
+//! `init` makes everything, `install` makes it beside a repository's existing files and changes none of them, `upgrade`
+//! adds missing parts. Files have owners: a file that the protocol's tools wrote whole may be written again with
+//! `--force`; a file that people edit (STATE.md, RISKS.md, their own CLAUDE.md …) is made where it is missing, and
+//! otherwise gets at most a region of ours.
 
 use jiff::Zoned;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::KodingX;
-use super::adapters::{self, Content, Deed, Existing, Orchestrator};
+use super::adapters::{self, AdapterAction, AdapterContent, ExistingFiles, Orchestrator};
 use super::layout;
-use super::manifest::{self, LicenseMode, Manifest};
-use super::texts::{self, RoleMode, Setting, Text};
-use super::views::{self, Board};
+use super::manifest::{self, BoardManifest, LicenseMode};
+use super::templates::{self, RoleMode, TemplateContext, TextFile};
+use super::views::{self, BoardTable};
 use crate::board::BoardError;
-use crate::moment::{self, Moment};
 use crate::names::AgentName;
 use crate::store::Effects;
-use crate::store::tree::{Tree, TreeError};
-use crate::text::region::{self, Comment};
+use crate::store::tree::{RepoTree, RepoTreeError};
+use crate::text::region::{self, CommentStyle};
+use crate::timestamp::{self, OffsetTimestamp};
 
-/// What a person asked for. What they did not is taken from the manifest, or is the default.
+/// The options that a person gave. Others come from the manifest, or are the default.
 #[derive(Debug, Clone, Default)]
-pub struct Wishes {
+pub struct ScaffoldOptions {
     pub orchestrator: Option<Orchestrator>,
     pub builders: Option<Vec<AgentName>>,
     pub license_mode: Option<LicenseMode>,
@@ -32,14 +32,14 @@ pub struct Wishes {
     pub role_mode: Option<RoleMode>,
 }
 
-/// What the caller knows about the place.
+/// What the caller knows about the repository and the program.
 #[derive(Debug, Clone)]
-pub struct Surroundings {
+pub struct ScaffoldContext {
     /// The repository's name.
     pub project: String,
     /// `Europe/Zurich`, where it is known.
     pub timezone: Option<String>,
-    /// What the repository is written in, as far as its files tell.
+    /// The repository's environment, as far as its files show it.
     pub environment: Option<String>,
     /// This program's version.
     pub generator: String,
@@ -49,7 +49,7 @@ pub struct Surroundings {
 
 /// A part of a board that can be added alone (§22.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Component {
+pub enum BoardComponent {
     Core,
     Verify,
     Profiles,
@@ -63,36 +63,36 @@ pub enum Component {
     Workflow,
 }
 
-impl Component {
+impl BoardComponent {
     /// Every part there is, by the name people add it with.
-    pub const NAMED: [(&'static str, Component); 10] = [
-        ("dod-profiles", Component::Profiles),
-        ("verify", Component::Verify),
-        ("task-board", Component::Board),
-        ("risks", Component::Risks),
-        ("decisions", Component::Decisions),
-        ("protocol", Component::Protocol),
-        ("agents", Component::Agents),
-        ("templates", Component::Templates),
-        ("adapter", Component::Adapter),
-        ("github-workflow", Component::Workflow),
+    pub const NAMED: [(&'static str, BoardComponent); 10] = [
+        ("dod-profiles", BoardComponent::Profiles),
+        ("verify", BoardComponent::Verify),
+        ("task-board", BoardComponent::Board),
+        ("risks", BoardComponent::Risks),
+        ("decisions", BoardComponent::Decisions),
+        ("protocol", BoardComponent::Protocol),
+        ("agents", BoardComponent::Agents),
+        ("templates", BoardComponent::Templates),
+        ("adapter", BoardComponent::Adapter),
+        ("github-workflow", BoardComponent::Workflow),
     ];
 
     /// What `install --minimal` makes (§22.2).
-    pub const MINIMAL: [Component; 1] = [Component::Core];
+    pub const MINIMAL: [BoardComponent; 1] = [BoardComponent::Core];
 
     /// What `init` makes. The workflow is only made when it is asked for (§22.3).
-    pub const FULL: [Component; 10] = [
-        Component::Core,
-        Component::Verify,
-        Component::Profiles,
-        Component::Board,
-        Component::Risks,
-        Component::Decisions,
-        Component::Protocol,
-        Component::Agents,
-        Component::Templates,
-        Component::Adapter,
+    pub const FULL: [BoardComponent; 10] = [
+        BoardComponent::Core,
+        BoardComponent::Verify,
+        BoardComponent::Profiles,
+        BoardComponent::Board,
+        BoardComponent::Risks,
+        BoardComponent::Decisions,
+        BoardComponent::Protocol,
+        BoardComponent::Agents,
+        BoardComponent::Templates,
+        BoardComponent::Adapter,
     ];
 
     pub fn parse(name: &str) -> Option<Self> {
@@ -102,27 +102,27 @@ impl Component {
 
 /// What happened to one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Deeds {
+pub struct ScaffoldChange {
     pub path: String,
-    pub what: What,
+    pub what: ScaffoldAction,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub why: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum What {
+pub enum ScaffoldAction {
     Made,
     Changed,
-    /// It is as it should be, or it is a person's.
+    /// The file is as it should be, or it is a person's.
     Kept,
     /// A person has to do something.
     Asked,
 }
 
-/// Whether what the tools wrote before may be written again.
+/// Whether generated files may be written again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Overwrite {
+pub enum OverwritePolicy {
     Never,
     /// `--force`
     Generated,
@@ -130,16 +130,16 @@ pub enum Overwrite {
 
 /// Makes the components of a board that are missing.
 ///
-/// Whether a board may be there already is the caller's question: `init` and `install` refuse one without
-/// `--force`, `upgrade` needs one.
+/// The caller decides whether a board may exist already: `init` and `install` refuse one without `--force`, `upgrade`
+/// needs one.
 pub fn scaffold(
-    tree: &Tree,
-    components: &[Component],
-    overwrite: Overwrite,
-    wishes: &Wishes,
-    place: &Surroundings,
+    tree: &RepoTree,
+    components: &[BoardComponent],
+    overwrite: OverwritePolicy,
+    wishes: &ScaffoldOptions,
+    place: &ScaffoldContext,
     now: &Zoned,
-) -> Result<(Vec<Deeds>, Effects), BoardError> {
+) -> Result<(Vec<ScaffoldChange>, Effects), BoardError> {
     let old = match KodingX::open(tree) {
         Ok(board) => Some(board.manifest),
         Err(BoardError::NoBoard) => None,
@@ -148,12 +148,12 @@ pub fn scaffold(
     let path = old.as_ref().map_or(layout::MANIFEST, |manifest| manifest.path);
     let text = manifest_text(old.as_ref(), wishes, place, now)?;
     let manifest =
-        Manifest::parse(path, text.clone()).map_err(|error| BoardError::Marker(Box::new(error)))?;
+        BoardManifest::parse(path, text.clone()).map_err(|error| BoardError::Marker(Box::new(error)))?;
     let board = KodingX { manifest };
     let builders: Vec<String> = board.manifest.builders.iter().map(ToString::to_string).collect();
     let json: Value = serde_json::from_str(&text).unwrap_or_default();
     let protocol = board.manifest.version.to_string();
-    let setting = Setting {
+    let setting = TemplateContext {
         protocol: &protocol,
         generator: &place.generator,
         license_mode: board.manifest.license().as_str(),
@@ -163,22 +163,22 @@ pub fn scaffold(
         role_mode: json["role_mode"].as_str().and_then(RoleMode::parse).unwrap_or_default(),
     };
     let orchestrator = board.manifest.orchestrator.as_deref().and_then(Orchestrator::parse);
-    let mut site = Site { tree, overwrite, deeds: Vec::new(), effects: Effects::none() };
+    let mut site = Scaffolder { tree, overwrite, deeds: Vec::new(), effects: Effects::none() };
     for component in components {
         let now = board.local(now);
         match component {
-            Component::Core => {
+            BoardComponent::Core => {
                 let was = old.as_ref().map(|manifest| manifest.text.as_str());
                 site.settled(path, was, &text);
                 let header = setting.quoted_header();
                 site.made_once(layout::STATE, || {
-                    views::new_state(board.manifest.version, Moment::of(&now), Some(&header))
+                    views::new_state(board.manifest.version, OffsetTimestamp::from_zoned(&now), Some(&header))
                 })?;
                 site.folder(".kodingx/inbox")?;
                 site.folder(".kodingx/outbox")?;
             }
-            Component::Verify => site.folder(".kodingx/verify")?,
-            Component::Profiles => {
+            BoardComponent::Verify => site.folder(".kodingx/verify")?,
+            BoardComponent::Profiles => {
                 if place.profiles.is_empty() {
                     site.folder(layout::PROFILES)?;
                 }
@@ -187,42 +187,42 @@ pub fn scaffold(
                     site.generated(&format!("{}/{name}.yml", layout::PROFILES), &text, "")?;
                 }
             }
-            Component::Board => {
+            BoardComponent::Board => {
                 let rows: Vec<_> =
-                    board.tasks(tree)?.tasks.iter().map(|(_, task)| views::Row::of(task)).collect();
+                    board.tasks(tree)?.tasks.iter().map(|(_, task)| views::ViewRow::of(task)).collect();
                 let head = format!("# Task board\n\n{}\n", setting.quoted_header());
-                let text = Board::of(&rows, &Board::default())
+                let text = BoardTable::of(&rows, &BoardTable::default())
                     .write(&head)
                     .map_err(|error| BoardError::refused(error.to_string()))?;
                 site.made_once(layout::TASK_BOARD, || text)?;
             }
-            Component::Risks => site.made_once(layout::RISKS, || texts::risks(&setting).content)?,
-            Component::Decisions => {
-                site.made_once(layout::DECISIONS, || texts::decisions(&setting).content)?;
+            BoardComponent::Risks => site.made_once(layout::RISKS, || templates::risks(&setting).content)?,
+            BoardComponent::Decisions => {
+                site.made_once(layout::DECISIONS, || templates::decisions(&setting).content)?;
             }
-            Component::Protocol => site.texts(vec![texts::protocol(&setting)])?,
-            Component::Agents => site.texts(texts::contracts(&setting))?,
-            Component::Templates => site.texts(texts::templates(&setting))?,
-            Component::Adapter => {
+            BoardComponent::Protocol => site.texts(vec![templates::protocol(&setting)])?,
+            BoardComponent::Agents => site.texts(templates::contracts(&setting))?,
+            BoardComponent::Templates => site.texts(templates::templates(&setting))?,
+            BoardComponent::Adapter => {
                 let orchestrator = orchestrator.unwrap_or(Orchestrator::Other);
-                let steps = adapters::beside(&existing(tree)?, orchestrator, false, &setting);
+                let steps = adapters::plan_install(&existing(tree)?, orchestrator, false, &setting);
                 site.adapters(steps, &setting)?;
                 for path in SHARED.into_iter().filter(|path| is_link(tree, path)) {
-                    site.note(path, What::Kept, "it is a link, and what it leads to is left alone");
+                    site.note(path, ScaffoldAction::Kept, "it is a link, and what it leads to is left alone");
                 }
             }
-            Component::Workflow => site.texts(vec![texts::workflow(&setting)])?,
+            BoardComponent::Workflow => site.texts(vec![templates::workflow(&setting)])?,
         }
     }
     Ok((site.deeds, site.effects))
 }
 
-/// The manifest (§5). An old one keeps what is not asked for, unknown fields included; without a wish it is
-/// not touched at all.
+/// The manifest (§5). An old manifest keeps every field that no option sets, unknown ones included; without options it
+/// is not changed at all.
 fn manifest_text(
-    old: Option<&Manifest>,
-    wishes: &Wishes,
-    place: &Surroundings,
+    old: Option<&BoardManifest>,
+    wishes: &ScaffoldOptions,
+    place: &ScaffoldContext,
     now: &Zoned,
 ) -> Result<String, BoardError> {
     let mut wanted = Map::new();
@@ -252,11 +252,11 @@ fn manifest_text(
         }
         None => {
             let zone = place.timezone.clone().unwrap_or_else(|| "UTC".to_owned());
-            let local = moment::zone(&zone).map_or_else(|| now.clone(), |zone| now.with_time_zone(zone));
+            let local = timestamp::zone(&zone).map_or_else(|| now.clone(), |zone| now.with_time_zone(zone));
             let made = json!({
                 "protocol": manifest::CURRENT.to_string(),
                 "project": place.project,
-                "created_at": Moment::of(&local).to_string(),
+                "created_at": OffsetTimestamp::from_zoned(&local).to_string(),
                 "license_mode": LicenseMode::Lexaplus.as_str(),
                 "orchestrator": Orchestrator::Other.as_str(),
                 "builders": [],
@@ -277,43 +277,43 @@ fn manifest_text(
     Ok(text + "\n")
 }
 
-/// A repository that is built in.
-struct Site<'t> {
-    tree: &'t Tree,
-    overwrite: Overwrite,
-    deeds: Vec<Deeds>,
+/// The scaffolding of one repository.
+struct Scaffolder<'t> {
+    tree: &'t RepoTree,
+    overwrite: OverwritePolicy,
+    deeds: Vec<ScaffoldChange>,
     effects: Effects,
 }
 
-impl Site<'_> {
-    fn note(&mut self, path: &str, what: What, why: &str) {
-        self.deeds.push(Deeds { path: path.to_owned(), what, why: why.to_owned() });
+impl Scaffolder<'_> {
+    fn note(&mut self, path: &str, what: ScaffoldAction, why: &str) {
+        self.deeds.push(ScaffoldChange { path: path.to_owned(), what, why: why.to_owned() });
     }
 
-    /// A file becomes `new`, whatever it was.
+    /// Writes a file with the text `new`, whatever it was.
     fn settled(&mut self, path: &str, old: Option<&str>, new: &str) {
         let what = match old {
-            None => What::Made,
-            Some(old) if old == new => What::Kept,
-            Some(_) => What::Changed,
+            None => ScaffoldAction::Made,
+            Some(old) if old == new => ScaffoldAction::Kept,
+            Some(_) => ScaffoldAction::Changed,
         };
         self.effects.put(path, old, new);
         self.note(path, what, "");
     }
 
-    /// A file people write into: made where it is missing, never touched again.
+    /// Makes a file that people edit, if it is missing; it is never changed again.
     fn made_once(&mut self, path: &str, text: impl FnOnce() -> String) -> Result<(), BoardError> {
         match self.tree.read(path)? {
-            Some(_) => self.note(path, What::Kept, ""),
+            Some(_) => self.note(path, ScaffoldAction::Kept, ""),
             None => {
                 self.effects.create(path, text());
-                self.note(path, What::Made, "");
+                self.note(path, ScaffoldAction::Made, "");
             }
         }
         Ok(())
     }
 
-    /// A folder, kept by git although it is empty.
+    /// Makes a folder, with a file by which git keeps it although it is empty.
     fn folder(&mut self, path: &str) -> Result<(), BoardError> {
         if self.tree.list(path)?.is_empty() {
             self.made_once(&format!("{path}/.gitkeep"), String::new)?;
@@ -321,30 +321,38 @@ impl Site<'_> {
         Ok(())
     }
 
-    fn texts(&mut self, texts: Vec<Text>) -> Result<(), BoardError> {
+    fn texts(&mut self, texts: Vec<TextFile>) -> Result<(), BoardError> {
         texts.into_iter().try_for_each(|text| self.generated(&text.path, &text.content, ""))
     }
 
-    /// A file the tools write whole.
+    /// Writes a file that the tools write whole.
     fn generated(&mut self, path: &str, text: &str, why: &str) -> Result<(), BoardError> {
         match self.tree.read_text(path)? {
             None => {
                 self.effects.create(path, text);
-                self.note(path, What::Made, why);
+                self.note(path, ScaffoldAction::Made, why);
             }
-            Some(old) if old == text => self.note(path, What::Kept, ""),
-            Some(old) if self.overwrite == Overwrite::Generated => self.settled(path, Some(&old), text),
-            Some(_) => self.note(path, What::Kept, "it is there already; --force would write it anew"),
+            Some(old) if old == text => self.note(path, ScaffoldAction::Kept, ""),
+            Some(old) if self.overwrite == OverwritePolicy::Generated => self.settled(path, Some(&old), text),
+            Some(_) => {
+                self.note(path, ScaffoldAction::Kept, "it is there already; --force would write it anew");
+            }
         }
         Ok(())
     }
 
-    fn adapters(&mut self, steps: Vec<adapters::Step>, setting: &Setting<'_>) -> Result<(), BoardError> {
+    fn adapters(
+        &mut self,
+        steps: Vec<adapters::AdapterStep>,
+        setting: &TemplateContext<'_>,
+    ) -> Result<(), BoardError> {
         for step in steps {
             match step.deed {
-                Deed::LeaveAlone => self.note(step.path, What::Kept, &step.why),
-                Deed::Add(Content::Whole(text)) => self.generated(step.path, &text, &step.why)?,
-                Deed::Add(content) | Deed::Append(content) => {
+                AdapterAction::LeaveAlone => self.note(step.path, ScaffoldAction::Kept, &step.why),
+                AdapterAction::Add(AdapterContent::Whole(text)) => {
+                    self.generated(step.path, &text, &step.why)?;
+                }
+                AdapterAction::Add(content) | AdapterAction::Append(content) => {
                     self.appended(step.path, content, &step.why, setting)?;
                 }
             }
@@ -352,68 +360,68 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// A part of ours in a file of somebody else's.
+    /// Writes a region of ours in a file of another author.
     fn appended(
         &mut self,
         path: &str,
-        content: Content,
+        content: AdapterContent,
         why: &str,
-        setting: &Setting<'_>,
+        setting: &TemplateContext<'_>,
     ) -> Result<(), BoardError> {
         let old = self.tree.read_text(path)?;
         let text = old.as_deref().unwrap_or_default();
         let new = match content {
-            Content::Whole(text) => text,
-            Content::Region { inside, comment } => region::put(text, REGION, &inside, comment)
+            AdapterContent::Whole(text) => text,
+            AdapterContent::Region { inside, comment } => region::upsert(text, REGION, &inside, comment)
                 .map_err(|error| BoardError::refused(format!("{path}: {error}")))?,
-            Content::NamedInRead { file } => {
-                match adapters::aider::name_in_read(text, file, &setting.header()) {
-                    adapters::aider::Named::Already => text.to_owned(),
-                    adapters::aider::Named::Appended(new) => new,
-                    adapters::aider::Named::ByHand(reason) => {
-                        self.note(path, What::Asked, &reason.to_string());
+            AdapterContent::NamedInRead { file } => {
+                match adapters::aider::add_to_read(text, file, &setting.header()) {
+                    adapters::aider::ReadListEdit::Already => text.to_owned(),
+                    adapters::aider::ReadListEdit::Appended(new) => new,
+                    adapters::aider::ReadListEdit::ByHand(reason) => {
+                        self.note(path, ScaffoldAction::Asked, &reason.to_string());
                         return Ok(());
                     }
                 }
             }
         };
         let what = match &old {
-            None => What::Made,
-            Some(old) if *old == new => What::Kept,
-            Some(_) => What::Changed,
+            None => ScaffoldAction::Made,
+            Some(old) if *old == new => ScaffoldAction::Kept,
+            Some(_) => ScaffoldAction::Changed,
         };
         self.effects.put(path, old.as_deref(), new);
-        self.note(path, what, if what == What::Kept { "" } else { why });
+        self.note(path, what, if what == ScaffoldAction::Kept { "" } else { why });
         Ok(())
     }
 }
 
-/// The region our rules stand in, in files of others.
+/// The name of the region with our rules, in files of other authors.
 pub const REGION: &str = "rules";
 
 /// Files of several tools that our rules may be appended to.
 const SHARED: [&str; 3] = [".cursorrules", "CLAUDE.md", "AGENTS.md"];
 
-/// Many repositories have one of these files, and links to it for the other tools.
-fn is_link(tree: &Tree, path: &str) -> bool {
-    matches!(tree.read(path), Err(TreeError::Link { .. }))
+/// Many repositories have one of these files, and links to it for other tools.
+fn is_link(tree: &RepoTree, path: &str) -> bool {
+    matches!(tree.read(path), Err(RepoTreeError::Link { .. }))
 }
 
-/// What of §22.3 is there. A file that holds nothing but our region is not, and neither is a link.
-fn existing(tree: &Tree) -> Result<Existing, TreeError> {
-    let theirs = |path: &str| -> Result<bool, TreeError> {
+/// Which files of §22.3 exist. A file with only our region does not count, nor does a link.
+fn existing(tree: &RepoTree) -> Result<ExistingFiles, RepoTreeError> {
+    let theirs = |path: &str| -> Result<bool, RepoTreeError> {
         if is_link(tree, path) {
             return Ok(false);
         }
         let Some(text) = tree.read_text(path)? else { return Ok(false) };
-        let ours = region::find(&text, REGION, Comment::Html).ok().flatten();
+        let ours = region::find(&text, REGION, CommentStyle::Html).ok().flatten();
         Ok(ours.is_none_or(|range| {
             let rest = [&text[..range.start], &text[range.end..]].concat();
             rest.lines().any(|line| !line.trim().is_empty() && !line.contains("agency:"))
         }))
     };
     let rules = tree.list(".cursor/rules")?;
-    Ok(Existing {
+    Ok(ExistingFiles {
         cursorrules: theirs(".cursorrules")?,
         cursor_rules: rules.iter().any(|entry| entry.name.ends_with(".mdc") && entry.name != "agency.mdc"),
         claude_md: theirs("CLAUDE.md")?,

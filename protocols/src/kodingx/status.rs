@@ -1,4 +1,4 @@
-//! §9: the states of a task, and who may move it from one to another.
+//! §9: the states of a task, their transitions, and which actor may make them.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::names::{Actor, AgentName};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Status {
+pub enum TaskStatus {
     New,
     Assigned,
     InProgress,
@@ -18,56 +18,56 @@ pub enum Status {
     Canceled,
 }
 
-impl Status {
-    pub const ALL: [Status; 7] = [
-        Status::New,
-        Status::Assigned,
-        Status::InProgress,
-        Status::Blocked,
-        Status::ReadyForReview,
-        Status::Done,
-        Status::Canceled,
+impl TaskStatus {
+    pub const ALL: [TaskStatus; 7] = [
+        TaskStatus::New,
+        TaskStatus::Assigned,
+        TaskStatus::InProgress,
+        TaskStatus::Blocked,
+        TaskStatus::ReadyForReview,
+        TaskStatus::Done,
+        TaskStatus::Canceled,
     ];
 
     pub const fn as_str(self) -> &'static str {
         match self {
-            Status::New => "NEW",
-            Status::Assigned => "ASSIGNED",
-            Status::InProgress => "IN_PROGRESS",
-            Status::Blocked => "BLOCKED",
-            Status::ReadyForReview => "READY_FOR_REVIEW",
-            Status::Done => "DONE",
-            Status::Canceled => "CANCELED",
+            TaskStatus::New => "NEW",
+            TaskStatus::Assigned => "ASSIGNED",
+            TaskStatus::InProgress => "IN_PROGRESS",
+            TaskStatus::Blocked => "BLOCKED",
+            TaskStatus::ReadyForReview => "READY_FOR_REVIEW",
+            TaskStatus::Done => "DONE",
+            TaskStatus::Canceled => "CANCELED",
         }
     }
 
-    /// As it stands in files, which is exact.
+    /// Parses a state as files have it, exactly.
     pub fn read(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == text)
     }
 
-    /// As people type it: `in-progress` is meant as `IN_PROGRESS`.
+    /// Parses a state as people type it: `in-progress` means `IN_PROGRESS`.
     pub fn typed(text: &str) -> Option<Self> {
         Self::read(&text.to_ascii_uppercase().replace(['-', ' '], "_"))
     }
 
     /// Whether nothing more will happen to the task.
     pub const fn is_final(self) -> bool {
-        matches!(self, Status::Done | Status::Canceled)
+        matches!(self, TaskStatus::Done | TaskStatus::Canceled)
     }
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for TaskStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
 }
 
-/// What a move needs beside the right actor.
+/// What a move requires besides the right actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Needs {
+pub enum StatusRequirement {
     Nothing,
-    /// A sentence that says why.
+    /// A reason, in a sentence.
     Reason,
     /// A report, and a verification that passed or was overridden by a person.
     Proof,
@@ -75,16 +75,16 @@ pub enum Needs {
 
 /// Why a move is not allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum StatusTransitionError {
     #[error("{from} → {to} is no transition of the protocol (§9.2); from {from} a task can go to {}", list(.next))]
-    NoTransition { from: Status, to: Status, next: Vec<Status> },
+    NoTransition { from: TaskStatus, to: TaskStatus, next: Vec<TaskStatus> },
     #[error("{from} → {to} is for {wanted}, and {actor} asked for it (§9.2)")]
-    NotTheirs { from: Status, to: Status, wanted: &'static str, actor: String },
+    NotTheirs { from: TaskStatus, to: TaskStatus, wanted: &'static str, actor: String },
     #[error("{from} → {to} needs a reason (§9.2)")]
-    NoReason { from: Status, to: Status },
+    NoReason { from: TaskStatus, to: TaskStatus },
 }
 
-fn list(statuses: &[Status]) -> String {
+fn list(statuses: &[TaskStatus]) -> String {
     if statuses.is_empty() {
         return "no other state".to_owned();
     }
@@ -93,27 +93,27 @@ fn list(statuses: &[Status]) -> String {
 
 /// Who may make a transition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum By {
+enum StatusActor {
     Orchestrator,
     /// The agent the task is assigned to.
     Builder,
     Either,
 }
 
-/// The table of §9.2. Our one extension: it knows no way out of BLOCKED but CANCELED, so the orchestrator may
-/// assign a blocked task again, with a reason.
-fn rule(from: Status, to: Status) -> Option<(By, Needs)> {
-    use Status::*;
+/// The table of §9.2, with one extension: the specification allows only CANCELED after BLOCKED; here the orchestrator
+/// may also assign a blocked task again, with a reason.
+fn rule(from: TaskStatus, to: TaskStatus) -> Option<(StatusActor, StatusRequirement)> {
+    use TaskStatus::*;
     match (from, to) {
-        (New, Assigned) => Some((By::Orchestrator, Needs::Nothing)),
-        (Assigned, InProgress) => Some((By::Either, Needs::Nothing)),
-        (InProgress, ReadyForReview) => Some((By::Builder, Needs::Nothing)),
-        (InProgress, Blocked) => Some((By::Builder, Needs::Reason)),
-        (ReadyForReview, Done) => Some((By::Orchestrator, Needs::Proof)),
-        (ReadyForReview, InProgress) => Some((By::Either, Needs::Nothing)),
-        (Blocked, Assigned) => Some((By::Orchestrator, Needs::Reason)),
+        (New, Assigned) => Some((StatusActor::Orchestrator, StatusRequirement::Nothing)),
+        (Assigned, InProgress) => Some((StatusActor::Either, StatusRequirement::Nothing)),
+        (InProgress, ReadyForReview) => Some((StatusActor::Builder, StatusRequirement::Nothing)),
+        (InProgress, Blocked) => Some((StatusActor::Builder, StatusRequirement::Reason)),
+        (ReadyForReview, Done) => Some((StatusActor::Orchestrator, StatusRequirement::Proof)),
+        (ReadyForReview, InProgress) => Some((StatusActor::Either, StatusRequirement::Nothing)),
+        (Blocked, Assigned) => Some((StatusActor::Orchestrator, StatusRequirement::Reason)),
         (New | Assigned | InProgress | Blocked | ReadyForReview | Done, Canceled) => {
-            Some((By::Orchestrator, Needs::Nothing))
+            Some((StatusActor::Orchestrator, StatusRequirement::Nothing))
         }
         (New, New | InProgress | Blocked | ReadyForReview | Done)
         | (Assigned, New | Assigned | Blocked | ReadyForReview | Done)
@@ -129,28 +129,32 @@ fn rule(from: Status, to: Status) -> Option<(By, Needs)> {
 ///
 /// A human may act as orchestrator or as builder (§3.3).
 pub fn transition(
-    from: Status,
-    to: Status,
+    from: TaskStatus,
+    to: TaskStatus,
     actor: &Actor,
     assignee: &AgentName,
     reason: Option<&str>,
-) -> Result<Needs, Refused> {
+) -> Result<StatusRequirement, StatusTransitionError> {
     let Some((by, needs)) = rule(from, to) else {
-        let next = Status::ALL.into_iter().filter(|next| rule(from, *next).is_some()).collect();
-        return Err(Refused::NoTransition { from, to, next });
+        let next = TaskStatus::ALL.into_iter().filter(|next| rule(from, *next).is_some()).collect();
+        return Err(StatusTransitionError::NoTransition { from, to, next });
     };
     let (may, wanted) = match (by, actor) {
         (_, Actor::Human(_)) => (true, ""),
-        (By::Orchestrator, Actor::Orchestrator) | (By::Either, Actor::Orchestrator) => (true, ""),
-        (By::Builder | By::Either, Actor::Agent(name)) => (name == assignee, "the agent it is assigned to"),
-        (By::Orchestrator, Actor::Agent(_)) => (false, "the orchestrator"),
-        (By::Builder, Actor::Orchestrator) => (false, "the builder"),
+        (StatusActor::Orchestrator, Actor::Orchestrator) | (StatusActor::Either, Actor::Orchestrator) => {
+            (true, "")
+        }
+        (StatusActor::Builder | StatusActor::Either, Actor::Agent(name)) => {
+            (name == assignee, "the agent it is assigned to")
+        }
+        (StatusActor::Orchestrator, Actor::Agent(_)) => (false, "the orchestrator"),
+        (StatusActor::Builder, Actor::Orchestrator) => (false, "the builder"),
     };
     if !may {
-        return Err(Refused::NotTheirs { from, to, wanted, actor: actor.to_string() });
+        return Err(StatusTransitionError::NotTheirs { from, to, wanted, actor: actor.to_string() });
     }
-    if needs == Needs::Reason && reason.is_none_or(|reason| reason.trim().is_empty()) {
-        return Err(Refused::NoReason { from, to });
+    if needs == StatusRequirement::Reason && reason.is_none_or(|reason| reason.trim().is_empty()) {
+        return Err(StatusTransitionError::NoReason { from, to });
     }
     Ok(needs)
 }
@@ -166,7 +170,7 @@ mod tests {
     /// Every pair of states, with who may make the move: o(rchestrator), b(uilder).
     #[test]
     fn the_table_of_transitions_is_the_specifications() {
-        use Status::*;
+        use TaskStatus::*;
         let allowed = [
             (New, Assigned, "o"),
             (Assigned, InProgress, "ob"),
@@ -183,8 +187,8 @@ mod tests {
             (Done, Canceled, "o"),
         ];
         let (codex, other) = (agent("codex"), Actor::Agent(agent("other")));
-        for from in Status::ALL {
-            for to in Status::ALL {
+        for from in TaskStatus::ALL {
+            for to in TaskStatus::ALL {
                 let who =
                     allowed.iter().find(|(f, t, _)| (*f, *t) == (from, to)).map_or("", |(_, _, who)| who);
                 let may = |actor: &Actor| transition(from, to, actor, &codex, Some("because")).is_ok();
@@ -201,14 +205,14 @@ mod tests {
         let codex = agent("codex");
         let builder = Actor::Agent(codex.clone());
         for (from, to, actor) in [
-            (Status::InProgress, Status::Blocked, builder),
-            (Status::Blocked, Status::Assigned, Actor::Orchestrator),
+            (TaskStatus::InProgress, TaskStatus::Blocked, builder),
+            (TaskStatus::Blocked, TaskStatus::Assigned, Actor::Orchestrator),
         ] {
             for reason in [None, Some(" ")] {
                 let refused = transition(from, to, &actor, &codex, reason);
-                assert_eq!(refused, Err(Refused::NoReason { from, to }));
+                assert_eq!(refused, Err(StatusTransitionError::NoReason { from, to }));
             }
-            assert_eq!(transition(from, to, &actor, &codex, Some("why")), Ok(Needs::Reason));
+            assert_eq!(transition(from, to, &actor, &codex, Some("why")), Ok(StatusRequirement::Reason));
         }
     }
 }

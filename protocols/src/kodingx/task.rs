@@ -1,8 +1,8 @@
 //! §6: the task file.
 //!
-//! Reading is patient: whatever can be understood is, and each thing that can't becomes a finding with its
-//! line. A task without its four handles (id, title, status, assignee) is no task; one without a scope is one
-//! that can't start. Writing is strict.
+//! The reader is tolerant: it reads whatever it can understand, and each error becomes a finding with its line. A file
+//! without the four required fields (id, title, status, assignee) is no task; a task without a scope can't start.
+//! Writing is strict.
 
 use std::fmt;
 
@@ -10,15 +10,15 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 use serde_yaml::Value;
 
-use super::header::{Header, scalar};
-use super::status::Status;
+use super::header_fields::{HeaderReader, scalar};
+use super::status::TaskStatus;
 use crate::board::ScopeAuthor;
 use crate::finding::Finding;
-use crate::moment::Moment;
 use crate::names::{AgentName, TaskId};
-use crate::pattern;
+use crate::scope_glob;
 use crate::text::frontmatter::Frontmatter;
 use crate::text::yaml;
+use crate::timestamp::OffsetTimestamp;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub enum Priority {
@@ -49,7 +49,7 @@ impl fmt::Display for Priority {
 
 /// What a builder may change (§6.3).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Scope {
+pub struct KodingXScope {
     pub must_touch: Vec<String>,
     pub may_touch: Vec<String>,
     pub must_not_touch: Vec<String>,
@@ -58,11 +58,11 @@ pub struct Scope {
     pub author: ScopeAuthor,
 }
 
-/// The field that says who wrote a scope, and what it says of an agent.
+/// The field for the author of a scope, and its value for an agent.
 const WRITTEN_BY: &str = "written_by";
 const AGENT: &str = "agent";
 
-impl Scope {
+impl KodingXScope {
     fn parts(&self) -> [(&'static str, &[String]); 3] {
         [
             ("must_touch", &self.must_touch),
@@ -75,25 +75,25 @@ impl Scope {
     pub fn check(&self) -> Result<(), String> {
         for (name, globs) in self.parts() {
             for glob in globs {
-                pattern::check(glob).map_err(|error| format!("`scope.{name}`: {error}"))?;
+                scope_glob::check(glob).map_err(|error| format!("`scope.{name}`: {error}"))?;
             }
         }
         Ok(())
     }
 }
 
-/// A task, as its file says.
+/// A task, as its file has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Task {
     pub id: TaskId,
     pub title: String,
     pub priority: Priority,
-    pub status: Status,
+    pub status: TaskStatus,
     pub assignee: AgentName,
-    pub created_at: Option<Moment>,
+    pub created_at: Option<OffsetTimestamp>,
     pub dod_profile: String,
-    /// Missing or wrong: nothing is writable, and nobody can start.
-    pub scope: Option<Scope>,
+    /// `None` if missing or wrong: no file is writable then, and the task can't start.
+    pub scope: Option<KodingXScope>,
     pub labels: Vec<String>,
     pub depends_on: Vec<String>,
     pub context_files: Vec<String>,
@@ -101,13 +101,13 @@ pub struct Task {
     pub constraints: Vec<String>,
     /// §21.2: ids of entries in RISKS.md.
     pub risks: Vec<String>,
-    /// §22.6: where else this is known, by tracker.
+    /// §22.6: the task's issues in other trackers.
     pub external_refs: Vec<(String, String)>,
 }
 
-/// What came of reading a file.
+/// The result of reading a file.
 #[derive(Debug, Clone)]
-pub struct Reading<T> {
+pub struct ParsedFile<T> {
     pub value: Option<T>,
     pub findings: Vec<Finding>,
 }
@@ -119,15 +119,15 @@ const TRACKERS: [&str; 3] = ["issue", "jira", "linear"];
 
 impl Task {
     /// Reads a task file. `zone` is where times without an offset are.
-    pub fn read(file: &str, text: &str, zone: &TimeZone) -> Reading<Self> {
+    pub fn read(file: &str, text: &str, zone: &TimeZone) -> ParsedFile<Self> {
         let matter = match Frontmatter::parse(text) {
             Ok(matter) => matter,
             Err(error) => {
                 let finding = Finding::error(file, Some(error.line), SECTION, error.reason);
-                return Reading { value: None, findings: vec![finding] };
+                return ParsedFile { value: None, findings: vec![finding] };
             }
         };
-        let mut header = Header::new(file, SECTION, &matter);
+        let mut header = HeaderReader::new(file, SECTION, &matter);
         let id = header.required("id").and_then(|text| match TaskId::parse(&text) {
             Ok(id) if text.starts_with('T') => Some(id),
             _ => {
@@ -137,9 +137,9 @@ impl Task {
         });
         let title = header.required("title");
         let status = header.required("status").and_then(|text| {
-            let status = Status::read(&text);
+            let status = TaskStatus::read(&text);
             if status.is_none() {
-                let known: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
+                let known: Vec<&str> = TaskStatus::ALL.iter().map(|status| status.as_str()).collect();
                 header
                     .wrong("status", format!("`status` is `{text}`; it must be one of {}", known.join(", ")));
             }
@@ -160,7 +160,7 @@ impl Task {
             priority
         });
         let created_at = header.required("created_at").and_then(|text| {
-            let moment = Moment::parse(&text, zone);
+            let moment = OffsetTimestamp::parse(&text, zone);
             if moment.is_none() {
                 let message =
                     format!("`created_at` is `{text}`; it must be like `2026-01-31T16:10:00+01:00`");
@@ -195,10 +195,10 @@ impl Task {
             }),
             _ => None,
         };
-        Reading { value, findings }
+        ParsedFile { value, findings }
     }
 
-    /// The file of a new task. `body` is what stands after the header.
+    /// The file of a new task. `body` is the text after the header.
     pub fn render(&self, body: &str) -> String {
         let mut out = String::from("---\n");
         let mut line = |key: &str, value: &str| {
@@ -251,7 +251,7 @@ impl Task {
     }
 }
 
-fn read_scope(header: &mut Header<'_, '_>) -> Option<Scope> {
+fn read_scope(header: &mut HeaderReader<'_, '_>) -> Option<KodingXScope> {
     let before = header.findings.len();
     let value = match header.value("scope") {
         Some(Value::Mapping(scope)) => scope,
@@ -270,11 +270,11 @@ fn read_scope(header: &mut Header<'_, '_>) -> Option<Scope> {
         Some(globs) => header.strings("scope", &format!("scope.{name}"), globs),
         None => Vec::new(),
     };
-    let scope = Scope {
+    let scope = KodingXScope {
         must_touch: part("must_touch"),
         may_touch: part("may_touch"),
         must_not_touch: part("must_not_touch"),
-        // Whatever it says, somebody marked it.
+        // Any value marks the scope as an agent's.
         author: match value.get(WRITTEN_BY) {
             None | Some(Value::Null) => ScopeAuthor::Person,
             Some(_) => ScopeAuthor::Agent,
@@ -287,7 +287,7 @@ fn read_scope(header: &mut Header<'_, '_>) -> Option<Scope> {
     fine.then_some(scope)
 }
 
-fn read_external(header: &mut Header<'_, '_>) -> Vec<(String, String)> {
+fn read_external(header: &mut HeaderReader<'_, '_>) -> Vec<(String, String)> {
     let unquoted = "is empty: an unquoted `#…` is a comment in YAML; write \"#123\" in quotes";
     let mut found = Vec::new();
     if let Some(value) = header.value("external_refs") {
@@ -321,7 +321,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read(text: &str) -> Reading<Task> {
+    fn read(text: &str) -> ParsedFile<Task> {
         Task::read("t.md", text, &TimeZone::UTC)
     }
 
@@ -341,11 +341,11 @@ mod tests {
                     id: TaskId::parse("T0007").expect("an id"),
                     title,
                     priority: Priority::ALL[priority],
-                    status: Status::ALL[status],
+                    status: TaskStatus::ALL[status],
                     assignee: AgentName::parse("codex").expect("a name"),
-                    created_at: Some(Moment::of(&at)),
+                    created_at: Some(OffsetTimestamp::from_zoned(&at)),
                     dod_profile: "auto".to_owned(),
-                    scope: scope.map(|(must_touch, may_touch, must_not_touch, by_agent)| Scope {
+                    scope: scope.map(|(must_touch, may_touch, must_not_touch, by_agent)| KodingXScope {
                         must_touch,
                         may_touch,
                         must_not_touch,

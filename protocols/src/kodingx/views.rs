@@ -1,34 +1,34 @@
-//! §8: STATE.md, and TASK_BOARD.md: what the tasks say, for machines and for people.
+//! §8: the views of the tasks: STATE.md for machines and TASK_BOARD.md for people.
 //!
-//! Both are computed from the tasks; what people wrote in them stays. A verb that changed one task puts that
-//! task into both views, which costs the same on a board of ten tasks and nearly the same on one of ten
-//! thousand; making them from all tasks gives the same text, which a property test holds.
+//! Both are computed from the tasks; text that people wrote in them stays. An action that changed one task puts that
+//! task into both views. That costs nearly the same on a board of ten tasks and on one of ten thousand. Making the
+//! views from all tasks gives the same text, which a property test checks.
 
 use std::collections::BTreeMap;
 
 use serde_yaml::Value;
 
-use super::status::Status;
+use super::status::TaskStatus;
 use super::task::{Priority, Task};
-use crate::moment::Moment;
-use crate::text::frontmatter::{Frontmatter, Malformed};
-use crate::text::region::{self, Comment, RegionError};
+use crate::text::frontmatter::{Frontmatter, FrontmatterError};
+use crate::text::region::{self, CommentStyle, RegionError};
 use crate::text::yaml;
+use crate::timestamp::OffsetTimestamp;
 
 /// How many finished tasks the views show.
 pub const RECENT: usize = 20;
 
 /// What the views show of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
+pub struct ViewRow {
     pub id: String,
     pub title: String,
     pub priority: Priority,
-    pub status: Status,
+    pub status: TaskStatus,
     pub assignee: String,
 }
 
-impl Row {
+impl ViewRow {
     pub fn of(task: &Task) -> Self {
         Self {
             id: task.id.to_string(),
@@ -49,7 +49,7 @@ fn one_line(title: &str) -> String {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastVerify {
     pub task_id: String,
-    pub timestamp: Moment,
+    pub timestamp: OffsetTimestamp,
     pub result: &'static str,
     pub artifact_path: String,
 }
@@ -57,26 +57,27 @@ pub struct LastVerify {
 #[derive(Debug, thiserror::Error)]
 pub enum ViewError {
     #[error("{file}:{}: {}", .source.line, .source.reason)]
-    Header { file: &'static str, source: Malformed },
+    Header { file: &'static str, source: FrontmatterError },
     #[error("{file}: {source}")]
     Region { file: &'static str, source: RegionError },
 }
 
-/// A view can't tell by itself what comes after what left it: it has to be made from all tasks.
+/// A task left a list of the view, and the view does not have the task that comes next: it has to be made from all
+/// tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Incomplete;
+pub struct RebuildRequired;
 
 /// The lists of STATE.md.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct State {
+pub struct StateLists {
     pub active: Vec<String>,
     pub blocked: Vec<String>,
     /// The newest first.
     pub done: Vec<String>,
 }
 
-impl State {
-    /// What STATE.md says now; a list that can't be read is empty.
+impl StateLists {
+    /// Reads the lists of STATE.md; a list that can't be read is empty.
     pub fn read(text: &str) -> Self {
         let Ok(matter) = Frontmatter::parse(text) else { return Self::default() };
         let list = |field| match matter.value(field) {
@@ -88,24 +89,24 @@ impl State {
         Self { active: list("active_tasks"), blocked: list("blocked_tasks"), done: list("done_tasks_recent") }
     }
 
-    /// With one task as it is now.
-    pub fn put(&mut self, row: &Row) -> Result<(), Incomplete> {
+    /// Puts one task, as it is now, into the lists.
+    pub fn put(&mut self, row: &ViewRow) -> Result<(), RebuildRequired> {
         let done_before = self.done.iter().position(|id| *id == row.id);
-        if done_before.is_some() && row.status != Status::Done && self.done.len() == RECENT {
-            return Err(Incomplete);
+        if done_before.is_some() && row.status != TaskStatus::Done && self.done.len() == RECENT {
+            return Err(RebuildRequired);
         }
         for list in [&mut self.active, &mut self.blocked] {
             list.retain(|id| *id != row.id);
         }
         match row.status {
-            Status::New | Status::Assigned | Status::InProgress | Status::ReadyForReview => {
+            TaskStatus::New | TaskStatus::Assigned | TaskStatus::InProgress | TaskStatus::ReadyForReview => {
                 insert(&mut self.active, &row.id);
             }
-            Status::Blocked => insert(&mut self.blocked, &row.id),
-            Status::Done if done_before.is_none() => self.done.insert(0, row.id.clone()),
-            Status::Done | Status::Canceled => {}
+            TaskStatus::Blocked => insert(&mut self.blocked, &row.id),
+            TaskStatus::Done if done_before.is_none() => self.done.insert(0, row.id.clone()),
+            TaskStatus::Done | TaskStatus::Canceled => {}
         }
-        if row.status != Status::Done
+        if row.status != TaskStatus::Done
             && let Some(at) = done_before
         {
             self.done.remove(at);
@@ -114,13 +115,13 @@ impl State {
         Ok(())
     }
 
-    /// From all tasks. The order in which tasks were done is kept where it is known; those of which it is not
-    /// known were done before.
-    pub fn of(rows: &[Row], before: &State) -> Self {
-        let (over, open): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.status.is_final());
+    /// Makes the lists from all tasks. The order in which tasks were done is kept where it is known; tasks without a
+    /// known order come before.
+    pub fn of(rows: &[ViewRow], before: &StateLists) -> Self {
+        let (over, open): (Vec<&ViewRow>, Vec<&ViewRow>) = rows.iter().partition(|row| row.status.is_final());
         let mut state = Self::default();
         let known = before.done.iter().filter_map(|id| over.iter().copied().find(|row| row.id == *id));
-        let done = recent(known, &over, Status::Done);
+        let done = recent(known, &over, TaskStatus::Done);
         state.done = done.into_iter().map(|row| row.id.clone()).collect();
         for row in open {
             // Nothing is done that could leave the list.
@@ -129,21 +130,26 @@ impl State {
         state
     }
 
-    /// STATE.md with a new task, which is in none of its lists yet, without reading them. `None` where that can't
-    /// be told: somebody wrote the list another way, or has a higher id in it.
-    pub fn with_new(text: &str, row: &Row, now: Moment) -> Option<String> {
+    /// STATE.md with a new task, which is in none of its lists yet, without reading the lists. `None` where that is not
+    /// possible: a person wrote the list in another form, or it has a higher id.
+    pub fn with_new(text: &str, row: &ViewRow, now: OffsetTimestamp) -> Option<String> {
         let matter = Frontmatter::parse(text).ok()?;
         let list = matter.raw("active_tasks")?;
         let last = list.rsplit('"').nth(1).unwrap_or_default();
-        if row.status.is_final() || row.status == Status::Blocked || !in_order(last, &row.id).is_lt() {
+        if row.status.is_final() || row.status == TaskStatus::Blocked || !in_order(last, &row.id).is_lt() {
             return None;
         }
-        let active = yaml::grown_list(list, &row.id)?;
+        let active = yaml::appended_list(list, &row.id)?;
         matter.set_all(&[("updated_at", now.to_string()), ("active_tasks", active)]).ok()
     }
 
     /// STATE.md with these lists; everything else in it stays.
-    pub fn write(&self, text: &str, now: Moment, verify: Option<&LastVerify>) -> Result<String, ViewError> {
+    pub fn write(
+        &self,
+        text: &str,
+        now: OffsetTimestamp,
+        verify: Option<&LastVerify>,
+    ) -> Result<String, ViewError> {
         let mut fields = vec![
             ("updated_at", now.to_string()),
             ("active_tasks", yaml::flow_list(&self.active)),
@@ -171,8 +177,12 @@ impl LastVerify {
     }
 }
 
-/// A STATE.md with nothing in it yet. `header` is the line of §16.
-pub fn new_state(version: super::manifest::Version, now: Moment, header: Option<&str>) -> String {
+/// An empty STATE.md. `header` is the line of §16.
+pub fn new_state(
+    version: super::manifest::ProtocolVersion,
+    now: OffsetTimestamp,
+    header: Option<&str>,
+) -> String {
     let header = header.map_or_else(|| "\n".to_owned(), |header| format!("{header}\n\n"));
     format!(
         "---\nprotocol: {}\nupdated_at: {now}\nactive_tasks: []\nblocked_tasks: []\ndone_tasks_recent: []\n\
@@ -182,10 +192,14 @@ pub fn new_state(version: super::manifest::Version, now: Moment, header: Option<
     )
 }
 
-/// Those of a final state that are shown: in the order that is known, then the others, the highest id first.
-fn recent<'r>(known: impl Iterator<Item = &'r Row>, over: &[&'r Row], status: Status) -> Vec<&'r Row> {
-    let mut listed: Vec<&Row> = Vec::new();
-    let mut others: Vec<&Row> = over.to_vec();
+/// The tasks of a final state that are shown: those with a known order first, then the others, the highest id first.
+fn recent<'r>(
+    known: impl Iterator<Item = &'r ViewRow>,
+    over: &[&'r ViewRow],
+    status: TaskStatus,
+) -> Vec<&'r ViewRow> {
+    let mut listed: Vec<&ViewRow> = Vec::new();
+    let mut others: Vec<&ViewRow> = over.to_vec();
     others.sort_by(|a, b| in_order(&b.id, &a.id));
     for row in known.chain(others).filter(|row| row.status == status) {
         if listed.len() < RECENT && !listed.iter().any(|other| other.id == row.id) {
@@ -207,15 +221,15 @@ fn insert(list: &mut Vec<String>, id: &str) {
 
 const REGION: &str = "board";
 
-/// The order of the board's parts, and what they are called.
-const PARTS: [(Status, &str); 7] = [
-    (Status::InProgress, "In progress"),
-    (Status::ReadyForReview, "Ready for review"),
-    (Status::Blocked, "Blocked"),
-    (Status::Assigned, "Assigned"),
-    (Status::New, "New"),
-    (Status::Done, "Done recently"),
-    (Status::Canceled, "Canceled recently"),
+/// The parts of the board in their order, with their titles.
+const PARTS: [(TaskStatus, &str); 7] = [
+    (TaskStatus::InProgress, "In progress"),
+    (TaskStatus::ReadyForReview, "Ready for review"),
+    (TaskStatus::Blocked, "Blocked"),
+    (TaskStatus::Assigned, "Assigned"),
+    (TaskStatus::New, "New"),
+    (TaskStatus::Done, "Done recently"),
+    (TaskStatus::Canceled, "Canceled recently"),
 ];
 
 /// How many open tasks of a state the board shows. It is for people; `agency task list` is for all of them.
@@ -223,17 +237,17 @@ const SHOWN: usize = 100;
 
 /// TASK_BOARD.md's table, part by part.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Board {
+pub struct BoardTable {
     /// In the order they are shown in.
-    rows: Vec<Row>,
+    rows: Vec<ViewRow>,
     /// How many more there are in each state, after those that are shown.
-    more: BTreeMap<Status, usize>,
+    more: BTreeMap<TaskStatus, usize>,
 }
 
-impl Board {
-    /// What the board shows now; `None` where a person changed it so that it is no longer ours to read.
+impl BoardTable {
+    /// Reads the table of the board; `None` where a person changed it so that we can't read it.
     pub fn read(text: &str) -> Option<Self> {
-        let inside = &text[region::find(text, REGION, Comment::Html).ok()??];
+        let inside = &text[region::find(text, REGION, CommentStyle::Html).ok()??];
         let mut board = Self::default();
         let mut part = None;
         for line in inside.lines() {
@@ -248,8 +262,8 @@ impl Board {
         Some(board)
     }
 
-    /// With one task as it is now. `before` is the state it had; a new task had none.
-    pub fn put(&mut self, new: &Row, before: Option<Status>) -> Result<(), Incomplete> {
+    /// Puts one task, as it is now, into the table. `before` is its earlier state; a new task had none.
+    pub fn put(&mut self, new: &ViewRow, before: Option<TaskStatus>) -> Result<(), RebuildRequired> {
         match self.rows.iter().position(|row| row.id == new.id) {
             Some(at) => {
                 let old = self.rows[at].status;
@@ -260,7 +274,7 @@ impl Board {
                 let full =
                     old.is_final() && self.rows.iter().filter(|row| row.status == old).count() == RECENT;
                 if full || self.more.contains_key(&old) {
-                    return Err(Incomplete);
+                    return Err(RebuildRequired);
                 }
                 self.rows.remove(at);
             }
@@ -286,7 +300,7 @@ impl Board {
     }
 
     /// Leaves as many rows of a state as are shown.
-    fn cut(&mut self, status: Status) {
+    fn cut(&mut self, status: TaskStatus) {
         let limit = if status.is_final() { RECENT } else { SHOWN };
         let part: Vec<usize> = (0..self.rows.len()).filter(|at| self.rows[*at].status == status).collect();
         if let (Some(first), true) = (part.get(limit), part.len() > limit) {
@@ -299,10 +313,11 @@ impl Board {
     }
 
     /// From all tasks.
-    pub fn of(rows: &[Row], before: &Board) -> Self {
-        let (over, mut open): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.status.is_final());
+    pub fn of(rows: &[ViewRow], before: &BoardTable) -> Self {
+        let (over, mut open): (Vec<&ViewRow>, Vec<&ViewRow>) =
+            rows.iter().partition(|row| row.status.is_final());
         let mut board = Self::default();
-        for status in Status::ALL.into_iter().filter(|status| status.is_final()) {
+        for status in TaskStatus::ALL.into_iter().filter(|status| status.is_final()) {
             let shown = before.rows.iter().filter(|row| row.status == status);
             let known = shown.filter_map(|old| over.iter().copied().find(|row| row.id == old.id));
             board.rows.extend(recent(known, &over, status).into_iter().cloned());
@@ -310,7 +325,7 @@ impl Board {
         open.sort_by(|a, b| place(a).cmp(&place(b)).then_with(|| in_order(&a.id, &b.id)));
         board.rows.extend(open.into_iter().cloned());
         board.rows.sort_by_key(|row| place(row).0);
-        Status::ALL.into_iter().filter(|status| !status.is_final()).for_each(|status| board.cut(status));
+        TaskStatus::ALL.into_iter().filter(|status| !status.is_final()).for_each(|status| board.cut(status));
         board
     }
 
@@ -325,7 +340,7 @@ impl Board {
             inside.push_str(&format!(
                 "## {name}\n\n| id | priority | title | assignee |\n| --- | --- | --- | --- |\n"
             ));
-            for Row { id, priority, title, assignee, .. } in rows {
+            for ViewRow { id, priority, title, assignee, .. } in rows {
                 let title = title.replace('\\', "\\\\").replace('|', "\\|");
                 inside.push_str(&format!("| {id} | {priority} | {title} | {assignee} |\n"));
             }
@@ -337,17 +352,17 @@ impl Board {
         if inside.is_empty() {
             inside.push_str("No tasks yet: `agency task new --title …` makes the first one.\n");
         }
-        region::put(text, REGION, inside.trim_end_matches('\n'), Comment::Html)
+        region::upsert(text, REGION, inside.trim_end_matches('\n'), CommentStyle::Html)
             .map_err(|source| ViewError::Region { file: super::layout::TASK_BOARD, source })
     }
 }
 
-fn place(row: &Row) -> (usize, Priority) {
+fn place(row: &ViewRow) -> (usize, Priority) {
     let part = PARTS.iter().position(|(status, _)| *status == row.status).unwrap_or(PARTS.len());
     (part, row.priority)
 }
 
-fn row(line: &str, status: Status) -> Option<Row> {
+fn row(line: &str, status: TaskStatus) -> Option<ViewRow> {
     let inner = line.strip_prefix("| ")?.strip_suffix(" |")?;
     let (id, rest) = inner.split_once(" | ")?;
     let (priority, rest) = rest.split_once(" | ")?;
@@ -356,7 +371,7 @@ fn row(line: &str, status: Status) -> Option<Row> {
         None => ("", rest.strip_prefix(" | ").or_else(|| rest.strip_prefix("| "))?),
     };
     let title = title.replace("\\|", "|").replace("\\\\", "\\");
-    Some(Row {
+    Some(ViewRow {
         id: id.to_owned(),
         title,
         priority: Priority::parse(priority)?,
@@ -370,16 +385,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn rows() -> impl Strategy<Value = Vec<Row>> {
+    fn rows() -> impl Strategy<Value = Vec<ViewRow>> {
         // Mostly new tasks and done ones, so that parts of the board overflow.
         let status = prop_oneof![6 => Just(0), 2 => Just(5), 1 => 0..7_usize];
         let one =
             (1..250_u32, "[a-z|\\\\ ]{0,9}", 0..4_usize, status).prop_map(|(id, title, priority, status)| {
-                Row {
+                ViewRow {
                     id: format!("T{id:04}"),
                     title: one_line(&title),
                     priority: Priority::ALL[priority],
-                    status: Status::ALL[status],
+                    status: TaskStatus::ALL[status],
                     assignee: "codex".to_owned(),
                 }
             });
@@ -393,32 +408,32 @@ mod tests {
 
         #[test]
         fn one_by_one_is_the_same_as_all_at_once(acts in rows()) {
-            let (mut state, mut board) = (State::default(), Board::default());
-            let mut tasks: Vec<Row> = Vec::new();
+            let (mut state, mut board) = (StateLists::default(), BoardTable::default());
+            let mut tasks: Vec<ViewRow> = Vec::new();
             let (mut state_text, mut board_text) = (STATE.to_owned(), "# Mine\n".to_owned());
-            let now = Moment::parse("2026-01-31", &jiff::tz::TimeZone::UTC).expect("a time");
+            let now = OffsetTimestamp::parse("2026-01-31", &jiff::tz::TimeZone::UTC).expect("a time");
             for act in acts {
                 let before = tasks.iter().find(|task| task.id == act.id).map(|task| task.status);
                 tasks.retain(|task| task.id != act.id);
                 tasks.push(act.clone());
-                let new = before.is_none().then(|| State::with_new(&state_text, &act, now)).flatten();
+                let new = before.is_none().then(|| StateLists::with_new(&state_text, &act, now)).flatten();
                 if state.put(&act).is_err() {
-                    state = State::of(&tasks, &state);
+                    state = StateLists::of(&tasks, &state);
                 }
                 if let Some(new) = new {
-                    prop_assert_eq!(&State::read(&new), &state);
+                    prop_assert_eq!(&StateLists::read(&new), &state);
                 }
                 let mut next = board.clone();
                 board = match next.put(&act, before) {
                     Ok(()) => next,
-                    Err(Incomplete) => Board::of(&tasks, &board),
+                    Err(RebuildRequired) => BoardTable::of(&tasks, &board),
                 };
                 state_text = state.write(&state_text, now, None).expect("written");
                 board_text = board.write(&board_text).expect("written");
-                prop_assert_eq!(&State::read(&state_text), &state);
-                prop_assert_eq!(Board::read(&board_text), Some(board.clone()));
+                prop_assert_eq!(&StateLists::read(&state_text), &state);
+                prop_assert_eq!(BoardTable::read(&board_text), Some(board.clone()));
             }
-            let (all_state, all_board) = (State::of(&tasks, &state), Board::of(&tasks, &board));
+            let (all_state, all_board) = (StateLists::of(&tasks, &state), BoardTable::of(&tasks, &board));
             prop_assert_eq!(all_state, state);
             prop_assert_eq!(all_board.write("").expect("x"), board.write("").expect("x"));
             prop_assert!(state_text.ends_with("\n## Notes\nmine\n"));

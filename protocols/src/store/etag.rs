@@ -1,4 +1,4 @@
-//! Which bytes a decision was made over.
+//! Tags of file contents, which show whether a file is still the one that a decision was based on.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! One writer at a time.
+//! The lock of a board store: one writer at a time.
 
 #![allow(clippy::disallowed_methods, reason = "opens our own state")]
 
@@ -9,32 +9,32 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 
-use super::tree::give;
+use super::tree::chown_to_parent;
 
-/// The right to write, held until dropped. The kernel gives it back when its holder dies, however it dies.
+/// The lock, held until dropped. The kernel releases it when the process dies.
 #[derive(Debug)]
-pub struct Lock {
+pub struct FileLock {
     _file: File,
 }
 
 #[derive(Debug, thiserror::Error)]
 #[error("can't take the lock {}", path.display())]
-pub struct LockError {
+pub struct FileLockError {
     path: PathBuf,
     source: io::Error,
 }
 
-impl Lock {
-    /// Waits for the lock at `path`. The file is never removed by us; should somebody else remove it while we
-    /// wait, the lock we get is on a file that nobody will look for again, so it is taken anew.
-    pub fn take(path: &Path) -> Result<Self, LockError> {
-        let failed = |source| LockError { path: path.to_owned(), source };
+impl FileLock {
+    /// Waits for the lock at `path`. We never remove the file. If another program removes it while we wait, we hold a
+    /// lock on a file that no other process will open, so we take the lock anew.
+    pub fn take(path: &Path) -> Result<Self, FileLockError> {
+        let failed = |source| FileLockError { path: path.to_owned(), source };
         loop {
             let file =
                 OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(failed)?;
             if let Some(folder) = path.parent() {
                 let folder = File::open(folder).map_err(failed)?;
-                give(&file, &folder).map_err(|error| failed(error.into()))?;
+                chown_to_parent(&file, &folder).map_err(|error| failed(error.into()))?;
             }
             loop {
                 match rustix::fs::flock(&file, FlockOperation::LockExclusive) {
@@ -65,13 +65,13 @@ mod tests {
     fn a_lock_on_a_file_that_was_removed_meanwhile_is_taken_anew() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("lock");
-        let first = Lock::take(&path).expect("the lock");
+        let first = FileLock::take(&path).expect("the lock");
         let (ready, waits) = mpsc::channel();
         let second = {
             let path = path.clone();
             std::thread::spawn(move || {
                 ready.send(()).expect("sent");
-                let lock = Lock::take(&path).expect("the lock");
+                let lock = FileLock::take(&path).expect("the lock");
                 let named = std::fs::metadata(&path).expect("the file");
                 let held = lock._file.metadata().expect("the file");
                 assert_eq!(named.ino(), held.ino(), "what is held is what others will look for");

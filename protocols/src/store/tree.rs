@@ -1,4 +1,4 @@
-//! A folder whose files are read and written by name, and never anything outside it.
+//! A folder whose files are read and written by name, and never a file outside of it.
 //!
 //! The repository is hostile: `.kodingx/inbox` may be a link to `/etc`, a task a FIFO that never answers or
 //! a file of four gigabytes. So every name is resolved beneath the folder without following a link, only
@@ -13,7 +13,7 @@ use std::io::{self, Read, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use super::memory::{Memory, Stamped};
+use super::folder_cache::{FolderCache, FolderStamp};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 
@@ -22,24 +22,24 @@ pub const LARGEST_FILE: u64 = 64 << 20;
 
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
 
-/// A folder, held open.
+/// An open folder.
 #[derive(Debug)]
-pub struct Tree {
+pub struct RepoTree {
     root: OwnedFd,
     path: PathBuf,
     /// Shortcuts past folders that have not changed.
-    pub memory: Memory,
+    pub memory: FolderCache,
 }
 
 /// One name in a folder.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Entry {
+pub struct FolderEntry {
     pub name: String,
     pub is_folder: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum TreeError {
+pub enum RepoTreeError {
     #[error("can't open {}", path.display())]
     Open { path: PathBuf, source: io::Error },
     #[error("{} is a link, or lies behind one; it must be a real file in the repository", path.display())]
@@ -56,12 +56,12 @@ pub enum TreeError {
     Exists { path: PathBuf },
 }
 
-impl Tree {
-    pub fn open(path: &Path) -> Result<Self, TreeError> {
-        let failed = |source: Errno| TreeError::Open { path: path.to_owned(), source: source.into() };
+impl RepoTree {
+    pub fn open(path: &Path) -> Result<Self, RepoTreeError> {
+        let failed = |source: Errno| RepoTreeError::Open { path: path.to_owned(), source: source.into() };
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
-        Ok(Self { root, path: path.to_owned(), memory: Memory::default() })
+        Ok(Self { root, path: path.to_owned(), memory: FolderCache::default() })
     }
 
     pub fn path(&self) -> &Path {
@@ -69,47 +69,47 @@ impl Tree {
     }
 
     /// A regular file, opened to read, or `None` where there is no such file.
-    fn open_file(&self, name: &str) -> Result<Option<File>, TreeError> {
+    fn open_file(&self, name: &str) -> Result<Option<File>, RepoTreeError> {
         let path = || self.path.join(name);
         // A FIFO would block an open for reading until somebody writes.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
         let file = match rustix::fs::openat2(&self.root, name, flags, Mode::empty(), BENEATH) {
             Ok(file) => File::from(file),
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
-            Err(Errno::LOOP | Errno::XDEV) => return Err(TreeError::Link { path: path() }),
-            Err(error) => return Err(TreeError::Open { path: path(), source: error.into() }),
+            Err(Errno::LOOP | Errno::XDEV) => return Err(RepoTreeError::Link { path: path() }),
+            Err(error) => return Err(RepoTreeError::Open { path: path(), source: error.into() }),
         };
         match file.metadata() {
             Ok(metadata) if metadata.is_file() => Ok(Some(file)),
-            Ok(_) => Err(TreeError::Irregular { path: path() }),
-            Err(source) => Err(TreeError::Open { path: path(), source }),
+            Ok(_) => Err(RepoTreeError::Irregular { path: path() }),
+            Err(source) => Err(RepoTreeError::Open { path: path(), source }),
         }
     }
 
     /// The bytes of a file, or `None` where there is no such file.
-    pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>, TreeError> {
+    pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>, RepoTreeError> {
         let path = || self.path.join(name);
         let Some(file) = self.open_file(name)? else { return Ok(None) };
-        let failed = |source| TreeError::Open { path: path(), source };
+        let failed = |source| RepoTreeError::Open { path: path(), source };
         let length = file.metadata().map_err(failed)?.len();
         if length > LARGEST_FILE {
-            return Err(TreeError::Large { path: path() });
+            return Err(RepoTreeError::Large { path: path() });
         }
         let mut bytes = Vec::with_capacity(length as usize + 1);
         file.take(LARGEST_FILE + 1).read_to_end(&mut bytes).map_err(failed)?;
         if bytes.len() as u64 > LARGEST_FILE {
-            return Err(TreeError::Large { path: path() });
+            return Err(RepoTreeError::Large { path: path() });
         }
         Ok(Some(bytes))
     }
 
     /// The text of a file, or `None` where there is no such file.
-    pub fn read_text(&self, name: &str) -> Result<Option<String>, TreeError> {
+    pub fn read_text(&self, name: &str) -> Result<Option<String>, RepoTreeError> {
         let Some(bytes) = self.read(name)? else { return Ok(None) };
         String::from_utf8(bytes).map(Some).map_err(|error| {
             let offset = error.utf8_error().valid_up_to();
             let line = 1 + error.as_bytes()[..offset].iter().filter(|byte| **byte == b'\n').count();
-            TreeError::NotText { path: self.path.join(name), line, offset }
+            RepoTreeError::NotText { path: self.path.join(name), line, offset }
         })
     }
 
@@ -126,14 +126,14 @@ impl Tree {
         self.reach(name, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW).is_ok()
     }
 
-    /// What is in a folder, in the order of names; nothing where there is no such folder. Names that are not
-    /// text are no part of any protocol.
-    pub fn list(&self, top: &str) -> Result<Vec<Entry>, TreeError> {
-        let failed = |error: Errno| TreeError::Open { path: self.path.join(top), source: error.into() };
+    /// The entries of a folder, in the order of names; none where there is no such folder. Names that are not text
+    /// belong to no protocol and are left out.
+    pub fn list(&self, top: &str) -> Result<Vec<FolderEntry>, RepoTreeError> {
+        let failed = |error: Errno| RepoTreeError::Open { path: self.path.join(top), source: error.into() };
         let folder = match self.reach(top, OFlags::RDONLY | OFlags::DIRECTORY) {
             Ok(folder) => folder,
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(Vec::new()),
-            Err(Errno::LOOP | Errno::XDEV) => return Err(TreeError::Link { path: self.path.join(top) }),
+            Err(Errno::LOOP | Errno::XDEV) => return Err(RepoTreeError::Link { path: self.path.join(top) }),
             Err(error) => return Err(failed(error)),
         };
         let mut entries = Vec::new();
@@ -146,20 +146,20 @@ impl Tree {
                 FileType::Unknown => {
                     self.reach(&format!("{top}/{name}"), OFlags::PATH | OFlags::DIRECTORY).is_ok()
                 }
-                // Links and pipes are told when somebody reads them.
+                // Links and pipes are reported when they are read.
                 _ => false,
             };
             if name != "." && name != ".." {
-                entries.push(Entry { name: name.to_owned(), is_folder });
+                entries.push(FolderEntry { name: name.to_owned(), is_folder });
             }
         }
         entries.sort_unstable();
         Ok(entries)
     }
 
-    /// What of these paths there is, and when it last changed, as one number, with a word of the caller's: as long
-    /// as it stays the same, they do. A path that is not there counts, too.
-    pub fn evidence(&self, word: &str, names: &[&str]) -> u64 {
+    /// A number for the state of these paths: whether each exists, and when it last changed, combined with a text of
+    /// the caller. It stays the same as long as the paths do.
+    pub fn change_stamp(&self, word: &str, names: &[&str]) -> u64 {
         let mut hasher = DefaultHasher::new();
         (&self.path, word).hash(&mut hasher);
         for name in names {
@@ -169,65 +169,69 @@ impl Tree {
         hasher.finish()
     }
 
-    /// Those of a folder's entries that are folders, with what tells whether they changed.
-    pub fn stamped<'e>(&self, name: &str, entries: &'e [Entry]) -> Result<Vec<Stamped<'e>>, TreeError> {
-        let failed = |error: Errno| TreeError::Open { path: self.path.join(name), source: error.into() };
+    /// The folders among a folder's entries, each with a stamp that changes when it changes.
+    pub fn folder_stamps<'e>(
+        &self,
+        name: &str,
+        entries: &'e [FolderEntry],
+    ) -> Result<Vec<FolderStamp<'e>>, RepoTreeError> {
+        let failed = |error: Errno| RepoTreeError::Open { path: self.path.join(name), source: error.into() };
         let folder = self.reach(name, OFlags::PATH | OFlags::DIRECTORY).map_err(failed)?;
-        let stamp = |entry: &'e Entry| {
+        let stamp = |entry: &'e FolderEntry| {
             let stat = rustix::fs::statat(&folder, &entry.name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
             let (seconds, nanoseconds) = (stat.st_ctime, stat.st_ctime_nsec as i64);
-            Ok(Stamped { name: &entry.name, inode: stat.st_ino, seconds, nanoseconds })
+            Ok(FolderStamp { name: &entry.name, inode: stat.st_ino, seconds, nanoseconds })
         };
         entries.iter().filter(|entry| entry.is_folder).map(stamp).collect()
     }
 
     /// Replaces a file of ours, or makes it. Its mode stays what it was. A file that a person may write is exchanged
     /// instead ([`super::exchange`]).
-    pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), TreeError> {
-        self.write(name, bytes, Target::Replace)
+    pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), RepoTreeError> {
+        self.write(name, bytes, WriteTarget::Replace)
     }
 
     /// Makes a file that must not exist.
-    pub fn create(&self, name: &str, bytes: &[u8]) -> Result<(), TreeError> {
-        self.write(name, bytes, Target::Create)
+    pub fn create(&self, name: &str, bytes: &[u8]) -> Result<(), RepoTreeError> {
+        self.write(name, bytes, WriteTarget::Create)
     }
 
-    /// Writes what is to take a file's place beside it.
-    pub(super) fn stage(&self, name: &str, bytes: &[u8], synced: bool) -> Result<(), TreeError> {
-        self.write(name, bytes, Target::Stage { synced })
+    /// Writes the next version of a file beside it.
+    pub(super) fn stage(&self, name: &str, bytes: &[u8], synced: bool) -> Result<(), RepoTreeError> {
+        self.write(name, bytes, WriteTarget::Stage { synced })
     }
 
-    /// Makes what a file holds durable.
-    pub(super) fn sync(&self, name: &str) -> Result<(), TreeError> {
+    /// Syncs a file.
+    pub(super) fn sync(&self, name: &str) -> Result<(), RepoTreeError> {
         let synced = self.reach(name, OFlags::RDONLY | OFlags::NONBLOCK).and_then(rustix::fs::fsync);
         synced.map_err(|error| self.refused(name, error))
     }
 
-    /// A file and what lies beside it change places; `false` if there is no such file.
-    pub(super) fn exchange(&self, name: &str) -> Result<bool, TreeError> {
+    /// Exchanges a file and the version beside it; `false` if there is no such file.
+    pub(super) fn exchange(&self, name: &str) -> Result<bool, RepoTreeError> {
         self.rename(name, |folder, last, beside| {
             rustix::fs::renameat_with(folder, beside, folder, last, RenameFlags::EXCHANGE)
         })
     }
 
     /// Moves a file beside its place; `false` if there is none.
-    pub(super) fn displace(&self, name: &str) -> Result<bool, TreeError> {
+    pub(super) fn displace(&self, name: &str) -> Result<bool, RepoTreeError> {
         self.rename(name, |folder, last, beside| rustix::fs::renameat(folder, last, folder, beside))
     }
 
-    /// Moves what lies beside a place into it, if something does; `false` if the place is taken.
-    pub(super) fn put_back(&self, name: &str) -> Result<bool, TreeError> {
+    /// Moves the version beside a place into it, if there is one; `false` if the place is taken.
+    pub(super) fn put_back(&self, name: &str) -> Result<bool, RepoTreeError> {
         let put = self.rename(name, |folder, last, beside| {
             rustix::fs::renameat_with(folder, beside, folder, last, RenameFlags::NOREPLACE)
         });
         match put {
-            Err(TreeError::Exists { .. }) => Ok(false),
+            Err(RepoTreeError::Exists { .. }) => Ok(false),
             other => other.map(|_| true),
         }
     }
 
-    /// Gives what lies beside a place a name that a person sees, and returns it.
-    pub(super) fn save(&self, name: &str) -> Result<Option<String>, TreeError> {
+    /// Renames the version beside a file to a name that a person sees, and returns the name.
+    pub(super) fn save(&self, name: &str) -> Result<Option<String>, RepoTreeError> {
         for number in 1.. {
             let saved = format!("{name}.saved-{number}");
             let new = saved.rsplit('/').next().unwrap_or(&saved);
@@ -235,29 +239,29 @@ impl Tree {
                 rustix::fs::renameat_with(folder, beside, folder, new, RenameFlags::NOREPLACE)
             });
             match moved {
-                Err(TreeError::Exists { .. }) => {}
+                Err(RepoTreeError::Exists { .. }) => {}
                 other => return Ok(other?.then_some(saved)),
             }
         }
         Ok(None)
     }
 
-    /// What lies beside a file, opened to read.
-    pub(super) fn open_staged(&self, name: &str) -> Result<Option<File>, TreeError> {
+    /// Opens the version beside a file for reading.
+    pub(super) fn open_staged(&self, name: &str) -> Result<Option<File>, RepoTreeError> {
         self.open_file(&beside(name))
     }
 
-    pub(super) fn staged(&self, name: &str) -> Result<Option<Vec<u8>>, TreeError> {
+    pub(super) fn staged(&self, name: &str) -> Result<Option<Vec<u8>>, RepoTreeError> {
         self.read(&beside(name))
     }
 
-    /// Removes what lies beside a file.
-    pub(super) fn unstage(&self, name: &str) -> Result<(), TreeError> {
+    /// Removes the version beside a file.
+    pub(super) fn unstage(&self, name: &str) -> Result<(), RepoTreeError> {
         self.rename(name, |folder, _, beside| rustix::fs::unlinkat(folder, beside, AtFlags::empty()))
             .map(drop)
     }
 
-    pub(super) fn sync_parent(&self, name: &str) -> Result<(), TreeError> {
+    pub(super) fn sync_parent(&self, name: &str) -> Result<(), RepoTreeError> {
         let synced = self.parent(name).and_then(|(folder, _)| rustix::fs::fsync(&folder));
         synced.map_err(|error| self.refused(name, error))
     }
@@ -267,7 +271,7 @@ impl Tree {
         &self,
         name: &str,
         how: impl FnOnce(&OwnedFd, &str, &str) -> Result<(), Errno>,
-    ) -> Result<bool, TreeError> {
+    ) -> Result<bool, RepoTreeError> {
         match self.parent(name).and_then(|(folder, last)| how(&folder, last, &beside(last))) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
@@ -275,8 +279,8 @@ impl Tree {
         }
     }
 
-    /// Removes a file; that there is none is no failure.
-    pub fn remove(&self, name: &str) -> Result<(), TreeError> {
+    /// Removes a file, if it exists.
+    pub fn remove(&self, name: &str) -> Result<(), RepoTreeError> {
         let done = self.parent(name).and_then(|(folder, last)| {
             rustix::fs::unlinkat(&folder, last, AtFlags::empty())?;
             rustix::fs::fsync(&folder)
@@ -287,18 +291,18 @@ impl Tree {
         }
     }
 
-    /// Removes a folder that is empty; one that is not stays.
+    /// Removes a folder if it is empty.
     pub fn remove_empty_folder(&self, name: &str) {
         if let Ok((folder, last)) = self.parent(name) {
             let _ = rustix::fs::unlinkat(&folder, last, AtFlags::REMOVEDIR);
         }
     }
 
-    pub fn make_folder(&self, name: &str) -> Result<(), TreeError> {
+    pub fn make_folder(&self, name: &str) -> Result<(), RepoTreeError> {
         self.make_parent(&format!("{name}/.")).map(drop).map_err(|error| self.refused(name, error))
     }
 
-    fn write(&self, name: &str, bytes: &[u8], target: Target) -> Result<(), TreeError> {
+    fn write(&self, name: &str, bytes: &[u8], target: WriteTarget) -> Result<(), RepoTreeError> {
         let (folder, last) = self.make_parent(name).map_err(|error| self.refused(name, error))?;
         let unfinished = format!(".{last}{UNFINISHED}");
         let outcome = self.write_whole(&folder, last, &unfinished, bytes, target);
@@ -306,9 +310,9 @@ impl Tree {
             let _ = rustix::fs::unlinkat(&folder, &unfinished, AtFlags::empty());
         }
         outcome.map_err(|error| match (error, target) {
-            // A folder has the name that it was to have.
-            (Errno::ISDIR, Target::Stage { .. }) if self.is_folder(&beside(name)) => {
-                TreeError::Irregular { path: self.path.join(beside(name)) }
+            // A folder has the name of the version beside the file.
+            (Errno::ISDIR, WriteTarget::Stage { .. }) if self.is_folder(&beside(name)) => {
+                RepoTreeError::Irregular { path: self.path.join(beside(name)) }
             }
             _ => self.refused(name, error),
         })
@@ -320,7 +324,7 @@ impl Tree {
         last: &str,
         unfinished: &str,
         bytes: &[u8],
-        target: Target,
+        target: WriteTarget,
     ) -> Result<(), Errno> {
         let mode = match rustix::fs::statat(folder, last, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(old) if FileType::from_raw_mode(old.st_mode) == FileType::RegularFile => {
@@ -337,19 +341,21 @@ impl Tree {
         let opened = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let made = Mode::from_raw_mode(0o666);
         let mut file = File::from(rustix::fs::openat(folder, unfinished, opened, made)?);
-        give(&file, folder)?;
+        chown_to_parent(&file, folder)?;
         if let Some(mode) = mode {
             rustix::fs::fchmod(&file, mode)?;
         }
         file.write_all(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        if !matches!(target, Target::Stage { synced: false }) {
+        if !matches!(target, WriteTarget::Stage { synced: false }) {
             rustix::fs::fsync(&file)?;
         }
         match target {
             // Its folder is synced together with the exchange.
-            Target::Stage { .. } => return rustix::fs::renameat(folder, unfinished, folder, beside(last)),
-            Target::Replace => rustix::fs::renameat(folder, unfinished, folder, last)?,
-            Target::Create => {
+            WriteTarget::Stage { .. } => {
+                return rustix::fs::renameat(folder, unfinished, folder, beside(last));
+            }
+            WriteTarget::Replace => rustix::fs::renameat(folder, unfinished, folder, last)?,
+            WriteTarget::Create => {
                 rustix::fs::renameat_with(folder, unfinished, folder, last, RenameFlags::NOREPLACE)?;
             }
         }
@@ -366,7 +372,7 @@ impl Tree {
         Ok((self.reach(folder, OFlags::RDONLY | OFlags::DIRECTORY)?, last))
     }
 
-    /// The folder a file lies in, made with everything above it where it is missing.
+    /// Opens the folder of a file, and makes it and its parents where they are missing.
     fn make_parent<'n>(&self, name: &'n str) -> Result<(OwnedFd, &'n str), Errno> {
         match self.parent(name) {
             Err(Errno::NOENT) => {}
@@ -382,24 +388,24 @@ impl Tree {
             }
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let made = rustix::fs::openat2(&current, part, flags, Mode::empty(), BENEATH)?;
-            give(&made, &current)?;
+            chown_to_parent(&made, &current)?;
             current = made;
         }
         Ok((current, last))
     }
 
-    fn refused(&self, name: &str, error: Errno) -> TreeError {
+    fn refused(&self, name: &str, error: Errno) -> RepoTreeError {
         let path = self.path.join(name);
         match error {
-            Errno::LOOP | Errno::XDEV => TreeError::Link { path },
-            Errno::EXIST => TreeError::Exists { path },
-            error => TreeError::Write { path, source: error.into() },
+            Errno::LOOP | Errno::XDEV => RepoTreeError::Link { path },
+            Errno::EXIST => RepoTreeError::Exists { path },
+            error => RepoTreeError::Write { path, source: error.into() },
         }
     }
 }
 
-/// What root writes into somebody's repository is theirs, not root's.
-pub(super) fn give(made: impl AsFd, folder: impl AsFd) -> Result<(), Errno> {
+/// Gives a file that root wrote to the owner of the folder.
+pub(super) fn chown_to_parent(made: impl AsFd, folder: impl AsFd) -> Result<(), Errno> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
     }
@@ -411,12 +417,12 @@ pub(super) fn give(made: impl AsFd, folder: impl AsFd) -> Result<(), Errno> {
     rustix::fs::fchown(&made, Some(user), Some(group))
 }
 
-/// Where a file goes that was written.
+/// The place of a written file.
 #[derive(Debug, Clone, Copy)]
-enum Target {
+enum WriteTarget {
     Replace,
     Create,
-    /// Beside the place it is for.
+    /// Beside its final place.
     Stage {
         synced: bool,
     },

@@ -15,7 +15,7 @@ use super::yaml;
 #[derive(Debug, Clone)]
 pub struct Frontmatter<'t> {
     text: &'t str,
-    entries: Vec<Entry<'t>>,
+    entries: Vec<HeaderEntry<'t>>,
     /// Where the closing line begins.
     close: usize,
     /// Where the body begins, after the closing line.
@@ -25,7 +25,7 @@ pub struct Frontmatter<'t> {
 
 /// One top-level entry: from its key to where the next one begins.
 #[derive(Debug, Clone)]
-struct Entry<'t> {
+struct HeaderEntry<'t> {
     key: &'t str,
     line: usize,
     start: usize,
@@ -37,32 +37,32 @@ struct Entry<'t> {
 /// Why a header can't be read, or not be edited.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
-pub struct Malformed {
+pub struct FrontmatterError {
     pub line: usize,
     pub reason: String,
 }
 
-fn malformed(line: usize, reason: impl Into<String>) -> Malformed {
-    Malformed { line, reason: reason.into() }
+fn malformed(line: usize, reason: impl Into<String>) -> FrontmatterError {
+    FrontmatterError { line, reason: reason.into() }
 }
 
 impl<'t> Frontmatter<'t> {
-    pub fn parse(text: &'t str) -> Result<Self, Malformed> {
+    pub fn parse(text: &'t str) -> Result<Self, FrontmatterError> {
         let start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
-        let mut lines = Lines { text, at: start, number: 0 };
+        let mut lines = HeaderLines { text, at: start, number: 0 };
         let opening = lines.next().filter(|line| line.content.trim_end() == "---");
         let Some(opening) = opening else {
             return Err(malformed(1, "it does not start with a header: its first line must be `---`"));
         };
         let newline = if text[opening.range].ends_with("\r\n") { "\r\n" } else { "\n" };
-        let mut entries: Vec<Entry<'t>> = Vec::new();
+        let mut entries: Vec<HeaderEntry<'t>> = Vec::new();
         for line in lines.by_ref() {
             if line.content.trim_end() == "---" {
                 let (close, body) = (line.range.start, line.range.end);
                 return Ok(Self { text, entries, close, body, newline });
             }
             match key(line.content) {
-                Some((key, value)) => entries.push(Entry {
+                Some((key, value)) => entries.push(HeaderEntry {
                     key,
                     line: line.number,
                     start: line.range.start,
@@ -79,7 +79,7 @@ impl<'t> Frontmatter<'t> {
         Err(malformed(lines.number, "its header is never closed: a line `---` is missing"))
     }
 
-    /// What stands after the header.
+    /// The text after the header.
     pub fn body(&self) -> &'t str {
         &self.text[self.body..]
     }
@@ -98,8 +98,8 @@ impl<'t> Frontmatter<'t> {
         1 + self.text[..self.close].matches('\n').count()
     }
 
-    /// What a field holds; `None` where there is no such field. A field that is there twice is refused.
-    pub fn value(&self, key: &str) -> Result<Option<Value>, Malformed> {
+    /// The value of a field; `None` where there is no such field. A field that exists twice is an error.
+    pub fn value(&self, key: &str) -> Result<Option<Value>, FrontmatterError> {
         let Some(entry) = self.entry(key) else { return Ok(None) };
         if let Some(again) = self.entries.iter().filter(|other| other.key == key).nth(1) {
             return Err(malformed(again.line, format!("`{key}` is there twice")));
@@ -117,19 +117,19 @@ impl<'t> Frontmatter<'t> {
         Ok(parsed.get(key).cloned())
     }
 
-    /// The text of a field's value, as it is written.
+    /// The text of a field's value.
     pub fn raw(&self, key: &str) -> Option<&'t str> {
         self.entry(key).map(|entry| self.text[entry.value..entry.end].trim())
     }
 
     /// The whole file with a field set to a value that is written on one line. A field that is not there is
     /// added at the end of the header.
-    pub fn set(&self, key: &str, written: &str) -> Result<String, Malformed> {
+    pub fn set(&self, key: &str, written: &str) -> Result<String, FrontmatterError> {
         self.set_all(&[(key, written.to_owned())])
     }
 
     /// The same, for several fields.
-    pub fn set_all(&self, fields: &[(&str, String)]) -> Result<String, Malformed> {
+    pub fn set_all(&self, fields: &[(&str, String)]) -> Result<String, FrontmatterError> {
         let mut edited = String::with_capacity(self.text.len() + 256);
         let mut done = 0;
         for entry in &self.entries {
@@ -148,8 +148,8 @@ impl<'t> Frontmatter<'t> {
         Ok(edited)
     }
 
-    /// What stands after the colon of an entry, with `written` where its value was; the rest of the line stays.
-    fn splice(&self, entry: &Entry<'_>, written: &str, out: &mut String) {
+    /// The text after the colon of an entry, with `written` in place of its value; the rest of the line stays.
+    fn splice(&self, entry: &HeaderEntry<'_>, written: &str, out: &mut String) {
         let value = &self.text[entry.value..entry.end];
         let first = value.split(['\r', '\n']).next().unwrap_or_default();
         let spaces = first.len() - first.trim_start().len();
@@ -164,9 +164,9 @@ impl<'t> Frontmatter<'t> {
         }
     }
 
-    /// Holds an edit against the parser: the fields that were set mean what they should, every byte of the
-    /// others is what it was, and the others alone are the YAML we took them for.
-    fn check(&self, fields: &[(&str, String)], edited: &str) -> Result<(), Malformed> {
+    /// Checks an edit with the parser: the fields that were set mean what they should, every byte of the others is
+    /// unchanged, and the others alone parse as before.
+    fn check(&self, fields: &[(&str, String)], edited: &str) -> Result<(), FrontmatterError> {
         let after = Frontmatter::parse(edited)?;
         for (key, written) in fields {
             let plain = self.raw(key).is_some_and(yaml::is_plain_list);
@@ -192,30 +192,30 @@ impl<'t> Frontmatter<'t> {
         Ok(())
     }
 
-    fn refused(&self, key: &str) -> Malformed {
+    fn refused(&self, key: &str) -> FrontmatterError {
         let line = self.line(key).unwrap_or_else(|| self.last_line());
         malformed(line, format!("`{key}` can't be set without touching other fields; please edit it by hand"))
     }
 
     /// The header without some entries.
     fn without(&self, fields: &[(&str, String)]) -> String {
-        let kept = |entry: &&Entry<'_>| fields.iter().all(|(key, _)| *key != entry.key);
+        let kept = |entry: &&HeaderEntry<'_>| fields.iter().all(|(key, _)| *key != entry.key);
         self.entries.iter().filter(kept).map(|entry| &self.text[entry.start..entry.end]).collect()
     }
 
-    fn entry(&self, key: &str) -> Option<&Entry<'t>> {
+    fn entry(&self, key: &str) -> Option<&HeaderEntry<'t>> {
         self.entries.iter().find(|entry| entry.key == key)
     }
 }
 
-/// The parser's words without its position, which is told as a line of the file instead.
+/// The parser's message without its position, which the caller gives as a line of the file.
 fn explain(error: &serde_yaml::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or(&text).to_owned()
 }
 
-/// How long the first value of a text is, which begins at its first byte: up to a comment, or to the end of
-/// the lines it spans.
+/// The length of the first value of a text, which begins at its first byte: up to a comment, or to the end of the lines
+/// it spans.
 pub(crate) fn inline_end(value: &str) -> usize {
     let bytes = value.as_bytes();
     match bytes.first() {
@@ -303,23 +303,23 @@ fn ends_key(rest: &str) -> bool {
     rest.is_empty() || rest.starts_with([' ', '\t', '\r'])
 }
 
-struct Lines<'t> {
+struct HeaderLines<'t> {
     text: &'t str,
     at: usize,
     number: usize,
 }
 
-struct Line<'t> {
+struct HeaderLine<'t> {
     number: usize,
     /// Its bytes, line break included.
     range: Range<usize>,
     content: &'t str,
 }
 
-impl<'t> Iterator for Lines<'t> {
-    type Item = Line<'t>;
+impl<'t> Iterator for HeaderLines<'t> {
+    type Item = HeaderLine<'t>;
 
-    fn next(&mut self) -> Option<Line<'t>> {
+    fn next(&mut self) -> Option<HeaderLine<'t>> {
         let rest = &self.text[self.at..];
         if rest.is_empty() {
             return None;
@@ -329,7 +329,7 @@ impl<'t> Iterator for Lines<'t> {
         self.at = range.end;
         self.number += 1;
         let content = rest[..length].trim_end_matches(['\r', '\n']);
-        Some(Line { number: self.number, range, content })
+        Some(HeaderLine { number: self.number, range, content })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Two versions of a text that come from a third one, as one text.
+//! Merges two versions of a text that have a common base.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -11,15 +11,15 @@ const LONGEST: Duration = Duration::from_secs(1);
 /// Texts of more lines are not merged.
 const MOST: usize = 200_000;
 
-/// Lines of the base that became others.
+/// Lines of the base that a version replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Hunk<'t> {
     base: Range<usize>,
     lines: &'t [&'t str],
 }
 
-/// Both sides' changes in one text; `None` where they change the same lines, or lines that touch, and for texts of too
-/// many lines. What both append is appended, ours first.
+/// Both versions' changes in one text; `None` where they change the same lines, or lines that touch, and for texts with
+/// too many lines. Where both append lines, ours come first.
 pub fn merge(base: &str, ours: &str, theirs: &str) -> Option<String> {
     if base == theirs {
         return Some(ours.to_owned());

@@ -1,12 +1,13 @@
-//! Text that people and programs write together: edits that touch what they must and nothing else.
+//! Edits of texts that people and programs both write. An edit changes no other byte.
 
+pub(crate) mod bounds;
 pub mod frontmatter;
 pub mod merge;
 pub mod region;
 pub mod slug;
 pub mod yaml;
 
-/// A text on one line, with one space where there was any.
+/// A text on one line, with one space for each run of white space.
 pub(crate) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! Regions that are ours in files that are not.
+//! Regions of ours in files that belong to others.
 //!
 //! A region stands between two marks, each on a line of its own. Writing it again replaces what is between
 //! them; every byte outside survives, whatever it is.
@@ -7,14 +7,14 @@ use std::ops::Range;
 
 /// How a mark is written in a kind of file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Comment {
+pub enum CommentStyle {
     /// `<!-- agency:begin NAME -->`
     Html,
     /// `# agency:begin NAME`
     Hash,
 }
 
-/// Why a region can't be found for certain.
+/// Why a region's marks are ambiguous.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegionError {
     #[error(
@@ -27,17 +27,17 @@ pub enum RegionError {
     Unopened { name: String, line: usize },
 }
 
-impl Comment {
+impl CommentStyle {
     fn mark(self, what: &str, name: &str) -> String {
         match self {
-            Comment::Html => format!("<!-- agency:{what} {name} -->"),
-            Comment::Hash => format!("# agency:{what} {name}"),
+            CommentStyle::Html => format!("<!-- agency:{what} {name} -->"),
+            CommentStyle::Hash => format!("# agency:{what} {name}"),
         }
     }
 }
 
 /// Where the inside of a region is: the whole lines between its marks.
-pub fn find(text: &str, name: &str, comment: Comment) -> Result<Option<Range<usize>>, RegionError> {
+pub fn find(text: &str, name: &str, comment: CommentStyle) -> Result<Option<Range<usize>>, RegionError> {
     let (begin, end) = (comment.mark("begin", name), comment.mark("end", name));
     let (mut opened, mut found): (Option<(usize, usize)>, Option<Range<usize>>) = (None, None);
     let mut at = 0;
@@ -64,7 +64,7 @@ pub fn find(text: &str, name: &str, comment: Comment) -> Result<Option<Range<usi
 }
 
 /// The text with the region holding `inside`: in its place, or appended where there is none yet.
-pub fn put(text: &str, name: &str, inside: &str, comment: Comment) -> Result<String, RegionError> {
+pub fn upsert(text: &str, name: &str, inside: &str, comment: CommentStyle) -> Result<String, RegionError> {
     let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let inside: String = inside.lines().flat_map(|line| [line, newline]).collect();
     if let Some(range) = find(text, name, comment)? {
@@ -93,12 +93,12 @@ mod tests {
         fn every_byte_outside_survives_and_twice_is_once(
             before in "[a-z#<>\r\n -]{0,40}", after in "[a-z#<>\r\n -]{0,40}", first in "[a-z\n]{0,20}", second in "[a-z\n]{0,20}"
         ) {
-            let once = put(&before, "x", &first, Comment::Html).expect("put");
+            let once = upsert(&before, "x", &first, CommentStyle::Html).expect("put");
             prop_assert!(once.starts_with(&before));
             let grown = format!("{once}{after}");
-            let again = put(&grown, "x", &second, Comment::Html).expect("put");
+            let again = upsert(&grown, "x", &second, CommentStyle::Html).expect("put");
             prop_assert!(again.starts_with(&before) && again.ends_with(&after));
-            prop_assert_eq!(put(&again, "x", &second, Comment::Html).expect("put"), again);
+            prop_assert_eq!(upsert(&again, "x", &second, CommentStyle::Html).expect("put"), again);
         }
     }
 
@@ -106,7 +106,7 @@ mod tests {
     fn marks_that_do_not_pair_are_told_with_their_line() {
         let begin = "<!-- agency:begin x -->\n";
         let end = "<!-- agency:end x -->\n";
-        let line = |text: &str| match find(text, "x", Comment::Html).expect_err("does not pair") {
+        let line = |text: &str| match find(text, "x", CommentStyle::Html).expect_err("does not pair") {
             RegionError::Open { line, .. }
             | RegionError::Twice { line, .. }
             | RegionError::Unopened { line, .. } => line,
@@ -115,6 +115,9 @@ mod tests {
         assert_eq!(line(end), 1);
         assert_eq!(line(&format!("{begin}{end}{begin}{end}")), 3);
         assert_eq!(line(&format!("{begin}{begin}{end}")), 2);
-        assert_eq!(find("a\n# agency:begin x\nb\n# agency:end x\n", "x", Comment::Hash), Ok(Some(19..21)));
+        assert_eq!(
+            find("a\n# agency:begin x\nb\n# agency:end x\n", "x", CommentStyle::Hash),
+            Ok(Some(19..21))
+        );
     }
 }

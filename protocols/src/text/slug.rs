@@ -1,8 +1,8 @@
-//! Names of files made from titles.
+//! Makes file names from titles.
 
 use unicode_normalization::UnicodeNormalization;
 
-/// As long as a name gets.
+/// The most characters of a name.
 const LONGEST: usize = 40;
 
 /// Lowercase ASCII letters and digits joined by single dashes. A title without any becomes `task`.

@@ -1,4 +1,4 @@
-//! YAML values: read fast where they are simple, and written so that they read back the same.
+//! YAML values: read fast where they are simple, and written so that parsing them gives the same value.
 //!
 //! Boards have thousands of small headers whose values are nearly all words, quoted words and lists of them.
 //! `simple` understands just those, and gives up on anything else, which then goes to the full parser; a
@@ -7,11 +7,11 @@
 use serde::de::{DeserializeOwned, Error as _};
 use serde_yaml::Value;
 
-/// How deep brackets may be nested. Nobody writes more, and the parser gives up at 128.
+/// How deep brackets may be nested. People write less, and the parser gives up at 128.
 const DEEPEST: usize = 100;
 
-/// YAML that anybody may have written. The parser's time grows with the square of how deep brackets are nested (64 KiB
-/// of `[` take eleven seconds), so that is looked at first; brackets in a quoted text count, too.
+/// Parses YAML from an untrusted author. The parser's time grows with the square of how deep brackets are nested (64
+/// KiB of `[` take eleven seconds), so the depth is checked first; brackets in a quoted text count, too.
 pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, serde_yaml::Error> {
     let mut depth = 0_usize;
     for byte in text.bytes() {
@@ -27,8 +27,8 @@ pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, serde_yaml::Err
     serde_yaml::from_str(text)
 }
 
-/// A value that needs no parser: a word, a quoted string without escapes, a flow list of them on one line,
-/// or a block list of them. `None` is "look at it properly", never "wrong".
+/// Reads a value that needs no parser: a word, a quoted string without escapes, a flow list of them on one line, or a
+/// block list of them. `None` means that the parser has to read it, never that it is wrong.
 pub(crate) fn simple(value: &str) -> Option<Value> {
     let first = value.split('\n').next().unwrap_or_default();
     let head = without_comment(first.trim())?;
@@ -63,7 +63,7 @@ fn is_blank(line: &str) -> bool {
     line.is_empty() || line.starts_with('#')
 }
 
-/// The text before a comment. Where a `#` could also be part of the value, nothing is said.
+/// The text before a comment. `None` where a `#` could also be part of the value.
 fn without_comment(text: &str) -> Option<&str> {
     if !text.contains('#') {
         return Some(text);
@@ -106,7 +106,7 @@ fn is_plain_text(text: &str) -> bool {
         && !text.contains(['\u{feff}', '\u{fffe}', '\u{ffff}'])
 }
 
-/// Whether text stands for itself without quotes, in a list as well as after a key.
+/// Whether text means itself without quotes, in a list as well as after a key.
 fn is_plain_word(text: &str) -> bool {
     let Some(first) = text.bytes().next() else { return false };
     let harmless = |byte: u8| byte.is_ascii_alphanumeric() || b"_./+-() ".contains(&byte);
@@ -134,7 +134,7 @@ fn is_time(text: &str) -> bool {
         && !text.ends_with(':')
 }
 
-/// A value as text, if it is no list and no map.
+/// A value as text, unless it is a list or a map.
 pub(crate) fn text_of(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -145,7 +145,7 @@ pub(crate) fn text_of(value: &Value) -> Option<String> {
     }
 }
 
-/// A string as a value: bare where it reads back as itself, quoted otherwise.
+/// A string as a value: without quotes where it parses as itself, quoted otherwise.
 pub fn scalar(text: &str) -> String {
     if is_plain_word(text) { text.to_owned() } else { quoted(text) }
 }
@@ -202,7 +202,7 @@ pub(super) fn is_plain_list(text: &str) -> bool {
 }
 
 /// A plain list with one more name at its end.
-pub fn grown_list(list: &str, name: &str) -> Option<String> {
+pub fn appended_list(list: &str, name: &str) -> Option<String> {
     let list = list.trim();
     let open = list.strip_suffix(']').filter(|_| is_plain_list(list))?;
     Some(format!("{open}{}{}]", if open == "[" { "" } else { ", " }, quoted(name)))
@@ -300,9 +300,9 @@ mod tests {
         ) {
             let list = flow_list(&names);
             prop_assert!(is_plain_list(&list));
-            let grown = grown_list(&list, "T1").expect("grown");
+            let grown = appended_list(&list, "T1").expect("grown");
             prop_assert_eq!(grown, flow_list(&[names, vec!["T1".to_owned()]].concat()));
-            if let Some(grown) = grown_list(&odd, "T1") {
+            if let Some(grown) = appended_list(&odd, "T1") {
                 let Some(Value::Sequence(mut before)) = parsed(&odd) else { panic!("{odd} is no list") };
                 before.push("T1".into());
                 prop_assert_eq!(parsed(&grown), Some(Value::Sequence(before)));

@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::proc::Proc;
-use super::{Asked, Held};
+use super::AttestationRequest;
+use super::proc::ProcDirectory;
+use crate::backend::SandboxBackend;
 use crate::cgroup::Cgroup;
-use crate::control::Control;
-use crate::egress::{List, Listener};
-use crate::launch::Place;
-use crate::mountinfo::{self, Mount};
+use crate::control::{Control, ControlStatus};
+use crate::egress::{EgressListener, HostAllowlist};
+use crate::mountinfo::{self, MountEntry};
 use crate::mounts::OVERLAY;
 use crate::path::RelPath;
-use crate::policy::{Memory, Network, Policy};
+use crate::policy::{MemoryLimit, NetworkPolicy, Policy};
 
 const NAMESPACES: &[(&str, Control)] = &[
     ("user", Control::UserNamespace),
@@ -27,23 +27,23 @@ const NAMESPACES: &[(&str, Control)] = &[
 ];
 
 /// The namespaces of this process: what an agent must not share. They are looked up while there is nothing else to do.
-pub(crate) struct Ours(Vec<String>);
+pub(crate) struct OwnNamespaces(Vec<String>);
 
-impl Ours {
+impl OwnNamespaces {
     pub(crate) fn read() -> io::Result<Self> {
-        Ok(Self(namespaces(&Proc::own()?)?))
+        Ok(Self(namespaces(&ProcDirectory::own()?)?))
     }
 }
 
-fn namespaces(told: &Proc) -> io::Result<Vec<String>> {
+fn namespaces(told: &ProcDirectory) -> io::Result<Vec<String>> {
     NAMESPACES.iter().map(|(name, _)| told.link(&format!("ns/{name}"))).collect()
 }
 
 /// A process as /proc tells it while it is being restricted.
-pub(crate) struct Early {
-    pub(super) told: Proc,
+pub(crate) struct EarlyProcess {
+    pub(super) told: ProcDirectory,
     pid: i32,
-    pub(super) mounts: Vec<Mount>,
+    pub(super) mounts: Vec<MountEntry>,
     uid_map: String,
     limits: String,
     /// Namespaces that are not ours.
@@ -51,21 +51,21 @@ pub(crate) struct Early {
 }
 
 /// Where a limit of memory comes from, if nobody asked for it.
-pub(super) fn share(policy: &Policy) -> &'static str {
+pub(super) fn memory_limit_origin(policy: &Policy) -> &'static str {
     match policy.limits.memory {
-        Memory::Share => ", by default three quarters of this machine's",
-        Memory::Bytes(_) | Memory::Unlimited => "",
+        MemoryLimit::Share => ", by default three quarters of this machine's",
+        MemoryLimit::Bytes(_) | MemoryLimit::Unlimited => "",
     }
 }
 
-impl Early {
+impl EarlyProcess {
     /// The agent's process, as we number it.
     pub(crate) fn pid(&self) -> i32 {
         self.pid
     }
 
-    pub(crate) fn read(pid: i32, ours: &Ours) -> io::Result<Self> {
-        let told = Proc::of(pid)?;
+    pub(crate) fn read(pid: i32, ours: &OwnNamespaces) -> io::Result<Self> {
+        let told = ProcDirectory::of(pid)?;
         let names = NAMESPACES.iter().map(|(name, _)| *name);
         let theirs = names.zip(namespaces(&told)?).zip(&ours.0);
         Ok(Self {
@@ -79,19 +79,16 @@ impl Early {
     }
 
     /// `None` for what is known only when the agent stands at the gate.
-    pub(super) fn observe(&self, control: Control, asked: &Asked<'_>) -> Option<(Held, String)> {
+    pub(super) fn observe(
+        &self,
+        control: Control,
+        asked: &AttestationRequest<'_>,
+    ) -> Option<(ControlStatus, String)> {
         let policy = asked.policy;
-        let bare = asked.place.bare();
         Some(match control {
-            Control::UserNamespace => {
-                let own = self.is_foreign("user");
-                let host = self.uid_map.split(' ').nth(1).unwrap_or_default();
-                // As root, a map that leads back to root would be no protection at all.
-                let nobody = !asked.root || (host != "0" && !host.is_empty());
-                ((own && nobody).into(), format!("uid_map {}", self.uid_map))
-            }
-            Control::Network if policy.network == Network::Full => {
-                (Held::Yes, "host network, as asked".into())
+            Control::UserNamespace => self.user_namespace(asked),
+            Control::Network if policy.network == NetworkPolicy::Full => {
+                (ControlStatus::Yes, "host network, as asked".into())
             }
             Control::MountNamespace
             | Control::PidNamespace
@@ -102,7 +99,7 @@ impl Early {
                 let name =
                     NAMESPACES.iter().find(|(_, known)| *known == control).map_or("", |(name, _)| *name);
                 match &policy.network {
-                    Network::Hosts(list) if name == "net" => self.ways_out(list, asked.listeners),
+                    NetworkPolicy::Hosts(list) if name == "net" => self.ways_out(list, asked.listeners),
                     _ => (self.is_foreign(name).into(), self.namespace(name)),
                 }
             }
@@ -117,78 +114,27 @@ impl Early {
                 let mount = self.mount_at(Path::new("/proc"));
                 let fresh = self.is_foreign("pid")
                     && mount.is_some_and(|mount| mount.kind == "proc" && mount.read_only);
-                (fresh.into(), mount.map_or("no mount at /proc".into(), Mount::describe))
+                (fresh.into(), mount.map_or("no mount at /proc".into(), MountEntry::describe))
             }
             Control::MinimalDev => {
                 let whole = self.mount_at(Path::new("/dev")).is_some();
                 let count = self.mounts.iter().filter(|mount| mount.point.starts_with("/dev")).count();
                 ((!whole).into(), format!("{count} mounts below /dev"))
             }
-            Control::HiddenPaths => {
-                let uncovered: Vec<_> = asked.hidden.iter().filter(|path| !self.covered(path)).collect();
-                let whole = ["/run", "/home", "/root", "/var"]
-                    .iter()
-                    .any(|path| self.mount_at(Path::new(path)).is_some_and(|mount| mount.kind != "tmpfs"));
-                let how = match uncovered.first() {
-                    Some(path) => format!("{} is in sight", path.display()),
-                    None => format!("{} paths covered, the rest absent", asked.hidden.len()),
-                };
-                // A hidden path is hidden as it is now. What commits hold of it is in the private repository.
-                let tracked = policy.hide.iter().find(|path| path.starts_with(&asked.workspace.path));
-                let how = match tracked.filter(|_| asked.workspace.path.join(".git").exists()) {
-                    Some(path) => format!("{how}; not held: what the history has of {}", path.display()),
-                    None => how,
-                };
-                ((uncovered.is_empty() && !whole).into(), how)
-            }
+            Control::HiddenPaths => self.hidden_paths(asked),
             Control::ToolchainLocks => self.toolchain_locks(asked),
             // What a program is started with can't be read before it is started; this is what execve gets.
             Control::Environment => {
                 let variables = match asked.place {
-                    Place::View => &policy.environment,
-                    Place::Bare(bare) => &bare.environment,
-                    Place::Container(contained) => &contained.environment,
+                    SandboxBackend::View => &policy.environment,
+                    SandboxBackend::Bare(bare) => &bare.environment,
+                    SandboxBackend::Container(contained) => &contained.environment,
                 };
                 let names: Vec<_> = variables.iter().map(|(name, _)| name.to_string_lossy()).collect();
-                (policy.wants(control).into(), format!("passed on: {}", names.join(" ")))
+                (policy.requires(control).into(), format!("passed on: {}", names.join(" ")))
             }
-            Control::Memory => match asked.cgroup.and_then(|cgroup| Some((cgroup, cgroup.memory()?))) {
-                Some((cgroup, (limit, how)))
-                    if policy.limits.memory.bytes().is_some_and(|asked| limit <= asked) =>
-                {
-                    (cgroup.holds(self.pid).into(), format!("{how} {limit}"))
-                }
-                _ => match policy.limits.memory.bytes() {
-                    None => (Held::No, "not limited".into()),
-                    Some(limit) => {
-                        (Held::Watched, format!("{limit}{}, looked at every half second", share(policy)))
-                    }
-                },
-            },
-            Control::Processes => {
-                let limit = self.limit("Max processes");
-                let cgroup = asked.cgroup.and_then(Cgroup::processes);
-                let how = match cgroup {
-                    Some((limit, how)) => format!("{how} {limit}"),
-                    None => format!("RLIMIT_NPROC {limit}"),
-                };
-                let others = bare.map_or(0, |bare| bare.others);
-                let how =
-                    if others > 0 { format!("{how}, {others} of them this user's others") } else { how };
-                let small = policy
-                    .limits
-                    .processes
-                    .is_some_and(|asked| limit.parse().is_ok_and(|limit: u64| limit <= asked + others));
-                // The limit is counted per user and namespace; root itself is not held to it.
-                let counted = asked.cgroup.is_some_and(|cgroup| cgroup.holds(self.pid));
-                let by_cgroup = counted
-                    && policy
-                        .limits
-                        .processes
-                        .is_some_and(|asked| cgroup.is_some_and(|(limit, _)| limit <= asked));
-                let mortal = self.is_foreign("user") || bare.is_some();
-                (((small && mortal) || by_cgroup).into(), how)
-            }
+            Control::Memory => self.memory(asked),
+            Control::Processes => self.processes(asked),
             Control::FileSize => {
                 let limit = self.limit("Max file size");
                 let small = policy
@@ -202,7 +148,7 @@ impl Early {
                 let size = options.split(',').find(|option| option.starts_with("size="));
                 (size.is_some().into(), format!("tmpfs {}", size.unwrap_or("without size")))
             }
-            Control::Harvest => (policy.wants(control).into(), "judged when the command has ended".into()),
+            Control::Harvest => (policy.requires(control).into(), "judged when the command has ended".into()),
             Control::Landlock
             | Control::Seccomp
             | Control::NoNewPrivileges
@@ -213,12 +159,78 @@ impl Early {
         })
     }
 
+    fn user_namespace(&self, asked: &AttestationRequest<'_>) -> (ControlStatus, String) {
+        let own = self.is_foreign("user");
+        let host = self.uid_map.split(' ').nth(1).unwrap_or_default();
+        // As root, a map that leads back to root would be no protection at all.
+        let nobody = !asked.root || (host != "0" && !host.is_empty());
+        ((own && nobody).into(), format!("uid_map {}", self.uid_map))
+    }
+
+    fn hidden_paths(&self, asked: &AttestationRequest<'_>) -> (ControlStatus, String) {
+        let uncovered: Vec<_> = asked.hidden.iter().filter(|path| !self.covered(path)).collect();
+        let whole = ["/run", "/home", "/root", "/var"]
+            .iter()
+            .any(|path| self.mount_at(Path::new(path)).is_some_and(|mount| mount.kind != "tmpfs"));
+        let how = match uncovered.first() {
+            Some(path) => format!("{} is in sight", path.display()),
+            None => format!("{} paths covered, the rest absent", asked.hidden.len()),
+        };
+        // A hidden path is hidden as it is now. What commits hold of it is in the private repository.
+        let tracked = asked.policy.hide.iter().find(|path| path.starts_with(&asked.workspace.path));
+        let how = match tracked.filter(|_| asked.workspace.path.join(".git").exists()) {
+            Some(path) => format!("{how}; not held: what the history has of {}", path.display()),
+            None => how,
+        };
+        ((uncovered.is_empty() && !whole).into(), how)
+    }
+
+    fn memory(&self, asked: &AttestationRequest<'_>) -> (ControlStatus, String) {
+        let policy = asked.policy;
+        match asked.cgroup.and_then(|cgroup| Some((cgroup, cgroup.memory()?))) {
+            Some((cgroup, (limit, how)))
+                if policy.limits.memory.bytes().is_some_and(|asked| limit <= asked) =>
+            {
+                (cgroup.contains(self.pid).into(), format!("{how} {limit}"))
+            }
+            _ => match policy.limits.memory.bytes() {
+                None => (ControlStatus::No, "not limited".into()),
+                Some(limit) => (
+                    ControlStatus::Watched,
+                    format!("{limit}{}, looked at every half second", memory_limit_origin(policy)),
+                ),
+            },
+        }
+    }
+
+    fn processes(&self, asked: &AttestationRequest<'_>) -> (ControlStatus, String) {
+        let (policy, bare) = (asked.policy, asked.place.landlock_setup());
+        let limit = self.limit("Max processes");
+        let cgroup = asked.cgroup.and_then(Cgroup::processes);
+        let how = match cgroup {
+            Some((limit, how)) => format!("{how} {limit}"),
+            None => format!("RLIMIT_NPROC {limit}"),
+        };
+        let others = bare.map_or(0, |bare| bare.others);
+        let how = if others > 0 { format!("{how}, {others} of them this user's others") } else { how };
+        let small = policy
+            .limits
+            .processes
+            .is_some_and(|asked| limit.parse().is_ok_and(|limit: u64| limit <= asked + others));
+        // The limit is counted per user and namespace; root itself is not held to it.
+        let counted = asked.cgroup.is_some_and(|cgroup| cgroup.contains(self.pid));
+        let by_cgroup = counted
+            && policy.limits.processes.is_some_and(|asked| cgroup.is_some_and(|(limit, _)| limit <= asked));
+        let mortal = self.is_foreign("user") || bare.is_some();
+        (((small && mortal) || by_cgroup).into(), how)
+    }
+
     pub(super) fn is_foreign(&self, name: &str) -> bool {
         self.foreign.iter().any(|(known, _)| *known == name)
     }
 
     /// A namespace of its own, and sockets that lead out of this very one, at the addresses of the list.
-    fn ways_out(&self, list: &List, listeners: &[Listener]) -> (Held, String) {
+    fn ways_out(&self, list: &HostAllowlist, listeners: &[EgressListener]) -> (ControlStatus, String) {
         let namespace = self.namespace("net");
         let mut found = BTreeSet::new();
         for listener in listeners {
@@ -230,7 +242,9 @@ impl Early {
             };
             match listener.listens_at() {
                 Ok(Some(address)) if here => drop(found.insert(address)),
-                _ => return (Held::No, format!("{namespace}, {} leads elsewhere", listener.address)),
+                _ => {
+                    return (ControlStatus::No, format!("{namespace}, {} leads elsewhere", listener.address));
+                }
             }
         }
         let as_asked = self.is_foreign("net") && found == list.listeners();
@@ -249,14 +263,14 @@ impl Early {
     }
 
     /// The mount one sees at a path: the last one made there.
-    pub(super) fn mount_at(&self, path: &Path) -> Option<&Mount> {
+    pub(super) fn mount_at(&self, path: &Path) -> Option<&MountEntry> {
         // The kernel writes them all in one way. Comparing parts, as paths are, would take longer than reading them.
         let path: PathBuf = path.components().collect();
         self.mounts.iter().rev().find(|mount| mount.point.as_os_str() == path.as_os_str())
     }
 
     /// The mount a path lies on.
-    pub(super) fn mount_of(&self, path: &Path) -> Option<&Mount> {
+    pub(super) fn mount_of(&self, path: &Path) -> Option<&MountEntry> {
         path.ancestors().find_map(|above| self.mount_at(above))
     }
 
@@ -268,30 +282,39 @@ impl Early {
         }
     }
 
-    fn private(&self, paths: &[&Path]) -> (Held, String) {
+    fn private(&self, paths: &[&Path]) -> (ControlStatus, String) {
         let open = paths.iter().find(|path| self.mount_of(path).is_none_or(|mount| mount.kind != "tmpfs"));
         match open {
-            Some(path) => (Held::No, format!("{} is not private", path.display())),
-            None => (Held::Yes, "tmpfs".into()),
+            Some(path) => (ControlStatus::No, format!("{} is not private", path.display())),
+            None => (ControlStatus::Yes, "tmpfs".into()),
         }
     }
 
     /// Every toolchain must be seen through an overlay of ours; any other mount is the host's own file system.
-    fn toolchain_locks(&self, asked: &Asked<'_>) -> (Held, String) {
-        if !asked.policy.wants(Control::ToolchainLocks) {
-            return (Held::No, "toolchains are the host's own files".into());
+    fn toolchain_locks(&self, asked: &AttestationRequest<'_>) -> (ControlStatus, String) {
+        if !asked.policy.requires(Control::ToolchainLocks) {
+            return (ControlStatus::No, "toolchains are the host's own files".into());
         }
-        let is_ours = |mount: &Mount| mount.kind == "overlay" && mount.source == OVERLAY;
+        let is_ours = |mount: &MountEntry| mount.kind == "overlay" && mount.source == OVERLAY;
         let shared = asked.toolchains.iter().find(|path| !self.mount_at(path).is_some_and(is_ours));
         match shared {
-            None => (Held::Yes, format!("{} toolchains, each through an overlay", asked.toolchains.len())),
-            Some(path) => (Held::NotHere, format!("not held: {} takes no overlay over it", path.display())),
+            None => (
+                ControlStatus::Yes,
+                format!("{} toolchains, each through an overlay", asked.toolchains.len()),
+            ),
+            Some(path) => {
+                (ControlStatus::NotHere, format!("not held: {} takes no overlay over it", path.display()))
+            }
         }
     }
 
     /// Every mount that can be written must be one that was asked for, or the sandbox's own.
-    pub(super) fn read_only_but(&self, asked: &Asked<'_>, is_own: impl Fn(&Mount) -> bool) -> (Held, String) {
-        let known = |mount: &&Mount| {
+    pub(super) fn read_only_but(
+        &self,
+        asked: &AttestationRequest<'_>,
+        is_own: impl Fn(&MountEntry) -> bool,
+    ) -> (ControlStatus, String) {
+        let known = |mount: &&MountEntry| {
             let point = &mount.point;
             mount.read_only
                 || is_own(mount)
@@ -301,16 +324,16 @@ impl Early {
                 || asked.workspace.outbox.as_ref().is_some_and(|outbox| *point == outbox.at)
         };
         match self.mounts.iter().find(|mount| !known(mount)) {
-            Some(mount) => (Held::No, format!("{} can be written", mount.point.display())),
+            Some(mount) => (ControlStatus::No, format!("{} can be written", mount.point.display())),
             None => {
                 let count = self.mounts.iter().filter(|mount| mount.read_only).count();
-                (Held::Yes, format!("{count} of {} mounts read-only", self.mounts.len()))
+                (ControlStatus::Yes, format!("{count} of {} mounts read-only", self.mounts.len()))
             }
         }
     }
 
     /// The writable directories of the workspace must be exactly the opened ones.
-    fn scope(&self, asked: &Asked<'_>) -> (Held, String) {
+    fn scope(&self, asked: &AttestationRequest<'_>) -> (ControlStatus, String) {
         let root = &asked.workspace.path;
         let writable = asked.workspace.writable(asked.opening, &asked.policy.scope);
         let overlay = self.mount_at(root).filter(|mount| mount.kind == "overlay");
@@ -325,7 +348,7 @@ impl Early {
         let held = overlay.is_some()
             && stray.is_none()
             && asked.opening.close.iter().all(is_closed)
-            && asked.policy.wants(Control::Scope);
+            && asked.policy.requires(Control::Scope);
         let list: Vec<String> = asked.opening.open.iter().map(RelPath::to_string).collect();
         let list = if list.is_empty() { "nothing".to_owned() } else { list.join(", ") };
         (held.into(), format!("overlay, writable: {list}; single files are judged at harvest"))

@@ -7,28 +7,28 @@
 //! Its view, its namespaces and its limits are final a little earlier, when it has them and goes on to give up its rights:
 //! those are read then (`early`), and at the gate what it gave up.
 
-mod contained;
+mod container_controls;
 mod early;
 mod proc;
-mod shared;
+mod shared_limits;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::access;
+use crate::backend::SandboxBackend;
 use crate::cgroup::Cgroup;
-use crate::channel::Ready;
-use crate::control::Control;
-use crate::egress::Listener;
-use crate::launch::Place;
-use crate::opening::Opening;
-use crate::policy::{Level, Policy};
-use crate::syscalls;
+use crate::channel::ReadyReport;
+use crate::control::{Control, ControlStatus};
+use crate::egress::EgressListener;
+use crate::landlock_rules;
+use crate::policy::{IsolationLevel, Policy};
+use crate::seccomp;
 use crate::workspace::Workspace;
-pub(crate) use early::{Early, Ours};
-use proc::Proc;
+use crate::writable_directories::WritableDirectories;
+pub(crate) use early::{EarlyProcess, OwnNamespaces};
+use proc::ProcDirectory;
 
 /// The format of an attestation.
 pub const VERSION: u32 = 1;
@@ -37,17 +37,17 @@ pub const VERSION: u32 = 1;
 #[derive(Debug, Clone, Serialize)]
 pub struct Attestation {
     pub version: u32,
-    pub level: Level,
+    pub level: IsolationLevel,
     pub kernel: String,
     /// What a container was made by and of.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub container: Option<Made>,
-    pub controls: Vec<Statement>,
+    pub container: Option<ContainerOrigin>,
+    pub controls: Vec<ControlStatement>,
 }
 
 /// Where a container comes from.
 #[derive(Debug, Clone, Serialize)]
-pub struct Made {
+pub struct ContainerOrigin {
     pub engine: String,
     /// As it was asked for.
     pub image: String,
@@ -57,10 +57,10 @@ pub struct Made {
 
 /// One control's line.
 #[derive(Debug, Clone, Serialize)]
-pub struct Statement {
+pub struct ControlStatement {
     pub control: Control,
     pub requested: bool,
-    pub enforced: Enforced,
+    pub enforced: Enforcement,
     /// By what, as the kernel tells it.
     pub how: String,
 }
@@ -68,7 +68,7 @@ pub struct Statement {
 /// How well a control is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Enforced {
+pub enum Enforcement {
     /// The kernel refuses.
     Enforced,
     /// We look, and stop the agent.
@@ -84,73 +84,73 @@ pub enum Enforced {
 
 impl Attestation {
     /// What was asked for and is not held. A sandbox with such a control is not started.
-    pub fn missing(&self) -> impl Iterator<Item = &Statement> {
-        self.controls.iter().filter(|statement| statement.enforced == Enforced::Missing)
+    pub fn missing(&self) -> impl Iterator<Item = &ControlStatement> {
+        self.controls.iter().filter(|statement| statement.enforced == Enforcement::Missing)
     }
 
-    pub fn statement(&self, control: Control) -> Option<&Statement> {
+    pub fn statement(&self, control: Control) -> Option<&ControlStatement> {
         self.controls.iter().find(|statement| statement.control == control)
     }
 }
 
 /// What else is needed to read the agent's process right.
-pub(crate) struct Asked<'a> {
+pub(crate) struct AttestationRequest<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) workspace: &'a Workspace,
-    pub(crate) opening: &'a Opening,
+    pub(crate) opening: &'a WritableDirectories,
     pub(crate) home: &'a Path,
     pub(crate) hidden: Vec<PathBuf>,
     /// Toolchains that are in sight.
     pub(crate) toolchains: Vec<PathBuf>,
     pub(crate) cgroup: Option<&'a Cgroup>,
     pub(crate) root: bool,
-    pub(crate) place: &'a Place,
+    pub(crate) place: &'a SandboxBackend,
     /// Sockets that lead out of the network namespace.
-    pub(crate) listeners: &'a [Listener],
+    pub(crate) listeners: &'a [EgressListener],
 }
 
 /// What could be judged before the agent stood at the gate, in the order of [`Control::ALL`].
-pub(crate) struct Judged(Vec<Option<(Held, String)>>);
+pub(crate) struct EarlyJudgements(Vec<Option<(ControlStatus, String)>>);
 
 /// Judges what is final about the agent's process. At other levels than `process` that takes what it has tried by then.
-pub(crate) fn judge(asked: &Asked<'_>, early: &Early) -> Judged {
+pub(crate) fn judge(asked: &AttestationRequest<'_>, early: &EarlyProcess) -> EarlyJudgements {
     let judge = |control: &Control| match asked.place {
-        Place::View => early.observe(*control, asked),
-        Place::Bare(_) | Place::Container(_) => None,
+        SandboxBackend::View => early.observe(*control, asked),
+        SandboxBackend::Bare(_) | SandboxBackend::Container(_) => None,
     };
-    Judged(Control::ALL.iter().map(judge).collect())
+    EarlyJudgements(Control::ALL.iter().map(judge).collect())
 }
 
 /// Reads the agent's process, which waits at the gate. One that is killed there is no proof that something is missing.
 pub(crate) fn read(
-    asked: &Asked<'_>,
-    ready: &Ready,
-    early: Early,
-    judged: Judged,
+    asked: &AttestationRequest<'_>,
+    ready: &ReadyReport,
+    early: EarlyProcess,
+    judged: EarlyJudgements,
 ) -> io::Result<Attestation> {
-    let process = Process::read(early)?;
-    let controls: Vec<Statement> = Control::ALL
+    let process = AgentProcess::read(early)?;
+    let controls: Vec<ControlStatement> = Control::ALL
         .iter()
         .zip(judged.0)
         .map(|(control, judged)| {
-            let requested = asked.policy.wants(*control);
+            let requested = asked.policy.requires(*control);
             let (held, how) = judged.unwrap_or_else(|| process.observe(*control, asked, ready));
             let enforced = match (requested, held) {
-                (_, Held::Yes) => Enforced::Enforced,
-                (true, Held::Watched) => Enforced::Watched,
-                (true, Held::NotHere) => Enforced::NotHeld,
-                (true, Held::No) => Enforced::Missing,
-                (false, _) => Enforced::Off,
+                (_, ControlStatus::Yes) => Enforcement::Enforced,
+                (true, ControlStatus::Watched) => Enforcement::Watched,
+                (true, ControlStatus::NotHere) => Enforcement::NotHeld,
+                (true, ControlStatus::No) => Enforcement::Missing,
+                (false, _) => Enforcement::Off,
             };
-            Statement { control: *control, requested, enforced, how }
+            ControlStatement { control: *control, requested, enforced, how }
         })
         .collect();
-    if controls.iter().any(|one| one.enforced == Enforced::Missing) && process.early.told.is_ending() {
+    if controls.iter().any(|one| one.enforced == Enforcement::Missing) && process.early.told.is_ending() {
         return Err(ended_early());
     }
     let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
     let container = match (asked.place, &asked.policy.container) {
-        (Place::Container(contained), Some(container)) => Some(Made {
+        (SandboxBackend::Container(contained), Some(container)) => Some(ContainerOrigin {
             engine: contained.engine.version.clone(),
             image: container.image.clone(),
             digest: contained.image.id.clone(),
@@ -160,21 +160,6 @@ pub(crate) fn read(
     Ok(Attestation { version: VERSION, level: asked.policy.level, kernel, container, controls })
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Held {
-    Yes,
-    Watched,
-    /// Nothing does, and nothing could on this host.
-    NotHere,
-    No,
-}
-
-impl From<bool> for Held {
-    fn from(held: bool) -> Self {
-        if held { Held::Yes } else { Held::No }
-    }
-}
-
 /// What is said of a sandbox whose processes were gone before it was ready.
 pub(crate) fn ended_early() -> io::Error {
     io::Error::new(io::ErrorKind::BrokenPipe, "it ended before it was ready")
@@ -182,24 +167,24 @@ pub(crate) fn ended_early() -> io::Error {
 
 /// Whether a process is gone or about to go.
 pub(crate) fn is_ending(pid: i32) -> bool {
-    Proc::of(pid).map_or(true, |told| told.is_ending())
+    ProcDirectory::of(pid).map_or(true, |told| told.is_ending())
 }
 
 /// A process as /proc tells it.
-struct Process {
-    early: Early,
+struct AgentProcess {
+    early: EarlyProcess,
     status: String,
     descriptors: Vec<i32>,
 }
 
-impl Process {
-    fn read(early: Early) -> io::Result<Self> {
+impl AgentProcess {
+    fn read(early: EarlyProcess) -> io::Result<Self> {
         let (status, descriptors) = Self::look(&early.told)
             .map_err(|error| if early.told.is_ending() { ended_early() } else { error })?;
         Ok(Self { status, early, descriptors })
     }
 
-    fn look(told: &Proc) -> io::Result<(String, Vec<i32>)> {
+    fn look(told: &ProcDirectory) -> io::Result<(String, Vec<i32>)> {
         let mut descriptors = Vec::new();
         for number in told.descriptors()? {
             // The three standard ones are passed on. Of others, what is closed when the program starts does
@@ -216,10 +201,17 @@ impl Process {
         Ok((told.read("status")?, descriptors))
     }
 
-    fn observe(&self, control: Control, asked: &Asked<'_>, ready: &Ready) -> (Held, String) {
+    fn observe(
+        &self,
+        control: Control,
+        asked: &AttestationRequest<'_>,
+        ready: &ReadyReport,
+    ) -> (ControlStatus, String) {
         let special = match (asked.place, &ready.tried) {
-            (Place::Bare(bare), Some(tried)) => tried.observe(control, asked.policy, bare, asked.root),
-            (Place::Container(contained), _) => self.observe_contained(control, asked, contained),
+            (SandboxBackend::Bare(bare), Some(tried)) => {
+                tried.observe(control, asked.policy, bare, asked.root)
+            }
+            (SandboxBackend::Container(contained), _) => self.observe_contained(control, asked, contained),
             _ => None,
         };
         if let Some(observed) = special.or_else(|| self.early.observe(control, asked)) {
@@ -227,8 +219,8 @@ impl Process {
         }
         match control {
             Control::Landlock => {
-                let abi =
-                    access::abi().map_or("no landlock".into(), |(abi, _)| format!("landlock abi {abi}"));
+                let abi = landlock_rules::abi()
+                    .map_or("no landlock".into(), |(abi, _)| format!("landlock abi {abi}"));
                 let tried = match ready.landlock {
                     Ok(()) => "a probe was refused".to_owned(),
                     Err(0) => "a probe was not refused".to_owned(),
@@ -238,17 +230,18 @@ impl Process {
             }
             Control::Seccomp => {
                 let filters: u64 = self.number("Seccomp_filters");
-                let on = self.status("Seccomp") == "2" && filters >= syscalls::FILTERS;
+                let on = self.status("Seccomp") == "2" && filters >= seccomp::FILTERS;
                 (on.into(), format!("seccomp mode {}, {filters} filters", self.status("Seccomp")))
             }
             Control::NoNewPrivileges => (
-                Held::from(self.status("NoNewPrivs") == "1"),
+                ControlStatus::from(self.status("NoNewPrivs") == "1"),
                 format!("NoNewPrivs {}", self.status("NoNewPrivs")),
             ),
             Control::Capabilities => {
                 // What could ever be gained is full for an ordinary user without a namespace, and means nothing:
                 // no new privileges are.
-                let bound = asked.place.bare().is_some() && !asked.root && self.status("NoNewPrivs") == "1";
+                let bound =
+                    asked.place.landlock_setup().is_some() && !asked.root && self.status("NoNewPrivs") == "1";
                 let sets = ["CapInh", "CapPrm", "CapEff", "CapAmb", "CapBnd"];
                 let sets = if bound { &sets[..4] } else { &sets[..] };
                 let held = sets.iter().find(|set| !self.status(set).trim_start_matches('0').is_empty());
@@ -257,13 +250,14 @@ impl Process {
                 });
                 (held.is_none().into(), how)
             }
-            Control::Descriptors => {
-                (Held::from(self.descriptors == [0, 1, 2]), format!("passed on: {:?}", self.descriptors))
-            }
+            Control::Descriptors => (
+                ControlStatus::from(self.descriptors == [0, 1, 2]),
+                format!("passed on: {:?}", self.descriptors),
+            ),
             Control::CoreDumps => self.core_dumps(asked),
             Control::UserLimits => self.user_limits(asked, ready),
             // What nobody looks at is not held.
-            _ => (Held::No, "not looked at".into()),
+            _ => (ControlStatus::No, "not looked at".into()),
         }
     }
 

@@ -8,9 +8,9 @@ use rustix::fs::{Mode, OFlags};
 
 /// A process's folder in /proc. Whatever is read through it is that process's or nobody's: its number may pass to another.
 #[derive(Debug)]
-pub(super) struct Proc(OwnedFd);
+pub(super) struct ProcDirectory(OwnedFd);
 
-impl Proc {
+impl ProcDirectory {
     /// A process, as /proc numbers it.
     pub(super) fn of(pid: i32) -> io::Result<Self> {
         Self::named(&pid.to_string())
@@ -95,9 +95,9 @@ mod tests {
     #[test]
     fn a_process_is_told_about_as_it_is_and_never_another_in_its_place() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("starts");
-        let told = Proc::of(child.id() as i32).expect("is there");
+        let told = ProcDirectory::of(child.id() as i32).expect("is there");
         assert!(told.read("status").expect("told").contains(&format!("Pid:\t{}\n", child.id())));
-        assert_eq!(told.link("ns/pid").ok(), Proc::own().expect("is there").link("ns/pid").ok());
+        assert_eq!(told.link("ns/pid").ok(), ProcDirectory::own().expect("is there").link("ns/pid").ok());
         assert_eq!(told.descriptors().expect("told")[..3], [0, 1, 2]);
         assert!(told.inside("/proc".as_ref()).is_dir());
         child.kill().expect("ends");
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn a_process_is_ending_from_the_moment_it_is_killed() {
         let mut child = std::process::Command::new("sleep").arg("100").spawn().expect("sleep starts");
-        let told = Proc::of(i32::try_from(child.id()).expect("a number")).expect("it is there");
+        let told = ProcDirectory::of(i32::try_from(child.id()).expect("a number")).expect("it is there");
         assert!(!told.is_ending());
         child.kill().expect("killed");
         // Waits until it has ended, and leaves it as it is then.

@@ -25,7 +25,7 @@ const KNOWN: &[(&str, &str)] = &[
 
 /// A cache that a container is given, for as long as this is there.
 #[derive(Debug)]
-pub(crate) struct Cache {
+pub(crate) struct CacheVolume {
     /// The volume's name.
     pub(crate) volume: String,
     /// Where its files are.
@@ -48,7 +48,7 @@ pub fn check(name: &str) -> Result<(), String> {
 
 /// Takes the first cache of this name that nobody has, in a repository whose state is kept here, and makes it the
 /// user's.
-pub(crate) fn take(name: &str, state: &Path, user: (u32, u32)) -> io::Result<Option<Cache>> {
+pub(crate) fn take(name: &str, state: &Path, user: (u32, u32)) -> io::Result<Option<CacheVolume>> {
     let Some((name, variable)) = KNOWN.iter().find(|(known, _)| *known == name) else { return Ok(None) };
     let all = state.join("caches").join(name);
     let make = |folder: &Path| fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
@@ -69,7 +69,7 @@ pub(crate) fn take(name: &str, state: &Path, user: (u32, u32)) -> io::Result<Opt
         let place = place.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
         });
-        return Ok(Some(Cache {
+        return Ok(Some(CacheVolume {
             volume: format!("agency-{place:016x}-{name}-{number}"),
             folder,
             target: Path::new(OURS).join("caches").join(name),

@@ -20,7 +20,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 use tokio_stream::StreamExt;
 
-use super::Pull;
+use crate::policy::PullPolicy;
 
 /// Why a container could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -70,25 +70,25 @@ impl EngineError {
 
 /// An engine that answered.
 #[derive(Debug)]
-pub struct Engine {
+pub struct ContainerEngine {
     runtime: Runtime,
     docker: Docker,
     pub socket: PathBuf,
     /// What it calls itself, for people.
     pub version: String,
-    pub(crate) dialect: Dialect,
+    pub(crate) dialect: EngineDialect,
 }
 
 /// Who is asked: the questions are the same, not everything in them is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dialect {
+pub(crate) enum EngineDialect {
     Docker,
     Podman,
 }
 
 /// An image, as the engine has it.
 #[derive(Debug, Clone)]
-pub(crate) struct Image {
+pub(crate) struct ContainerImage {
     /// The digest of its configuration: what was asked for by name is this.
     pub(crate) id: String,
     pub(crate) environment: Vec<(String, String)>,
@@ -125,7 +125,7 @@ pub fn sockets(named: Option<&Path>) -> Result<Vec<PathBuf>, EngineError> {
     Ok(USUAL.iter().map(PathBuf::from).chain(of_a_user).collect())
 }
 
-impl Engine {
+impl ContainerEngine {
     /// The engine at the named socket, or the first that is there.
     pub fn find(named: Option<&Path>) -> Result<Self, EngineError> {
         let tried = sockets(named)?;
@@ -154,9 +154,14 @@ impl Engine {
     }
 
     /// An image by its name; it is fetched if it is not there and may be.
-    pub(crate) fn image(&self, name: &str, pull: Pull, told: impl FnMut(&str)) -> Result<Image, EngineError> {
+    pub(crate) fn image(
+        &self,
+        name: &str,
+        pull: PullPolicy,
+        told: impl FnMut(&str),
+    ) -> Result<ContainerImage, EngineError> {
         match self.inspect_image(name) {
-            Err(EngineError::NoImage { .. }) if pull == Pull::Missing => {
+            Err(EngineError::NoImage { .. }) if pull == PullPolicy::Missing => {
                 self.fetch(name, told)?;
                 self.inspect_image(name)
             }
@@ -164,7 +169,7 @@ impl Engine {
         }
     }
 
-    fn inspect_image(&self, name: &str) -> Result<Image, EngineError> {
+    fn inspect_image(&self, name: &str) -> Result<ContainerImage, EngineError> {
         let found = match self.runtime.block_on(self.docker.inspect_image(name)) {
             Err(Error::DockerResponseServerError { status_code: 404, .. }) => {
                 return Err(EngineError::NoImage { image: name.to_owned() });
@@ -174,7 +179,7 @@ impl Engine {
         let config = found.config.unwrap_or_default();
         let environment = config.env.unwrap_or_default();
         let pairs = environment.iter().filter_map(|entry| entry.split_once('='));
-        Ok(Image {
+        Ok(ContainerImage {
             id: found.id.unwrap_or_default(),
             environment: pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             volumes: config.volumes.unwrap_or_default(),
@@ -227,14 +232,14 @@ impl Engine {
     }
 
     /// Whether a container runs.
-    pub(crate) fn runs(&self, id: &str) -> bool {
+    pub(crate) fn is_running(&self, id: &str) -> bool {
         let found = self.runtime.block_on(self.docker.inspect_container(id, None));
         found.is_ok_and(|found| found.state.is_some_and(|state| state.running == Some(true)))
     }
 
     /// Waits for a container that ended to be gone, which the engine sees to by itself. One that it does not see to is
     /// taken away.
-    pub(crate) fn let_go(&self, id: &str) -> Result<(), EngineError> {
+    pub(crate) fn wait_removed(&self, id: &str) -> Result<(), EngineError> {
         let options = WaitContainerOptionsBuilder::new().condition("removed").build();
         let going = self.docker.wait_container(id, Some(options));
         let gone = self.runtime.block_on(async { timeout(BY_ITSELF, std::pin::pin!(going).next()).await });
@@ -281,14 +286,14 @@ impl Engine {
     }
 
     /// Whether it is still there.
-    pub(crate) fn answers(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         self.runtime.block_on(self.docker.ping()).is_ok()
     }
 }
 
 /// Asks whoever listens who it is: its dialect, and what it calls itself. Everybody says so in the head of any answer; asked
 /// for its version, an engine runs other programs to know theirs, and takes fifteen times as long.
-fn greet(mut stream: UnixStream) -> Result<(Dialect, String), EngineError> {
+fn greet(mut stream: UnixStream) -> Result<(EngineDialect, String), EngineError> {
     const LONGEST: usize = 64 * 1024;
     let gone = |_| EngineError::Gone;
     stream.set_read_timeout(Some(Duration::from_secs(PATIENCE))).map_err(gone)?;
@@ -306,7 +311,7 @@ fn greet(mut stream: UnixStream) -> Result<(Dialect, String), EngineError> {
 }
 
 /// What the head of an answer says; `None` while it is not complete.
-fn introduced(answer: &[u8]) -> Result<Option<(Dialect, String)>, EngineError> {
+fn introduced(answer: &[u8]) -> Result<Option<(EngineDialect, String)>, EngineError> {
     let unasked = |reason: &str| EngineError::Refused { what: "be asked", reason: reason.to_owned() };
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut head = httparse::Response::new(&mut headers);
@@ -323,8 +328,8 @@ fn introduced(answer: &[u8]) -> Result<Option<(Dialect, String)>, EngineError> {
     let (name, number) = server.split_once('/').unwrap_or_default();
     let number = number.split(' ').next().unwrap_or_default();
     let (dialect, name) = match name {
-        "Libpod" => (Dialect::Podman, "Podman"),
-        _ => (Dialect::Docker, "Docker"),
+        "Libpod" => (EngineDialect::Podman, "Podman"),
+        _ => (EngineDialect::Docker, "Docker"),
     };
     Ok(Some((dialect, format!("{name} {number}").trim_end().to_owned())))
 }
@@ -356,11 +361,11 @@ mod tests {
         let says = |head: &str| introduced(format!("HTTP/1.1 {head}\r\n\r\nOK").as_bytes());
         let known = |head: &str| says(head).expect("an engine").expect("the whole head");
         let docker = known("200 OK\r\nApi-Version: 1.41\r\nServer: Docker/20.10.24+dfsg1 (linux)");
-        assert_eq!(docker, (Dialect::Docker, "Docker 20.10.24+dfsg1".to_owned()));
+        assert_eq!(docker, (EngineDialect::Docker, "Docker 20.10.24+dfsg1".to_owned()));
         let podman = known("200 OK\r\nserver: Libpod/4.3.1 (linux)");
-        assert_eq!(podman, (Dialect::Podman, "Podman 4.3.1".to_owned()));
+        assert_eq!(podman, (EngineDialect::Podman, "Podman 4.3.1".to_owned()));
         // Behind something that says nothing of itself.
-        assert_eq!(known("200 OK"), (Dialect::Docker, "Docker".to_owned()));
+        assert_eq!(known("200 OK"), (EngineDialect::Docker, "Docker".to_owned()));
         let refused = says("403 Forbidden").expect_err("refused").to_string();
         assert_eq!(refused, "the container engine could not be asked: Forbidden");
         assert!(matches!(introduced(b"SSH-2.0-OpenSSH\r\n"), Err(EngineError::Refused { .. })));

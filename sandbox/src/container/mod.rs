@@ -2,7 +2,7 @@
 //!
 //! The engine makes the view: the image read-only, a private copy of the workspace (`bare::replica`) of
 //! which only the scope's directories are mounted writable, folders in memory, no capability and no network. Its
-//! first process is our own program ([`guest`]), which it finds beside the image's, so that any image will do. It
+//! first process is our own program ([`crate::init::container`]), which it finds beside the image's, so that any image will do. It
 //! calls us through a door, is handed what it is to do, and from there on everything is as at the other levels: it
 //! starts the agent, which puts Landlock and the system call filter on top and waits at the gate until what holds it
 //! was read back.
@@ -13,46 +13,16 @@
 //! of it (`leftovers`).
 
 pub mod caches;
-pub(crate) mod door;
+pub(crate) mod cleanup;
 pub mod engine;
-pub mod guest;
-pub(crate) mod leftovers;
-pub(crate) mod recipe;
+pub(crate) mod rendezvous;
+pub(crate) mod running;
+pub(crate) mod spec;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
-/// What a container is made of, beside what a policy says for every level.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Container {
-    /// By name, or by name and digest.
-    pub image: String,
-    /// The engine's socket, where it is not one of the usual ones.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub engine: Option<PathBuf>,
-    #[serde(default)]
-    pub pull: Pull,
-    /// How much of the processors it may use, in thousandths of one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub milli_cpus: Option<u64>,
-    /// Caches of package managers that it finds again.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub caches: Vec<String>,
-    /// What it is for, for whoever looks at the engine's list.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub labels: Vec<(String, String)>,
-}
-
-/// When an image is fetched.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Pull {
-    /// When it is not there.
-    #[default]
-    Missing,
-    Never,
-}
+/// The first argument of our program when it is a container's first process.
+pub const INIT_ARGUMENT: &str = "first-process";
 
 /// What people know from other tools and would undo what a container is for, with what to say instead.
 pub const WIDENING: &[(&str, &str)] = &[
@@ -77,7 +47,17 @@ pub const WIDENING: &[(&str, &str)] = &[
 ];
 
 /// Where everything of ours is in a container.
-const OURS: &str = "/.agency";
+pub(crate) const OURS: &str = "/.agency";
+
+/// Our program in a container.
+pub(crate) fn program() -> PathBuf {
+    Path::new(OURS).join("agency")
+}
+
+/// The folder of the rendezvous socket in a container.
+pub(crate) fn rendezvous_folder() -> PathBuf {
+    Path::new(OURS).join("door")
+}
 
 /// Whether something can be the name of an image: it goes to an engine as it is, as part of an address.
 pub fn image_name(name: &str) -> Result<(), &'static str> {

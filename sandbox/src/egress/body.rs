@@ -5,22 +5,22 @@
 
 /// How much of what a client sends belongs to its request.
 #[derive(Debug)]
-pub(crate) enum Body {
+pub(crate) enum RequestBody {
     /// Everything, until the client has no more: a tunnel.
     Endless,
     /// So many bytes.
     Length(u64),
-    Chunked(Chunks),
+    Chunked(ChunkDecoder),
 }
 
 /// A body that does not keep to its own framing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub(crate) struct MalformedBody;
 
 /// Where in a chunked body we are.
 #[derive(Debug)]
-pub(crate) struct Chunks {
-    state: State,
+pub(crate) struct ChunkDecoder {
+    state: ChunkState,
     /// What there is of the current line.
     line: Vec<u8>,
     /// Bytes of trailers that were thrown away.
@@ -28,7 +28,7 @@ pub(crate) struct Chunks {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum State {
+enum ChunkState {
     Size,
     Data(u64),
     /// The line break after the data.
@@ -42,21 +42,21 @@ const MOST_TRAILERS: usize = 8 * 1024;
 /// Hexadecimal digits of a chunk's size that can't overflow.
 const MOST_DIGITS: usize = 15;
 
-impl Body {
+impl RequestBody {
     pub(crate) fn chunked() -> Self {
-        Self::Chunked(Chunks { state: State::Size, line: Vec::new(), trailers: 0 })
+        Self::Chunked(ChunkDecoder { state: ChunkState::Size, line: Vec::new(), trailers: 0 })
     }
 
     pub(crate) fn is_over(&self) -> bool {
         match self {
             Self::Endless => false,
             Self::Length(left) => *left == 0,
-            Self::Chunked(chunks) => chunks.state == State::Over,
+            Self::Chunked(chunks) => chunks.state == ChunkState::Over,
         }
     }
 
     /// Passes on what of `input` belongs to the body; what comes after its end is left out.
-    pub(crate) fn pass(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<(), Malformed> {
+    pub(crate) fn pass(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<(), MalformedBody> {
         match self {
             Self::Endless => output.extend_from_slice(input),
             Self::Length(left) => {
@@ -70,73 +70,73 @@ impl Body {
     }
 }
 
-impl Chunks {
-    fn pass(&mut self, mut input: &[u8], output: &mut Vec<u8>) -> Result<(), Malformed> {
-        while !input.is_empty() && self.state != State::Over {
-            if let State::Data(left) = &mut self.state {
+impl ChunkDecoder {
+    fn pass(&mut self, mut input: &[u8], output: &mut Vec<u8>) -> Result<(), MalformedBody> {
+        while !input.is_empty() && self.state != ChunkState::Over {
+            if let ChunkState::Data(left) = &mut self.state {
                 let taken = input.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                 output.extend_from_slice(&input[..taken]);
                 input = &input[taken..];
                 *left -= taken as u64;
                 if *left == 0 {
-                    self.state = State::DataEnd;
+                    self.state = ChunkState::DataEnd;
                 }
                 continue;
             }
             let (byte, rest) = (input[0], &input[1..]);
             input = rest;
             self.line.push(byte);
-            let most = if self.state == State::DataEnd { 2 } else { LONGEST_SIZE_LINE };
-            if self.line.len() > most && self.state != State::Trailers {
-                return Err(Malformed);
+            let most = if self.state == ChunkState::DataEnd { 2 } else { LONGEST_SIZE_LINE };
+            if self.line.len() > most && self.state != ChunkState::Trailers {
+                return Err(MalformedBody);
             }
-            if self.state == State::Trailers {
+            if self.state == ChunkState::Trailers {
                 self.trailers += 1;
                 if self.trailers > MOST_TRAILERS {
-                    return Err(Malformed);
+                    return Err(MalformedBody);
                 }
             }
             if byte == b'\n' {
                 let line = std::mem::take(&mut self.line);
-                self.end_line(line.strip_suffix(b"\r\n").ok_or(Malformed)?, output)?;
+                self.end_line(line.strip_suffix(b"\r\n").ok_or(MalformedBody)?, output)?;
             }
         }
         Ok(())
     }
 
-    fn end_line(&mut self, line: &[u8], output: &mut Vec<u8>) -> Result<(), Malformed> {
+    fn end_line(&mut self, line: &[u8], output: &mut Vec<u8>) -> Result<(), MalformedBody> {
         if line.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
-            return Err(Malformed);
+            return Err(MalformedBody);
         }
         self.state = match self.state {
-            State::Size => match size(line)? {
-                0 => State::Trailers,
+            ChunkState::Size => match size(line)? {
+                0 => ChunkState::Trailers,
                 size => {
                     output.extend_from_slice(format!("{size:x}\r\n").as_bytes());
-                    State::Data(size)
+                    ChunkState::Data(size)
                 }
             },
-            State::DataEnd if line.is_empty() => {
+            ChunkState::DataEnd if line.is_empty() => {
                 output.extend_from_slice(b"\r\n");
-                State::Size
+                ChunkState::Size
             }
-            State::Trailers if line.is_empty() => {
+            ChunkState::Trailers if line.is_empty() => {
                 output.extend_from_slice(b"0\r\n\r\n");
-                State::Over
+                ChunkState::Over
             }
-            State::Trailers => State::Trailers,
-            State::DataEnd | State::Data(_) | State::Over => return Err(Malformed),
+            ChunkState::Trailers => ChunkState::Trailers,
+            ChunkState::DataEnd | ChunkState::Data(_) | ChunkState::Over => return Err(MalformedBody),
         };
         Ok(())
     }
 }
 
 /// A chunk's size. Extensions are allowed by the specification, known to nobody, and not passed on.
-fn size(line: &[u8]) -> Result<u64, Malformed> {
+fn size(line: &[u8]) -> Result<u64, MalformedBody> {
     let digits = line.split(|byte| *byte == b';').next().unwrap_or_default();
     let sound = (1..=MOST_DIGITS).contains(&digits.len()) && digits.iter().all(u8::is_ascii_hexdigit);
-    let text = std::str::from_utf8(digits).map_err(|_| Malformed)?;
-    if sound { u64::from_str_radix(text, 16).map_err(|_| Malformed) } else { Err(Malformed) }
+    let text = std::str::from_utf8(digits).map_err(|_| MalformedBody)?;
+    if sound { u64::from_str_radix(text, 16).map_err(|_| MalformedBody) } else { Err(MalformedBody) }
 }
 
 #[cfg(test)]
@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    fn passed(mut body: Body, input: &[u8]) -> Result<(Vec<u8>, bool), Malformed> {
+    fn passed(mut body: RequestBody, input: &[u8]) -> Result<(Vec<u8>, bool), MalformedBody> {
         let mut output = Vec::new();
         body.pass(input, &mut output)?;
         Ok((output, body.is_over()))
@@ -153,14 +153,14 @@ mod tests {
 
     #[test]
     fn nothing_after_the_end_is_passed_on() {
-        let (output, over) = passed(Body::Length(4), b"bodyGET / HTTP/1.1\r\n\r\n").expect("sound");
+        let (output, over) = passed(RequestBody::Length(4), b"bodyGET / HTTP/1.1\r\n\r\n").expect("sound");
         assert_eq!((output.as_slice(), over), (&b"body"[..], true));
         let input =
             b"4;name=\"x\"\r\nbody\r\n0A\r\n0123456789\r\n0\r\nX-Trailer: 1\r\n\r\nGET / HTTP/1.1\r\n\r\n";
-        let (output, over) = passed(Body::chunked(), input).expect("sound");
+        let (output, over) = passed(RequestBody::chunked(), input).expect("sound");
         assert_eq!(output, b"4\r\nbody\r\na\r\n0123456789\r\n0\r\n\r\n");
         assert!(over);
-        assert_eq!(passed(Body::Length(0), b"x").expect("sound"), (Vec::new(), true));
+        assert_eq!(passed(RequestBody::Length(0), b"x").expect("sound"), (Vec::new(), true));
     }
 
     #[test]
@@ -181,12 +181,12 @@ mod tests {
             b"4;\0\r\nbody\r\n",
             b"0\r\nX: 1\n\r\n",
         ] {
-            assert_eq!(passed(Body::chunked(), input), Err(Malformed), "{}", input.escape_ascii());
+            assert_eq!(passed(RequestBody::chunked(), input), Err(MalformedBody), "{}", input.escape_ascii());
         }
         let long = [&b"4;"[..], &[b'x'; 300], b"\r\nbody\r\n"].concat();
-        assert_eq!(passed(Body::chunked(), &long), Err(Malformed));
+        assert_eq!(passed(RequestBody::chunked(), &long), Err(MalformedBody));
         let trailers = [&b"0\r\n"[..], &b"X-Trailer: 1\r\n".repeat(1000)].concat();
-        assert_eq!(passed(Body::chunked(), &trailers), Err(Malformed));
+        assert_eq!(passed(RequestBody::chunked(), &trailers), Err(MalformedBody));
     }
 
     proptest! {
@@ -202,7 +202,7 @@ mod tests {
                 whole.extend_from_slice(b"\r\n");
             }
             whole.extend_from_slice(b"0\r\n\r\n");
-            let mut body = Body::chunked();
+            let mut body = RequestBody::chunked();
             let mut output = Vec::new();
             for piece in whole.chunks(cut) {
                 prop_assert!(!body.is_over());
@@ -214,7 +214,7 @@ mod tests {
 
         #[test]
         fn whatever_arrives_is_either_malformed_or_framed_soundly(input in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let mut body = Body::chunked();
+            let mut body = RequestBody::chunked();
             let mut output = Vec::new();
             if body.pass(&input, &mut output).is_ok() && body.is_over() {
                 prop_assert!(output.ends_with(b"0\r\n\r\n"));

@@ -7,12 +7,14 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
-use super::destination::Host;
-use super::event::{Event, How, Reason};
-use super::proxy::{Behind, Shared};
-use super::relay::{Until, Way, relay, reset};
-use super::request::{self, ESTABLISHED, LARGEST_HEAD, Refusal, Request, Status, Target};
-use super::wait::{Cut, Stop};
+use super::destination::DestinationHost;
+use super::event::{ConnectionEvent, ConnectionKind, ConnectionReason};
+use super::proxy::{ListenerTarget, ProxyContext};
+use super::relay::{RelayDirection, RelayEnd, relay, reset};
+use super::request::{
+    self, ESTABLISHED, LARGEST_HEAD, ProxyRequest, RequestRefusal, RequestTarget, ResponseStatus,
+};
+use super::wait::{StopSignal, WaitError};
 
 /// A client on the same machine has said what it wants by then.
 const HEAD_DEADLINE: Duration = Duration::from_secs(10);
@@ -24,31 +26,36 @@ const MOST_ADDRESSES: usize = 8;
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Serves a connection, and writes down what became of it.
-pub(super) fn serve(shared: &Shared, client: TcpStream, behind: Behind, mut event: Event) {
+pub(super) fn serve(
+    shared: &ProxyContext,
+    client: TcpStream,
+    behind: ListenerTarget,
+    mut event: ConnectionEvent,
+) {
     let _ = sockopt::set_tcp_nodelay(&client, true);
     match behind {
-        Behind::Proxy => ask(shared, &client, &mut event),
-        Behind::Address(address) => forward(shared, &client, address, &mut event),
+        ListenerTarget::Proxy => ask(shared, &client, &mut event),
+        ListenerTarget::Address(address) => forward(shared, &client, address, &mut event),
     }
     shared.log.record(event);
 }
 
 /// Connects to the same address outside.
-fn forward(shared: &Shared, client: &TcpStream, address: SocketAddr, event: &mut Event) {
-    (event.how, event.host, event.port) = (How::Forward, address.ip().to_string(), address.port());
+fn forward(shared: &ProxyContext, client: &TcpStream, address: SocketAddr, event: &mut ConnectionEvent) {
+    (event.how, event.host, event.port) = (ConnectionKind::Forward, address.ip().to_string(), address.port());
     event.allowed = true;
     match connect(&[address.ip()], address.port(), &shared.stop) {
         Ok((host, address)) => {
             reached(event, address);
-            let ways = (Way::whole(client, &host), Way::whole(&host, client));
+            let ways = (RelayDirection::tunnel(client, &host), RelayDirection::tunnel(&host, client));
             // However it ended, it is over, and was counted.
-            let _ = converse(shared, ways, Until::BothEnd, event);
+            let _ = converse(shared, ways, RelayEnd::BothEnd, event);
         }
         Err(cut) => {
             event.reason = match cut {
-                Cut::Stopped => Reason::Ended,
-                Cut::TooLate => Reason::TooSlow,
-                Cut::Broken => Reason::Unreachable,
+                WaitError::Stopped => ConnectionReason::Ended,
+                WaitError::TooLate => ConnectionReason::TooSlow,
+                WaitError::Broken => ConnectionReason::Unreachable,
             };
             reset(client);
         }
@@ -56,55 +63,64 @@ fn forward(shared: &Shared, client: &TcpStream, address: SocketAddr, event: &mut
 }
 
 /// What is refused, and how the client and the log are told.
-struct Refused {
-    status: Status,
-    reason: Reason,
+struct ConnectionRefusal {
+    status: ResponseStatus,
+    reason: ConnectionReason,
     text: String,
 }
 
 /// Why nothing more comes of a connection.
-enum Over {
-    Refused(Refused),
+enum ConnectionEnd {
+    Refused(ConnectionRefusal),
     /// There is nobody left to tell.
     Gone,
 }
 
-impl From<Cut> for Over {
-    fn from(_: Cut) -> Self {
+impl From<WaitError> for ConnectionEnd {
+    fn from(_: WaitError) -> Self {
         Self::Gone
     }
 }
 
 /// Hears what the client wants, and does it or says why not.
-fn ask(shared: &Shared, client: &TcpStream, event: &mut Event) {
+fn ask(shared: &ProxyContext, client: &TcpStream, event: &mut ConnectionEvent) {
     match hear(client, &shared.stop).and_then(|(head, rest)| answer(shared, client, &head, rest, event)) {
         Ok(()) => farewell(client, &shared.stop),
-        Err(Over::Refused(Refused { status, reason, text })) => {
+        Err(ConnectionEnd::Refused(ConnectionRefusal { status, reason, text })) => {
             event.reason = reason;
             let deadline = Some(Instant::now() + FAREWELL);
             let _ = shared.stop.write_all(client, &request::answer(status, &text), deadline);
             farewell(client, &shared.stop);
         }
-        Err(Over::Gone) => {}
+        Err(ConnectionEnd::Gone) => {}
     }
 }
 
 /// Reads a whole head, and what came after it.
-fn hear(client: &TcpStream, stop: &Stop) -> Result<(Vec<u8>, Vec<u8>), Over> {
-    let refused =
-        |status, reason, text: &str| Over::Refused(Refused { status, reason, text: text.to_owned() });
+fn hear(client: &TcpStream, stop: &StopSignal) -> Result<(Vec<u8>, Vec<u8>), ConnectionEnd> {
+    let refused = |status, reason, text: &str| {
+        ConnectionEnd::Refused(ConnectionRefusal { status, reason, text: text.to_owned() })
+    };
     let deadline = Instant::now() + HEAD_DEADLINE;
     let mut bytes = Vec::new();
     let mut piece = [0; 4096];
     loop {
         match stop.read(client, &mut piece, Some(deadline)) {
-            Ok(0) if bytes.is_empty() => return Err(Over::Gone),
+            Ok(0) if bytes.is_empty() => return Err(ConnectionEnd::Gone),
             Ok(0) => {
-                return Err(refused(Status::BadRequest, Reason::Malformed, "the request is not complete"));
+                return Err(refused(
+                    ResponseStatus::BadRequest,
+                    ConnectionReason::Malformed,
+                    "the request is not complete",
+                ));
             }
             Ok(length) => bytes.extend_from_slice(&piece[..length]),
-            Err(Cut::TooLate) => {
-                return Err(refused(Status::TooSlow, Reason::TooSlow, "the request took too long"));
+            Err(WaitError::TooLate) => {
+                return Err(refused(
+                    ResponseStatus::TooSlow,
+                    ConnectionReason::TooSlow,
+                    "the request took too long",
+                ));
             }
             Err(cut) => return Err(cut.into()),
         }
@@ -114,71 +130,86 @@ fn hear(client: &TcpStream, stop: &Stop) -> Result<(Vec<u8>, Vec<u8>), Over> {
                 return Ok((bytes, rest));
             }
             None if bytes.len() <= LARGEST_HEAD => {}
-            _ => return Err(refused(Status::TooLarge, Reason::Malformed, "the request's head is too large")),
+            _ => {
+                return Err(refused(
+                    ResponseStatus::TooLarge,
+                    ConnectionReason::Malformed,
+                    "the request's head is too large",
+                ));
+            }
         }
     }
 }
 
 /// Does what is asked, if the list has it. `rest` is what came after the head.
 fn answer(
-    shared: &Shared,
+    shared: &ProxyContext,
     client: &TcpStream,
     head: &[u8],
     rest: Vec<u8>,
-    event: &mut Event,
-) -> Result<(), Over> {
+    event: &mut ConnectionEvent,
+) -> Result<(), ConnectionEnd> {
     let malformed = |status, why: &str| {
-        Over::Refused(Refused { status, reason: Reason::Malformed, text: why.to_owned() })
+        ConnectionEnd::Refused(ConnectionRefusal {
+            status,
+            reason: ConnectionReason::Malformed,
+            text: why.to_owned(),
+        })
     };
-    let request = request::parse(head).map_err(|Refusal { status, why, target }| {
+    let request = request::parse(head).map_err(|RequestRefusal { status, why, target }| {
         if let Some(target) = target {
-            (event.how, event.host, event.port) = (How::Http, target.shown, target.port);
+            (event.how, event.host, event.port) = (ConnectionKind::Http, target.shown, target.port);
         }
         malformed(status, why)
     })?;
     let (how, target) = match &request {
-        Request::Tunnel(target) => (How::Connect, target.clone()),
-        Request::Plain { target, .. } => (How::Http, target.clone()),
+        ProxyRequest::Tunnel(target) => (ConnectionKind::Connect, target.clone()),
+        ProxyRequest::Plain { target, .. } => (ConnectionKind::Http, target.clone()),
     };
     (event.how, event.host, event.port) = (how, target.shown.clone(), target.port);
     match request {
-        Request::Tunnel(_) => {
+        ProxyRequest::Tunnel(_) => {
             let host = reach(shared, &target, event)?;
             let deadline = Some(Instant::now() + FAREWELL);
             shared.stop.write_all(client, ESTABLISHED, deadline)?;
             shared.stop.write_all(&host, &rest, deadline)?;
             event.sent = rest.len() as u64;
-            let ways = (Way::whole(client, &host), Way::whole(&host, client));
-            Ok(converse(shared, ways, Until::BothEnd, event)?)
+            let ways = (RelayDirection::tunnel(client, &host), RelayDirection::tunnel(&host, client));
+            Ok(converse(shared, ways, RelayEnd::BothEnd, event)?)
         }
-        Request::Plain { mut head, mut body, .. } => {
+        ProxyRequest::Plain { mut head, mut body, .. } => {
             // Before anybody is connected to: a host is not to hear the beginning of something malformed.
             body.pass(&rest, &mut head)
-                .map_err(|_| malformed(Status::BadRequest, "the request's body is malformed"))?;
+                .map_err(|_| malformed(ResponseStatus::BadRequest, "the request's body is malformed"))?;
             let host = reach(shared, &target, event)?;
             // What the client sends after its request is not read.
-            let ways = (Way::body(client, &host, head, body), Way::whole(&host, client));
-            Ok(converse(shared, ways, Until::Answered, event)?)
+            let ways =
+                (RelayDirection::body(client, &host, head, body), RelayDirection::tunnel(&host, client));
+            Ok(converse(shared, ways, RelayEnd::Answered, event)?)
         }
     }
 }
 
 /// Connects to who is asked for. The list is asked first: of a name that is not on it, nobody hears.
-fn reach(shared: &Shared, target: &Target, event: &mut Event) -> Result<TcpStream, Over> {
-    let refused = |status, reason: Reason| {
+fn reach(
+    shared: &ProxyContext,
+    target: &RequestTarget,
+    event: &mut ConnectionEvent,
+) -> Result<TcpStream, ConnectionEnd> {
+    let refused = |status, reason: ConnectionReason| {
         let text = format!("{}:{}: {}", target.shown, target.port, reason.what());
-        Over::Refused(Refused { status, reason, text })
+        ConnectionEnd::Refused(ConnectionRefusal { status, reason, text })
     };
-    let unanswered = |cut: Cut| match cut {
-        Cut::Stopped => Over::Gone,
-        Cut::TooLate => refused(Status::GatewayTimeout, Reason::TooSlow),
-        Cut::Broken => refused(Status::BadGateway, Reason::Unreachable),
+    let unanswered = |cut: WaitError| match cut {
+        WaitError::Stopped => ConnectionEnd::Gone,
+        WaitError::TooLate => refused(ResponseStatus::GatewayTimeout, ConnectionReason::TooSlow),
+        WaitError::Broken => refused(ResponseStatus::BadGateway, ConnectionReason::Unreachable),
     };
     let found = target.host.as_ref().and_then(|host| shared.list.find(host, target.port));
-    let index = found.ok_or_else(|| refused(Status::Forbidden, Reason::NotListed))?;
+    let index = found.ok_or_else(|| refused(ResponseStatus::Forbidden, ConnectionReason::NotListed))?;
     let addresses = match &shared.list.destinations()[index].host {
-        Host::Address(address) => vec![*address],
-        Host::Name(name) => {
+        DestinationHost::Address(address) => vec![*address],
+        DestinationHost::Name(name) => {
             let looked_up = match &shared.lookups {
                 Some(lookups) => lookups.addresses(index, name, &shared.stop),
                 None => Ok(Vec::new()),
@@ -188,38 +219,38 @@ fn reach(shared: &Shared, target: &Target, event: &mut Event) -> Result<TcpStrea
                 unanswered(cut)
             })?;
             let meant: Vec<IpAddr> =
-                all.iter().copied().filter(|address| shared.list.lets(*address, target.port)).collect();
+                all.iter().copied().filter(|address| shared.list.allows(*address, target.port)).collect();
             if meant.is_empty() && !all.is_empty() {
-                return Err(refused(Status::Forbidden, Reason::PrivateAddress));
+                return Err(refused(ResponseStatus::Forbidden, ConnectionReason::PrivateAddress));
             }
             meant
         }
     };
     event.allowed = true;
     if addresses.is_empty() {
-        return Err(refused(Status::BadGateway, Reason::UnknownName));
+        return Err(refused(ResponseStatus::BadGateway, ConnectionReason::UnknownName));
     }
     let (host, address) = connect(&addresses, target.port, &shared.stop).map_err(unanswered)?;
     reached(event, address);
     Ok(host)
 }
 
-fn reached(event: &mut Event, address: IpAddr) {
-    event.reason = Reason::Listed;
+fn reached(event: &mut ConnectionEvent, address: IpAddr) {
+    event.reason = ConnectionReason::Listed;
     event.address = Some(address);
 }
 
 /// Connects to the first address that answers. They share the time there is, so that one that is silent does
 /// not take it all.
-fn connect(addresses: &[IpAddr], port: u16, stop: &Stop) -> Result<(TcpStream, IpAddr), Cut> {
+fn connect(addresses: &[IpAddr], port: u16, stop: &StopSignal) -> Result<(TcpStream, IpAddr), WaitError> {
     let addresses = &addresses[..addresses.len().min(MOST_ADDRESSES)];
     let end = Instant::now() + CONNECT_DEADLINE;
-    let mut last = Cut::TooLate;
+    let mut last = WaitError::TooLate;
     for (index, address) in addresses.iter().enumerate() {
         let left = end.saturating_duration_since(Instant::now());
         let share = left / (addresses.len() - index) as u32;
         match connect_to(SocketAddr::new(*address, port), stop, Instant::now() + share) {
-            Err(Cut::Stopped) => return Err(Cut::Stopped),
+            Err(WaitError::Stopped) => return Err(WaitError::Stopped),
             Err(cut) => last = cut,
             Ok(stream) => return Ok((stream, *address)),
         }
@@ -227,7 +258,7 @@ fn connect(addresses: &[IpAddr], port: u16, stop: &Stop) -> Result<(TcpStream, I
     Err(last)
 }
 
-fn connect_to(address: SocketAddr, stop: &Stop, deadline: Instant) -> Result<TcpStream, Cut> {
+fn connect_to(address: SocketAddr, stop: &StopSignal, deadline: Instant) -> Result<TcpStream, WaitError> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(family, SocketType::STREAM, flags, None)?;
@@ -247,11 +278,11 @@ fn connect_to(address: SocketAddr, stop: &Stop, deadline: Instant) -> Result<Tcp
 
 /// Carries both ways, and counts.
 fn converse(
-    shared: &Shared,
-    (mut up, mut down): (Way<'_>, Way<'_>),
-    until: Until,
-    event: &mut Event,
-) -> Result<(), Cut> {
+    shared: &ProxyContext,
+    (mut up, mut down): (RelayDirection<'_>, RelayDirection<'_>),
+    until: RelayEnd,
+    event: &mut ConnectionEvent,
+) -> Result<(), WaitError> {
     let carried = relay(&mut up, &mut down, until, &shared.stop);
     event.sent += up.moved();
     event.received += down.moved();
@@ -260,7 +291,7 @@ fn converse(
 
 /// Lets the client read to the end. A connection that is closed while something of the client's is unread is
 /// reset, and a reset may overtake what was said last.
-fn farewell(client: &TcpStream, stop: &Stop) {
+fn farewell(client: &TcpStream, stop: &StopSignal) {
     if client.shutdown(Shutdown::Write).is_err() {
         return;
     }

@@ -16,34 +16,34 @@ const LONGEST_LABEL: usize = 63;
 /// A host and a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
-    pub host: Host,
+    pub host: DestinationHost,
     pub port: u16,
 }
 
 /// Who is meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Host {
-    Name(Name),
+pub enum DestinationHost {
+    Name(HostName),
     Address(IpAddr),
 }
 
 /// A host name in lower case, without the dot that may end it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Name(String);
+pub struct HostName(String);
 
 /// What was listed is no destination.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{entry}`: {reason}")]
-pub struct NotADestination {
+pub struct DestinationError {
     entry: String,
     reason: &'static str,
 }
 
 impl Destination {
     /// Reads one entry of a list.
-    pub fn parse(entry: &str) -> Result<Self, NotADestination> {
+    pub fn parse(entry: &str) -> Result<Self, DestinationError> {
         let entry = entry.trim();
-        let wrong = |reason| NotADestination { entry: escape(entry.as_bytes()), reason };
+        let wrong = |reason| DestinationError { entry: escape(entry.as_bytes()), reason };
         if entry.is_empty() {
             return Err(wrong("an entry is empty"));
         }
@@ -65,13 +65,13 @@ impl Destination {
         if !host.is_ascii() {
             return Err(wrong("write the name in its ASCII form (xn--…)"));
         }
-        let host =
-            Host::parse(host).ok_or_else(|| wrong("this is neither the name of a host nor an address"))?;
+        let host = DestinationHost::parse(host)
+            .ok_or_else(|| wrong("this is neither the name of a host nor an address"))?;
         match &host {
-            Host::Name(name) if name.is_localhost() => {
+            DestinationHost::Name(name) if name.is_localhost() => {
                 Err(wrong("name the address that is meant: 127.0.0.1 or [::1]"))
             }
-            Host::Address(address) if address.is_unspecified() || address.is_multicast() => {
+            DestinationHost::Address(address) if address.is_unspecified() || address.is_multicast() => {
                 Err(wrong("this is no address of one host"))
             }
             _ => Ok(Self { host, port }),
@@ -79,7 +79,7 @@ impl Destination {
     }
 }
 
-impl Host {
+impl DestinationHost {
     /// Reads the host of an authority: a name, an IPv4 address, or an IPv6 address in brackets.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         if let Some(address) = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) {
@@ -90,12 +90,12 @@ impl Host {
         match text.parse() {
             Ok(address @ IpAddr::V4(_)) => Some(Self::Address(address)),
             Ok(IpAddr::V6(_)) => None,
-            Err(_) => Name::parse(text).map(Self::Name),
+            Err(_) => HostName::parse(text).map(Self::Name),
         }
     }
 }
 
-impl Name {
+impl HostName {
     fn parse(text: &str) -> Option<Self> {
         let text = text.strip_suffix('.').unwrap_or(text);
         let sound = |label: &str| {
@@ -143,12 +143,12 @@ impl fmt::Display for Destination {
     }
 }
 
-impl fmt::Display for Host {
+impl fmt::Display for DestinationHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Host::Name(name) => f.write_str(name.as_str()),
-            Host::Address(IpAddr::V4(address)) => write!(f, "{address}"),
-            Host::Address(IpAddr::V6(address)) => write!(f, "[{address}]"),
+            DestinationHost::Name(name) => f.write_str(name.as_str()),
+            DestinationHost::Address(IpAddr::V4(address)) => write!(f, "{address}"),
+            DestinationHost::Address(IpAddr::V6(address)) => write!(f, "[{address}]"),
         }
     }
 }
@@ -225,7 +225,7 @@ mod tests {
 
         #[test]
         fn a_name_never_looks_like_an_option_or_an_address(text in "[-a-zA-Z0-9.x:\\[\\]]{1,30}") {
-            if let Some(Host::Name(name)) = Host::parse(&text) {
+            if let Some(DestinationHost::Name(name)) = DestinationHost::parse(&text) {
                 prop_assert!(!name.as_str().starts_with('-'));
                 prop_assert!(name.as_str().parse::<IpAddr>().is_err());
             }

@@ -15,16 +15,16 @@ const KEPT: usize = 1000;
 
 /// One connection of the agent's, and what became of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Event {
+pub struct ConnectionEvent {
     /// Milliseconds from the start of the run.
     pub at_ms: u64,
-    pub how: How,
+    pub how: ConnectionKind,
     /// As the agent named it, made fit to be shown; empty where it was not understood.
     pub host: String,
     pub port: u16,
     /// Whether the list lets it through; it may still lead to nobody.
     pub allowed: bool,
-    pub reason: Reason,
+    pub reason: ConnectionReason,
     /// The address that was connected to.
     pub address: Option<IpAddr>,
     /// Bytes from the agent, and to it.
@@ -38,7 +38,7 @@ pub struct Event {
 /// What was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum How {
+pub enum ConnectionKind {
     /// A tunnel.
     Connect,
     /// One plain request.
@@ -52,7 +52,7 @@ pub enum How {
 /// Why it was allowed or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Reason {
+pub enum ConnectionReason {
     Listed,
     NotListed,
     /// It is listed, and leads to addresses of this machine or the network it stands in.
@@ -67,7 +67,7 @@ pub enum Reason {
     Ended,
 }
 
-impl Reason {
+impl ConnectionReason {
     /// In a few words.
     pub const fn what(self) -> &'static str {
         match self {
@@ -87,41 +87,41 @@ impl Reason {
 
 /// Everything that is known of a run's connections.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Traffic {
-    pub events: Vec<Event>,
+pub struct NetworkTraffic {
+    pub events: Vec<ConnectionEvent>,
     /// How many events there was no room for.
     pub left_out: u64,
 }
 
 /// Events as they come in, from many threads.
 #[derive(Debug)]
-pub(crate) struct Log {
+pub(crate) struct ConnectionLog {
     started: Instant,
     begun: AtomicU64,
-    kept: Mutex<Kept>,
+    kept: Mutex<RecordedTraffic>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    traffic: Traffic,
+struct RecordedTraffic {
+    traffic: NetworkTraffic,
     /// How many of them were connected.
     made: usize,
 }
 
-impl Log {
+impl ConnectionLog {
     pub(crate) fn new(started: Instant) -> Self {
         Self { started, begun: AtomicU64::new(0), kept: Mutex::default() }
     }
 
     /// A connection that was just accepted, and about which nothing is known.
-    pub(crate) fn begin(&self) -> Event {
-        Event {
+    pub(crate) fn begin(&self) -> ConnectionEvent {
+        ConnectionEvent {
             at_ms: self.started.elapsed().as_millis() as u64,
-            how: How::Unknown,
+            how: ConnectionKind::Unknown,
             host: String::new(),
             port: 0,
             allowed: false,
-            reason: Reason::Ended,
+            reason: ConnectionReason::Ended,
             address: None,
             sent: 0,
             received: 0,
@@ -129,7 +129,7 @@ impl Log {
         }
     }
 
-    pub(crate) fn record(&self, event: Event) {
+    pub(crate) fn record(&self, event: ConnectionEvent) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let made = event.address.is_some();
         let of_its_kind = if made { kept.made } else { kept.traffic.events.len() - kept.made };
@@ -142,7 +142,7 @@ impl Log {
     }
 
     /// All of it, in the order in which it began.
-    pub(crate) fn take(&self) -> Traffic {
+    pub(crate) fn take(&self) -> NetworkTraffic {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let mut traffic = std::mem::take(&mut *kept).traffic;
         traffic.events.sort_by_key(|event| event.order);
@@ -156,12 +156,17 @@ mod tests {
 
     #[test]
     fn a_flood_of_refusals_hides_nothing_that_got_through() {
-        let log = Log::new(Instant::now());
+        let log = ConnectionLog::new(Instant::now());
         for _ in 0..KEPT + 7 {
             log.record(log.begin());
         }
         let address = Some(IpAddr::from([1, 1, 1, 1]));
-        log.record(Event { allowed: true, reason: Reason::Listed, address, ..log.begin() });
+        log.record(ConnectionEvent {
+            allowed: true,
+            reason: ConnectionReason::Listed,
+            address,
+            ..log.begin()
+        });
         let traffic = log.take();
         assert_eq!((traffic.events.len(), traffic.left_out), (KEPT + 1, 7));
         assert!(traffic.events.iter().any(|event| event.allowed));

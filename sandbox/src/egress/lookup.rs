@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 
-use super::destination::Name;
-use super::wait::{Cut, Stop};
+use super::destination::HostName;
+use super::wait::{StopSignal, WaitError};
 
 /// Where the program may be. The caller's PATH is not asked.
 const PLACES: &[&str] = &["/usr/bin/getent", "/bin/getent", "/run/current-system/sw/bin/getent"];
@@ -34,26 +34,31 @@ pub(crate) fn find_getent() -> Option<PathBuf> {
 
 /// What is known of the names of a list, by their place in it.
 #[derive(Debug)]
-pub(crate) struct Lookups {
+pub(crate) struct NameLookups {
     program: PathBuf,
     /// Held while one is looked up: whoever asks for the same name waits for the same answer.
-    known: Vec<Mutex<Option<Known>>>,
+    known: Vec<Mutex<Option<CachedLookup>>>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct CachedLookup {
     /// None of them: there is no such name.
     addresses: Vec<IpAddr>,
     until: Instant,
 }
 
-impl Lookups {
+impl NameLookups {
     pub(crate) fn new(program: PathBuf, names: usize) -> Self {
         Self { program, known: (0..names).map(|_| Mutex::new(None)).collect() }
     }
 
     /// All addresses of a name; none if it has none.
-    pub(crate) fn addresses(&self, index: usize, name: &Name, stop: &Stop) -> Result<Vec<IpAddr>, Cut> {
+    pub(crate) fn addresses(
+        &self,
+        index: usize,
+        name: &HostName,
+        stop: &StopSignal,
+    ) -> Result<Vec<IpAddr>, WaitError> {
         let mut known = self.known[index].lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         if let Some(known) = known.as_ref().filter(|known| now < known.until) {
@@ -65,14 +70,14 @@ impl Lookups {
         let addresses = match looked_up {
             Ok(addresses) => addresses,
             // Not asked again at once, and not waited for again by those who wait already.
-            Err(Cut::TooLate) => {
-                *known = Some(Known { addresses: Vec::new(), until: Instant::now() + BAD_FOR });
-                return Err(Cut::TooLate);
+            Err(WaitError::TooLate) => {
+                *known = Some(CachedLookup { addresses: Vec::new(), until: Instant::now() + BAD_FOR });
+                return Err(WaitError::TooLate);
             }
             Err(cut) => return Err(cut),
         };
         let good_for = if addresses.is_empty() { BAD_FOR } else { GOOD_FOR };
-        *known = Some(Known { addresses: addresses.clone(), until: Instant::now() + good_for });
+        *known = Some(CachedLookup { addresses: addresses.clone(), until: Instant::now() + good_for });
         Ok(addresses)
     }
 }
@@ -106,7 +111,7 @@ fn ask<E: From<io::Error>>(
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()?;
-    let mut running = Running(child);
+    let mut running = LookupProcess(child);
     let Some(mut output) = running.0.stdout.take() else { return Ok(Vec::new()) };
     let mut answer = Vec::new();
     loop {
@@ -124,9 +129,9 @@ fn ask<E: From<io::Error>>(
 
 /// A program that does not outlive our interest in it.
 #[derive(Debug)]
-struct Running(Child);
+struct LookupProcess(Child);
 
-impl Drop for Running {
+impl Drop for LookupProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

@@ -12,15 +12,15 @@
 //!
 //! Names are what people can review in a policy, and what certificates are for; see decision 011. The proxy's
 //! threads run from the moment the agent is let go until its run is over, and every one of their decisions is
-//! an [`Event`].
+//! an [`ConnectionEvent`].
 
 mod address;
 mod body;
 mod client;
 mod destination;
 mod event;
-mod inside;
-mod local;
+mod listeners;
+mod local_address;
 mod lookup;
 mod proxy;
 mod relay;
@@ -30,25 +30,25 @@ mod wait;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-pub use destination::{Destination, Host, Name, NotADestination};
-pub use event::{Event, How, Reason, Traffic};
-pub(crate) use inside::{Listener, listen};
+pub use destination::{Destination, DestinationError, DestinationHost, HostName};
+pub use event::{ConnectionEvent, ConnectionKind, ConnectionReason, NetworkTraffic};
+pub(crate) use listeners::{EgressListener, listen};
 pub(crate) use lookup::find_getent;
 pub use lookup::look_up;
-pub(crate) use proxy::Proxy;
+pub(crate) use proxy::EgressProxy;
 
 /// The proxy's port, below those the kernel hands out by itself.
 const PROXY_PORT: u16 = 28128;
 
 /// Where an agent may go: exactly these, no wildcards.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct List {
+pub struct HostAllowlist {
     destinations: Vec<Destination>,
 }
 
-impl List {
+impl HostAllowlist {
     /// Reads `HOST:PORT,…`.
-    pub fn parse(text: &str) -> Result<Self, NotADestination> {
+    pub fn parse(text: &str) -> Result<Self, DestinationError> {
         let mut destinations: Vec<Destination> = Vec::new();
         for entry in text.split(',') {
             let destination = Destination::parse(entry)?;
@@ -60,15 +60,15 @@ impl List {
     }
 
     /// Where on the list this is, if it is there.
-    pub(crate) fn find(&self, host: &Host, port: u16) -> Option<usize> {
+    pub(crate) fn find(&self, host: &DestinationHost, port: u16) -> Option<usize> {
         self.destinations.iter().position(|one| one.port == port && one.host == *host)
     }
 
     /// Whether a name on the list may lead to this address: one out in the world that is not this machine's, or one that
     /// is on the list too.
-    pub(crate) fn lets(&self, address: IpAddr, port: u16) -> bool {
-        self.find(&Host::Address(address.to_canonical()), port).is_some()
-            || (!address::is_refused(address) && !local::is_local(address))
+    pub(crate) fn allows(&self, address: IpAddr, port: u16) -> bool {
+        self.find(&DestinationHost::Address(address.to_canonical()), port).is_some()
+            || (!address::is_refused(address) && !local_address::is_local(address))
     }
 
     pub fn destinations(&self) -> &[Destination] {
@@ -78,7 +78,9 @@ impl List {
     /// Addresses that are the same inside and outside.
     pub(crate) fn forwarded(&self) -> impl Iterator<Item = SocketAddr> {
         self.destinations.iter().filter_map(|one| match one.host {
-            Host::Address(address) if address.is_loopback() => Some(SocketAddr::new(address, one.port)),
+            DestinationHost::Address(address) if address.is_loopback() => {
+                Some(SocketAddr::new(address, one.port))
+            }
             _ => None,
         })
     }
@@ -91,7 +93,7 @@ impl List {
     }
 
     pub(crate) fn needs_lookup(&self) -> bool {
-        self.destinations.iter().any(|one| matches!(one.host, Host::Name(_)))
+        self.destinations.iter().any(|one| matches!(one.host, DestinationHost::Name(_)))
     }
 
     /// An environment in which programs find the proxy, whatever proxy the caller's knew.
@@ -117,7 +119,7 @@ impl List {
     }
 }
 
-impl std::fmt::Display for List {
+impl std::fmt::Display for HostAllowlist {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (index, destination) in self.destinations.iter().enumerate() {
             write!(f, "{}{destination}", if index == 0 { "" } else { ", " })?;
@@ -130,12 +132,12 @@ impl std::fmt::Display for List {
 mod tests {
     use super::*;
 
-    fn list(text: &str) -> List {
-        List::parse(text).expect("a list")
+    fn list(text: &str) -> HostAllowlist {
+        HostAllowlist::parse(text).expect("a list")
     }
 
-    fn finds(list: &List, host: &str, port: u16) -> bool {
-        Host::parse(host).is_some_and(|host| list.find(&host, port).is_some())
+    fn finds(list: &HostAllowlist, host: &str, port: u16) -> bool {
+        DestinationHost::parse(host).is_some_and(|host| list.find(&host, port).is_some())
     }
 
     #[test]
@@ -161,7 +163,7 @@ mod tests {
     #[test]
     fn a_name_may_lead_out_or_to_a_listed_address() {
         let list = list("a.example:443,10.0.0.5:443");
-        let lets = |address: &str, port| list.lets(address.parse().expect("an address"), port);
+        let lets = |address: &str, port| list.allows(address.parse().expect("an address"), port);
         assert!(lets("1.1.1.1", 443) && lets("10.0.0.5", 443) && lets("::ffff:10.0.0.5", 443));
         assert!(!lets("10.0.0.5", 80) && !lets("10.0.0.6", 443) && !lets("127.0.0.1", 443));
     }

@@ -15,12 +15,12 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rustix::event::{EventfdFlags, PollFlags, eventfd};
 use rustix::net::SocketFlags;
 
-use super::List;
+use super::HostAllowlist;
 use super::client;
-use super::event::{Log, Traffic};
-use super::inside::Listener;
-use super::lookup::{Lookups, find_getent};
-use super::wait::{Cut, Stop};
+use super::event::{ConnectionLog, NetworkTraffic};
+use super::listeners::EgressListener;
+use super::lookup::{NameLookups, find_getent};
+use super::wait::{StopSignal, WaitError};
 
 /// Connections at once.
 const MOST: u64 = 256;
@@ -35,40 +35,44 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// The way out of one sandbox.
 #[derive(Debug)]
-pub(crate) struct Proxy {
-    shared: Arc<Shared>,
+pub(crate) struct EgressProxy {
+    shared: Arc<ProxyContext>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What every connection's thread looks at.
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) list: List,
-    pub(super) lookups: Option<Lookups>,
-    pub(super) stop: Stop,
-    pub(super) log: Log,
+pub(super) struct ProxyContext {
+    pub(super) list: HostAllowlist,
+    pub(super) lookups: Option<NameLookups>,
+    pub(super) stop: StopSignal,
+    pub(super) log: ConnectionLog,
     /// Counts the connections there is room for.
     room: OwnedFd,
 }
 
 /// What is behind a listener.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Behind {
+pub(super) enum ListenerTarget {
     Proxy,
     /// The same address, outside.
     Address(SocketAddr),
 }
 
-impl Proxy {
+impl EgressProxy {
     /// Starts to accept. Only now may this process have more than one thread.
-    pub(crate) fn start(list: &List, listeners: Vec<Listener>, started: Instant) -> io::Result<Self> {
+    pub(crate) fn start(
+        list: &HostAllowlist,
+        listeners: Vec<EgressListener>,
+        started: Instant,
+    ) -> io::Result<Self> {
         let most = make_room().unwrap_or(MOST / 4);
         let flags = EventfdFlags::SEMAPHORE | EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let shared = Arc::new(Shared {
-            lookups: find_getent().map(|program| Lookups::new(program, list.destinations().len())),
+        let shared = Arc::new(ProxyContext {
+            lookups: find_getent().map(|program| NameLookups::new(program, list.destinations().len())),
             list: list.clone(),
-            stop: Stop::new()?,
-            log: Log::new(started),
+            stop: StopSignal::new()?,
+            log: ConnectionLog::new(started),
             room: eventfd(most as u32, flags)?,
         });
         let all = Arc::clone(&shared);
@@ -78,7 +82,7 @@ impl Proxy {
     }
 
     /// Ends every connection at once; what became of all of them.
-    pub(crate) fn stop(mut self) -> Traffic {
+    pub(crate) fn stop(mut self) -> NetworkTraffic {
         self.end();
         self.shared.log.take()
     }
@@ -91,7 +95,7 @@ impl Proxy {
     }
 }
 
-impl Drop for Proxy {
+impl Drop for EgressProxy {
     fn drop(&mut self) {
         self.end();
     }
@@ -108,9 +112,9 @@ fn make_room() -> nix::Result<u64> {
 }
 
 /// Accepts until the run is over, then waits for everybody who is still at work.
-fn accept_all(shared: &Shared, listeners: &[Listener]) {
+fn accept_all(shared: &ProxyContext, listeners: &[EgressListener]) {
     thread::scope(|scope| {
-        while let Ok(place) = Place::take(shared) {
+        while let Ok(place) = ConnectionSlot::take(shared) {
             match accept(shared, listeners) {
                 Ok((stream, behind)) => {
                     let event = shared.log.begin();
@@ -120,7 +124,7 @@ fn accept_all(shared: &Shared, listeners: &[Listener]) {
                         drop(place);
                     });
                 }
-                Err(Cut::Stopped) => return,
+                Err(WaitError::Stopped) => return,
                 // Somebody who was gone again, or too much open in the whole system.
                 Err(_) => drop(shared.stop.wait(&[], Some(Instant::now() + PAUSE))),
             }
@@ -128,7 +132,10 @@ fn accept_all(shared: &Shared, listeners: &[Listener]) {
     });
 }
 
-fn accept(shared: &Shared, listeners: &[Listener]) -> Result<(TcpStream, Behind), Cut> {
+fn accept(
+    shared: &ProxyContext,
+    listeners: &[EgressListener],
+) -> Result<(TcpStream, ListenerTarget), WaitError> {
     let interests: Vec<_> =
         listeners.iter().map(|listener| Some((listener.socket.as_fd(), PollFlags::IN))).collect();
     let ready = shared.stop.wait(&interests, None)?;
@@ -137,26 +144,26 @@ fn accept(shared: &Shared, listeners: &[Listener]) -> Result<(TcpStream, Behind)
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let stream = TcpStream::from(rustix::net::accept_with(&listener.socket, flags)?);
     let behind = if listener.address == shared.list.proxy() {
-        Behind::Proxy
+        ListenerTarget::Proxy
     } else {
-        Behind::Address(listener.address)
+        ListenerTarget::Address(listener.address)
     };
     Ok((stream, behind))
 }
 
 /// A place among those who may be at work at once.
 #[derive(Debug)]
-struct Place<'a>(&'a OwnedFd);
+struct ConnectionSlot<'a>(&'a OwnedFd);
 
-impl<'a> Place<'a> {
-    fn take(shared: &'a Shared) -> Result<Self, Cut> {
+impl<'a> ConnectionSlot<'a> {
+    fn take(shared: &'a ProxyContext) -> Result<Self, WaitError> {
         shared.stop.wait_for(&shared.room, PollFlags::IN, None)?;
         rustix::io::read(&shared.room, &mut [0; 8])?;
         Ok(Self(&shared.room))
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for ConnectionSlot<'_> {
     fn drop(&mut self) {
         let _ = rustix::io::write(self.0, &1u64.to_ne_bytes());
     }

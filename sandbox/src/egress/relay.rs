@@ -14,8 +14,8 @@ use std::time::Duration;
 use rustix::event::PollFlags;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
-use super::body::Body;
-use super::wait::{Cut, Interest, Stop, is_passing};
+use super::body::RequestBody;
+use super::wait::{PollInterest, StopSignal, WaitError, is_transient};
 
 /// What a pipe holds when it is made. A way that has carried much gets a larger one, where the kernel lets it:
 /// an ordinary user may have only so much in all pipes together, and most connections carry little.
@@ -26,34 +26,34 @@ const BUFFER: usize = 16 * 1024;
 
 /// One direction.
 #[derive(Debug)]
-pub(crate) struct Way<'a> {
+pub(crate) struct RelayDirection<'a> {
     from: &'a TcpStream,
     to: &'a TcpStream,
-    load: Load,
+    load: RelayBuffer,
     moved: u64,
     over: bool,
 }
 
-impl<'a> Way<'a> {
+impl<'a> RelayDirection<'a> {
     /// Everything, until `from` has no more.
-    pub(crate) fn whole(from: &'a TcpStream, to: &'a TcpStream) -> Self {
+    pub(crate) fn tunnel(from: &'a TcpStream, to: &'a TcpStream) -> Self {
         let load = match pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK) {
-            Ok((read, write)) => Load::Pipe { read, write, size: PIPE, held: 0 },
-            Err(_) => Load::Buffer { body: Body::Endless, bytes: Vec::new(), start: 0 },
+            Ok((read, write)) => RelayBuffer::Pipe { read, write, size: PIPE, held: 0 },
+            Err(_) => RelayBuffer::Buffer { body: RequestBody::Endless, bytes: Vec::new(), start: 0 },
         };
         Self { from, to, load, moved: 0, over: false }
     }
 
     /// First `bytes`, then what is left of a body.
-    pub(crate) fn body(from: &'a TcpStream, to: &'a TcpStream, bytes: Vec<u8>, body: Body) -> Self {
-        Self { from, to, load: Load::Buffer { body, bytes, start: 0 }, moved: 0, over: false }
+    pub(crate) fn body(from: &'a TcpStream, to: &'a TcpStream, bytes: Vec<u8>, body: RequestBody) -> Self {
+        Self { from, to, load: RelayBuffer::Buffer { body, bytes, start: 0 }, moved: 0, over: false }
     }
 
     pub(crate) fn moved(&self) -> u64 {
         self.moved
     }
 
-    fn interest(&self) -> Option<Interest<'_>> {
+    fn interest(&self) -> Option<PollInterest<'_>> {
         match self.load.is_empty() {
             _ if self.over => None,
             true => Some((self.from.as_fd(), PollFlags::IN)),
@@ -62,7 +62,7 @@ impl<'a> Way<'a> {
     }
 
     /// Moves what can be moved now.
-    fn advance(&mut self) -> Result<(), Cut> {
+    fn advance(&mut self) -> Result<(), WaitError> {
         if self.load.is_empty() {
             match self.load.fill(self.from) {
                 Ok(0) if self.load.may_end() => {
@@ -70,15 +70,15 @@ impl<'a> Way<'a> {
                     let _ = self.to.shutdown(Shutdown::Write);
                     return Ok(());
                 }
-                Ok(0) => return Err(Cut::Broken),
+                Ok(0) => return Err(WaitError::Broken),
                 Ok(_) => {}
-                Err(error) if is_passing(&error) => return Ok(()),
+                Err(error) if is_transient(&error) => return Ok(()),
                 Err(error) => return Err(error.into()),
             }
         }
         match self.load.drain(self.to) {
             Ok(length) => self.moved += length as u64,
-            Err(error) if is_passing(&error) => {}
+            Err(error) if is_transient(&error) => {}
             // Nobody listens any more. The other direction learns for itself what became of them.
             Err(_) => self.over = true,
         }
@@ -93,12 +93,12 @@ impl<'a> Way<'a> {
 
 /// What is under way.
 #[derive(Debug)]
-enum Load {
+enum RelayBuffer {
     Pipe { read: OwnedFd, write: OwnedFd, size: usize, held: usize },
-    Buffer { body: Body, bytes: Vec<u8>, start: usize },
+    Buffer { body: RequestBody, bytes: Vec<u8>, start: usize },
 }
 
-impl Load {
+impl RelayBuffer {
     fn is_empty(&self) -> bool {
         match self {
             Self::Pipe { held, .. } => *held == 0,
@@ -150,7 +150,7 @@ impl Load {
 
     /// Whether the sender may stop here. A body that stops before its end is a broken one.
     fn may_end(&self) -> bool {
-        matches!(self, Self::Pipe { .. } | Self::Buffer { body: Body::Endless, .. })
+        matches!(self, Self::Pipe { .. } | Self::Buffer { body: RequestBody::Endless, .. })
     }
 
     /// Whether all that belongs to it has come and gone.
@@ -161,14 +161,19 @@ impl Load {
 
 /// When a conversation is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Until {
+pub(crate) enum RelayEnd {
     BothEnd,
     /// An answer may come before the question is over.
     Answered,
 }
 
 /// Carries on until both sides are done, one breaks, or the run is over.
-pub(crate) fn relay(up: &mut Way<'_>, down: &mut Way<'_>, until: Until, stop: &Stop) -> Result<(), Cut> {
+pub(crate) fn relay(
+    up: &mut RelayDirection<'_>,
+    down: &mut RelayDirection<'_>,
+    until: RelayEnd,
+    stop: &StopSignal,
+) -> Result<(), WaitError> {
     let carried = carry(up, down, until, stop);
     if carried.is_err() {
         for stream in [up.from, up.to] {
@@ -178,8 +183,13 @@ pub(crate) fn relay(up: &mut Way<'_>, down: &mut Way<'_>, until: Until, stop: &S
     carried
 }
 
-fn carry(up: &mut Way<'_>, down: &mut Way<'_>, until: Until, stop: &Stop) -> Result<(), Cut> {
-    while !down.over || (until == Until::BothEnd && !up.over) {
+fn carry(
+    up: &mut RelayDirection<'_>,
+    down: &mut RelayDirection<'_>,
+    until: RelayEnd,
+    stop: &StopSignal,
+) -> Result<(), WaitError> {
+    while !down.over || (until == RelayEnd::BothEnd && !up.over) {
         let ready = stop.wait(&[up.interest(), down.interest()], None)?;
         if ready[0] {
             up.advance()?;
@@ -213,24 +223,24 @@ mod tests {
         (theirs, ours)
     }
 
-    fn buffered<'a>(from: &'a TcpStream, to: &'a TcpStream) -> Way<'a> {
-        Way::body(from, to, Vec::new(), Body::Endless)
+    fn buffered<'a>(from: &'a TcpStream, to: &'a TcpStream) -> RelayDirection<'a> {
+        RelayDirection::body(from, to, Vec::new(), RequestBody::Endless)
     }
 
     #[test]
     fn everything_arrives_and_an_end_is_passed_on_by_pipe_and_by_buffer() {
         for by_pipe in [true, false] {
             let ((mut client, inner), (mut host, outer)) = (pair(), pair());
-            let stop = Stop::new().expect("made");
+            let stop = StopSignal::new().expect("made");
             let sent: Vec<u8> = (0..3 << 20).map(|at: u32| (at / 7) as u8).collect();
             thread::scope(|scope| {
                 let relay = scope.spawn(|| {
                     let (mut up, mut down) = if by_pipe {
-                        (Way::whole(&inner, &outer), Way::whole(&outer, &inner))
+                        (RelayDirection::tunnel(&inner, &outer), RelayDirection::tunnel(&outer, &inner))
                     } else {
                         (buffered(&inner, &outer), buffered(&outer, &inner))
                     };
-                    let carried = relay(&mut up, &mut down, Until::BothEnd, &stop);
+                    let carried = relay(&mut up, &mut down, RelayEnd::BothEnd, &stop);
                     (carried.is_ok(), up.moved(), down.moved())
                 });
                 let heard = scope.spawn(move || {
@@ -254,11 +264,12 @@ mod tests {
     #[test]
     fn what_breaks_is_not_made_to_look_like_an_end() {
         let ((client, inner), (mut host, outer)) = (pair(), pair());
-        let stop = Stop::new().expect("made");
+        let stop = StopSignal::new().expect("made");
         reset(&client);
         drop(client);
-        let (mut up, mut down) = (Way::whole(&inner, &outer), Way::whole(&outer, &inner));
-        assert!(relay(&mut up, &mut down, Until::BothEnd, &stop).is_err());
+        let (mut up, mut down) =
+            (RelayDirection::tunnel(&inner, &outer), RelayDirection::tunnel(&outer, &inner));
+        assert!(relay(&mut up, &mut down, RelayEnd::BothEnd, &stop).is_err());
         drop((inner, outer));
         let error = host.read(&mut [0]).expect_err("not an end");
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
@@ -267,21 +278,21 @@ mod tests {
     #[test]
     fn a_body_that_stops_short_is_broken_and_what_comes_after_one_is_not_read() {
         let (one, other) = (pair(), pair());
-        let stop = Stop::new().expect("made");
+        let stop = StopSignal::new().expect("made");
         let mut client = &one.0;
         client.write_all(b"bo").expect("written");
         client.shutdown(Shutdown::Write).expect("ended");
-        let mut up = Way::body(&one.1, &other.1, b"head".to_vec(), Body::Length(4));
-        let mut down = Way::whole(&other.1, &one.1);
-        assert!(relay(&mut up, &mut down, Until::Answered, &stop).is_err());
+        let mut up = RelayDirection::body(&one.1, &other.1, b"head".to_vec(), RequestBody::Length(4));
+        let mut down = RelayDirection::tunnel(&other.1, &one.1);
+        assert!(relay(&mut up, &mut down, RelayEnd::Answered, &stop).is_err());
 
         let (one, other) = (pair(), pair());
         let (mut client, mut host) = (&one.0, &other.0);
         client.write_all(b"body and more").expect("written");
         host.shutdown(Shutdown::Write).expect("ended");
-        let mut up = Way::body(&one.1, &other.1, b"head ".to_vec(), Body::Length(4));
-        let mut down = Way::whole(&other.1, &one.1);
-        assert!(relay(&mut up, &mut down, Until::BothEnd, &stop).is_ok());
+        let mut up = RelayDirection::body(&one.1, &other.1, b"head ".to_vec(), RequestBody::Length(4));
+        let mut down = RelayDirection::tunnel(&other.1, &one.1);
+        assert!(relay(&mut up, &mut down, RelayEnd::BothEnd, &stop).is_ok());
         drop((up, down));
         drop(other.1);
         let mut heard = String::new();
@@ -292,9 +303,10 @@ mod tests {
     #[test]
     fn the_end_of_a_run_ends_a_conversation() {
         let (one, other) = (pair(), pair());
-        let stop = Stop::new().expect("made");
+        let stop = StopSignal::new().expect("made");
         stop.raise();
-        let (mut up, mut down) = (Way::whole(&one.1, &other.1), Way::whole(&other.1, &one.1));
-        assert!(matches!(relay(&mut up, &mut down, Until::BothEnd, &stop), Err(Cut::Stopped)));
+        let (mut up, mut down) =
+            (RelayDirection::tunnel(&one.1, &other.1), RelayDirection::tunnel(&other.1, &one.1));
+        assert!(matches!(relay(&mut up, &mut down, RelayEnd::BothEnd, &stop), Err(WaitError::Stopped)));
     }
 }

@@ -7,8 +7,8 @@
 
 use std::io::Write;
 
-use super::body::Body;
-use super::destination::{Host, parse_port, split};
+use super::body::RequestBody;
+use super::destination::{DestinationHost, parse_port, split};
 use crate::path::escape;
 
 /// The largest head that is read.
@@ -19,32 +19,32 @@ const SHOWN: usize = 255;
 
 /// What is asked.
 #[derive(Debug)]
-pub(crate) enum Request {
-    Tunnel(Target),
-    Plain { target: Target, head: Vec<u8>, body: Body },
+pub(crate) enum ProxyRequest {
+    Tunnel(RequestTarget),
+    Plain { target: RequestTarget, head: Vec<u8>, body: RequestBody },
 }
 
 /// Who is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct RequestTarget {
     /// Fit to be shown.
     pub(crate) shown: String,
     /// Nothing that isn't a host can be on a list.
-    pub(crate) host: Option<Host>,
+    pub(crate) host: Option<DestinationHost>,
     pub(crate) port: u16,
 }
 
 /// A head that is not understood, and the status that says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    pub(crate) status: Status,
+pub(crate) struct RequestRefusal {
+    pub(crate) status: ResponseStatus,
     pub(crate) why: &'static str,
     /// Who was asked for, where that much was understood.
-    pub(crate) target: Option<Target>,
+    pub(crate) target: Option<RequestTarget>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Status {
+pub(crate) enum ResponseStatus {
     BadRequest,
     Forbidden,
     TooSlow,
@@ -53,7 +53,7 @@ pub(crate) enum Status {
     GatewayTimeout,
 }
 
-impl Status {
+impl ResponseStatus {
     const fn line(self) -> &'static str {
         match self {
             Self::BadRequest => "400 Bad Request",
@@ -70,7 +70,7 @@ impl Status {
 pub(crate) const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
 /// An answer of the proxy's own. `text` is shown to people, in a line of its own.
-pub(crate) fn answer(status: Status, text: &str) -> Vec<u8> {
+pub(crate) fn answer(status: ResponseStatus, text: &str) -> Vec<u8> {
     let line = status.line();
     let text = format!("agency: {text}\n");
     format!(
@@ -87,8 +87,8 @@ pub(crate) fn head_length(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Reads a whole head.
-pub(crate) fn parse(head: &[u8]) -> Result<Request, Refusal> {
-    let bad = |why| Refusal { status: Status::BadRequest, why, target: None };
+pub(crate) fn parse(head: &[u8]) -> Result<ProxyRequest, RequestRefusal> {
+    let bad = |why| RequestRefusal { status: ResponseStatus::BadRequest, why, target: None };
     if !is_cleanly_broken(head) || head.starts_with(b"\r\n") {
         return Err(bad("the lines of the request are not cleanly broken"));
     }
@@ -98,7 +98,7 @@ pub(crate) fn parse(head: &[u8]) -> Result<Request, Refusal> {
         Ok(httparse::Status::Complete(length)) if length == head.len() => {}
         Err(httparse::Error::TooManyHeaders) => {
             let why = "the request has too many headers";
-            return Err(Refusal { status: Status::TooLarge, why, target: None });
+            return Err(RequestRefusal { status: ResponseStatus::TooLarge, why, target: None });
         }
         _ => return Err(bad("the request is not HTTP/1.1")),
     }
@@ -109,15 +109,17 @@ pub(crate) fn parse(head: &[u8]) -> Result<Request, Refusal> {
         return Err(bad("the request's target has odd characters"));
     }
     if method == "CONNECT" {
-        let target = Target::of(target, None).ok_or_else(|| bad("CONNECT takes HOST:PORT"))?;
-        return Ok(Request::Tunnel(target));
+        let target = RequestTarget::of(target, None).ok_or_else(|| bad("CONNECT takes HOST:PORT"))?;
+        return Ok(ProxyRequest::Tunnel(target));
     }
     let (authority, path) = absolute(target).ok_or_else(|| bad("a proxy is asked for http://HOST/PATH"))?;
-    let target = Target::of(authority, Some(80)).ok_or_else(|| bad("the request's host is malformed"))?;
-    let about = |why| Refusal { status: Status::BadRequest, why, target: Some(target.clone()) };
-    let headers = Headers(parsed.headers);
+    let target =
+        RequestTarget::of(authority, Some(80)).ok_or_else(|| bad("the request's host is malformed"))?;
+    let about =
+        |why| RequestRefusal { status: ResponseStatus::BadRequest, why, target: Some(target.clone()) };
+    let headers = RequestHeaders(parsed.headers);
     match headers.only("host").map_err(|()| about("the request has several Host headers"))? {
-        Some(host) if Target::of(host, Some(80)).is_none_or(|host| !host.is_same(&target)) => {
+        Some(host) if RequestTarget::of(host, Some(80)).is_none_or(|host| !host.is_same(&target)) => {
             return Err(about("the Host header names another host"));
         }
         None if version == 1 => return Err(about("the request has no Host header")),
@@ -134,14 +136,14 @@ pub(crate) fn parse(head: &[u8]) -> Result<Request, Refusal> {
         format!("{method} {path} HTTP/1.{version}\r\nHost: {}\r\n", target.authority()).into_bytes();
     headers.pass(&mut head);
     match &body {
-        Body::Chunked(_) => head.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
-        Body::Length(length) if headers.has("content-length") => {
+        RequestBody::Chunked(_) => head.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        RequestBody::Length(length) if headers.has("content-length") => {
             head.extend_from_slice(format!("Content-Length: {length}\r\n").as_bytes());
         }
         _ => {}
     }
     head.extend_from_slice(b"Connection: close\r\n\r\n");
-    Ok(Request::Plain { target, head, body })
+    Ok(ProxyRequest::Plain { target, head, body })
 }
 
 /// Every CR is followed by LF, every LF comes after CR, and there is no NUL.
@@ -166,7 +168,7 @@ fn absolute(target: &str) -> Option<(&str, &str)> {
     (!authority.is_empty() && !authority.contains('@')).then_some((authority, path))
 }
 
-impl Target {
+impl RequestTarget {
     /// Reads `HOST:PORT`, or `HOST` where a port is implied.
     fn of(authority: &str, implied: Option<u16>) -> Option<Self> {
         let (host, port) = match (split(authority), implied) {
@@ -175,7 +177,7 @@ impl Target {
             (None, None) => return None,
         };
         let shown: String = escape(host.as_bytes()).chars().take(SHOWN).collect();
-        (!host.is_empty()).then(|| Self { shown, host: Host::parse(host), port })
+        (!host.is_empty()).then(|| Self { shown, host: DestinationHost::parse(host), port })
     }
 
     fn is_same(&self, other: &Self) -> bool {
@@ -204,9 +206,9 @@ const NOT_PASSED: &[&str] = &[
     "upgrade",
 ];
 
-struct Headers<'a>(&'a [httparse::Header<'a>]);
+struct RequestHeaders<'a>(&'a [httparse::Header<'a>]);
 
-impl<'a> Headers<'a> {
+impl<'a> RequestHeaders<'a> {
     fn all(&self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
         self.0.iter().filter(move |header| header.name.eq_ignore_ascii_case(name)).map(|header| header.value)
     }
@@ -226,20 +228,20 @@ impl<'a> Headers<'a> {
     }
 
     /// Where the body ends. Said twice, or in any unusual way, it is not said at all.
-    fn body(&self, version: u8) -> Result<Body, &'static str> {
+    fn body(&self, version: u8) -> Result<RequestBody, &'static str> {
         let length = self.only("content-length").map_err(|()| "the request has several lengths")?;
         let coding = self.only("transfer-encoding").map_err(|()| "the request has several codings")?;
         match (length, coding) {
-            (None, None) => Ok(Body::Length(0)),
+            (None, None) => Ok(RequestBody::Length(0)),
             (Some(_), Some(_)) => Err("the request has a length and a coding"),
             (None, Some(coding)) if version == 1 && coding.eq_ignore_ascii_case("chunked") => {
-                Ok(Body::chunked())
+                Ok(RequestBody::chunked())
             }
             (None, Some(_)) => Err("the request's coding is not chunked"),
             (Some(length), None) => {
                 let digits = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
                 let length = if digits { length.parse().ok() } else { None };
-                length.map(Body::Length).ok_or("the request's length is not a number")
+                length.map(RequestBody::Length).ok_or("the request's length is not a number")
             }
         }
     }
@@ -270,13 +272,13 @@ mod tests {
 
     use super::*;
 
-    fn plain(head: &str) -> (String, String, Body) {
+    fn plain(head: &str) -> (String, String, RequestBody) {
         match parse(head.as_bytes()).expect("understood") {
-            Request::Plain { target, head, body } => {
+            ProxyRequest::Plain { target, head, body } => {
                 let shown = format!("{}:{}", target.shown, target.port);
                 (shown, String::from_utf8(head).expect("text"), body)
             }
-            Request::Tunnel(target) => panic!("a tunnel to {target:?}"),
+            ProxyRequest::Tunnel(target) => panic!("a tunnel to {target:?}"),
         }
     }
 
@@ -286,11 +288,11 @@ mod tests {
 
     #[test]
     fn a_tunnel_is_asked_for_by_host_and_port() {
-        let Ok(Request::Tunnel(target)) = parse(b"CONNECT Example.org:443 HTTP/1.1\r\nHost: x\r\n\r\n")
+        let Ok(ProxyRequest::Tunnel(target)) = parse(b"CONNECT Example.org:443 HTTP/1.1\r\nHost: x\r\n\r\n")
         else {
             panic!("not a tunnel");
         };
-        assert_eq!((target.port, target.host), (443, Host::parse("example.org")));
+        assert_eq!((target.port, target.host), (443, DestinationHost::parse("example.org")));
         for target in
             ["example.org", "example.org:", "example.org:0", "example.org:99999", ":443", "a:+1", "/"]
         {
@@ -312,14 +314,16 @@ mod tests {
             "POST /?q=1 HTTP/1.1\r\nHost: example.org:8080\r\nAccept: */*\r\nContent-Length: 3\r\n\
              Connection: close\r\n\r\n"
         );
-        assert!(matches!(body, Body::Length(3)));
+        assert!(matches!(body, RequestBody::Length(3)));
         let (_, head, _) = plain("GET http://a.example HTTP/1.0\r\n\r\n");
         assert_eq!(head, "GET / HTTP/1.0\r\nHost: a.example\r\nConnection: close\r\n\r\n");
         let (_, head, _) = plain("OPTIONS http://a.example HTTP/1.1\r\nHost: a.example\r\n\r\n");
         assert!(head.starts_with("OPTIONS * HTTP/1.1\r\n"));
         let (_, head, body) =
             plain("PUT http://a.example/x HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: Chunked\r\n\r\n");
-        assert!(head.contains("\r\nTransfer-Encoding: chunked\r\n") && matches!(body, Body::Chunked(_)));
+        assert!(
+            head.contains("\r\nTransfer-Encoding: chunked\r\n") && matches!(body, RequestBody::Chunked(_))
+        );
     }
 
     #[test]
@@ -384,7 +388,7 @@ mod tests {
              Content-Length: 5\r\n\r\n",
         );
         assert!(head.contains("\r\nHost: a.example\r\n") && head.contains("\r\nContent-Length: 5\r\n"));
-        assert!(matches!(body, Body::Length(5)));
+        assert!(matches!(body, RequestBody::Length(5)));
     }
 
     proptest! {
@@ -404,7 +408,7 @@ mod tests {
                 head.push_str(&format!("{name}: {value}\r\n"));
             }
             head.push_str("\r\n");
-            if let Ok(Request::Plain { head, .. }) = parse(head.as_bytes()) {
+            if let Ok(ProxyRequest::Plain { head, .. }) = parse(head.as_bytes()) {
                 prop_assert_eq!(head_length(&head), Some(head.len()));
                 let text = String::from_utf8(head).expect("text").to_ascii_lowercase();
                 prop_assert_eq!(text.matches("\r\nhost:").count(), 1);

@@ -13,11 +13,11 @@ use rustix::io::Errno;
 
 /// The end of a run: raised once, seen by everybody.
 #[derive(Debug)]
-pub(crate) struct Stop(OwnedFd);
+pub(crate) struct StopSignal(OwnedFd);
 
 /// Why a wait was in vain.
 #[derive(Debug)]
-pub(crate) enum Cut {
+pub(crate) enum WaitError {
     /// The run is over.
     Stopped,
     /// The deadline has passed.
@@ -26,22 +26,22 @@ pub(crate) enum Cut {
     Broken,
 }
 
-impl From<io::Error> for Cut {
+impl From<io::Error> for WaitError {
     fn from(_: io::Error) -> Self {
         Self::Broken
     }
 }
 
-impl From<Errno> for Cut {
+impl From<Errno> for WaitError {
     fn from(_: Errno) -> Self {
         Self::Broken
     }
 }
 
 /// A descriptor and what it is waited for.
-pub(crate) type Interest<'a> = (BorrowedFd<'a>, PollFlags);
+pub(crate) type PollInterest<'a> = (BorrowedFd<'a>, PollFlags);
 
-impl Stop {
+impl StopSignal {
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
@@ -52,9 +52,9 @@ impl Stop {
     }
 
     /// An error if the run is over.
-    pub(crate) fn check(&self) -> Result<(), Cut> {
+    pub(crate) fn check(&self) -> Result<(), WaitError> {
         match self.wait(&[], Some(Instant::now())) {
-            Err(Cut::TooLate) => Ok(()),
+            Err(WaitError::TooLate) => Ok(()),
             other => other.map(drop),
         }
     }
@@ -62,9 +62,9 @@ impl Stop {
     /// Waits for any of them; which of them have something to say, an error included.
     pub(crate) fn wait(
         &self,
-        interests: &[Option<Interest<'_>>],
+        interests: &[Option<PollInterest<'_>>],
         deadline: Option<Instant>,
-    ) -> Result<Vec<bool>, Cut> {
+    ) -> Result<Vec<bool>, WaitError> {
         let mut fds = vec![PollFd::new(&self.0, PollFlags::IN)];
         fds.extend(interests.iter().flatten().map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)));
         loop {
@@ -74,8 +74,8 @@ impl Stop {
                 tv_nsec: left.subsec_nanos().into(),
             });
             match poll(&mut fds, timeout.as_ref()) {
-                Ok(0) => return Err(Cut::TooLate),
-                Ok(_) if !fds[0].revents().is_empty() => return Err(Cut::Stopped),
+                Ok(0) => return Err(WaitError::TooLate),
+                Ok(_) if !fds[0].revents().is_empty() => return Err(WaitError::Stopped),
                 Ok(_) => break,
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -91,7 +91,7 @@ impl Stop {
         fd: impl AsFd,
         flags: PollFlags,
         deadline: Option<Instant>,
-    ) -> Result<(), Cut> {
+    ) -> Result<(), WaitError> {
         self.wait(&[Some((fd.as_fd(), flags))], deadline).map(drop)
     }
 
@@ -101,11 +101,11 @@ impl Stop {
         mut stream: &TcpStream,
         bytes: &mut [u8],
         deadline: Option<Instant>,
-    ) -> Result<usize, Cut> {
+    ) -> Result<usize, WaitError> {
         loop {
             self.wait_for(stream, PollFlags::IN, deadline)?;
             match stream.read(bytes) {
-                Err(error) if is_passing(&error) => {}
+                Err(error) if is_transient(&error) => {}
                 other => return Ok(other?),
             }
         }
@@ -116,12 +116,12 @@ impl Stop {
         mut stream: &TcpStream,
         mut bytes: &[u8],
         deadline: Option<Instant>,
-    ) -> Result<(), Cut> {
+    ) -> Result<(), WaitError> {
         while !bytes.is_empty() {
             self.wait_for(stream, PollFlags::OUT, deadline)?;
             match stream.write(bytes) {
                 Ok(length) => bytes = &bytes[length..],
-                Err(error) if is_passing(&error) => {}
+                Err(error) if is_transient(&error) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -130,6 +130,6 @@ impl Stop {
 }
 
 /// Errors that only mean "again".
-pub(crate) fn is_passing(error: &io::Error) -> bool {
+pub(crate) fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

@@ -23,22 +23,22 @@ use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::Change;
-use super::journal::{Action, Desk, Journal, Operation, Phase, failed};
-use super::plan::Plan;
+use super::HarvestChange;
+use super::journal::{ApplyAction, ApplyJournal, ApplyOperation, ApplyPhase, JournalDirectory, failed};
+use super::plan::ApplyPlan;
 use super::tree;
 use crate::path::RelPath;
 
-pub use super::recover::{Recovery, recover, recover_observed};
+pub use super::recover::{ApplyRecovery, recover, recover_observed};
 
 /// A moment, on the clock that stamps a file system's changes. Only that clock can be compared with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Mark {
+pub struct FileClockTime {
     pub seconds: i64,
     pub nanoseconds: i64,
 }
 
-impl Mark {
+impl FileClockTime {
     /// Now, by the change time of a file made in this directory for the purpose, without a name where the
     /// file system knows such.
     ///
@@ -72,21 +72,21 @@ impl Mark {
 
 /// What is to be applied, and where.
 #[derive(Debug, Clone, Copy)]
-pub struct Apply<'a> {
+pub struct ApplyRequest<'a> {
     /// Of a harvest without violations.
-    pub changes: &'a [Change],
+    pub changes: &'a [HarvestChange],
     pub upper: BorrowedFd<'a>,
     /// The folder that was the overlay's lower layer.
     pub live: BorrowedFd<'a>,
     /// Taken in the live folder before the overlay was mounted.
-    pub started: Mark,
+    pub started: FileClockTime,
     /// A directory of ours, outside the live folder, where a crash can be recovered from.
     pub journal: BorrowedFd<'a>,
 }
 
 /// A path that keeps the whole from being applied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Conflict {
+pub struct ApplyConflict {
     pub path: RelPath,
     pub reason: ConflictReason,
 }
@@ -108,7 +108,7 @@ pub enum ConflictReason {
     },
 }
 
-impl fmt::Display for Conflict {
+impl fmt::Display for ApplyConflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.path)?;
         match &self.reason {
@@ -132,7 +132,7 @@ impl fmt::Display for Conflict {
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     #[error("nothing was applied: {}", list(.0))]
-    Conflicts(Vec<Conflict>),
+    Conflicts(Vec<ApplyConflict>),
     #[error("an earlier apply did not end; recover from it first")]
     Pending,
     #[error("another apply or recovery is under way")]
@@ -157,8 +157,8 @@ pub enum ApplyError {
     Stopped,
 }
 
-fn list(conflicts: &[Conflict]) -> String {
-    let mut shown: Vec<String> = conflicts.iter().take(10).map(Conflict::to_string).collect();
+fn list(conflicts: &[ApplyConflict]) -> String {
+    let mut shown: Vec<String> = conflicts.iter().take(10).map(ApplyConflict::to_string).collect();
     if conflicts.len() > shown.len() {
         shown.push(format!("and {} more", conflicts.len() - shown.len()));
     }
@@ -171,7 +171,7 @@ fn paths(paths: &[RelPath]) -> String {
 
 /// What was just done. A crash is possible after each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum ApplyStep {
     Checked,
     Announced,
     StageMade,
@@ -187,10 +187,10 @@ pub enum Step {
     Forgotten,
 }
 
-pub(super) type Observer<'a> = &'a mut dyn FnMut(Step) -> ControlFlow<()>;
+pub(super) type ApplyStepHook<'a> = &'a mut dyn FnMut(ApplyStep) -> ControlFlow<()>;
 
 /// Reports a step, and stops dead if the observer wants to see what a crash here leaves.
-pub(super) fn passed(observer: Observer<'_>, step: Step) -> Result<(), ApplyError> {
+pub(super) fn report_step(observer: ApplyStepHook<'_>, step: ApplyStep) -> Result<(), ApplyError> {
     match observer(step) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(()) => Err(ApplyError::Stopped),
@@ -198,33 +198,33 @@ pub(super) fn passed(observer: Observer<'_>, step: Step) -> Result<(), ApplyErro
 }
 
 /// Applies all changes, or returns why none was.
-pub fn apply(work: &Apply<'_>) -> Result<(), ApplyError> {
+pub fn apply(work: &ApplyRequest<'_>) -> Result<(), ApplyError> {
     apply_observed(work, &mut |_| ControlFlow::Continue(()))
 }
 
 /// Like [`apply`], telling the observer each step. When it breaks, everything is left as a crash would.
-pub fn apply_observed(work: &Apply<'_>, observer: Observer<'_>) -> Result<(), ApplyError> {
-    let desk = Desk::lock(work.journal)?;
+pub fn apply_observed(work: &ApplyRequest<'_>, observer: ApplyStepHook<'_>) -> Result<(), ApplyError> {
+    let desk = JournalDirectory::lock(work.journal)?;
     if desk.read()?.is_some() {
         return Err(ApplyError::Pending);
     }
-    let plan = Plan::check(work)?;
+    let plan = ApplyPlan::check(work)?;
     if plan.steps.is_empty() {
         return Ok(());
     }
-    passed(observer, Step::Checked)?;
+    report_step(observer, ApplyStep::Checked)?;
 
-    let mut journal = Journal::new(stage_name(work.live)?);
+    let mut journal = ApplyJournal::new(stage_name(work.live)?);
     desk.write(&journal)?;
     let done = carry_out(work, &plan, &desk, &mut journal, observer);
     match done {
         Ok(()) | Err(ApplyError::Stopped) => done,
         Err(error) => match super::recover::resume(&desk, work.live, &journal, observer) {
-            Ok(Recovery::RolledBack { kept }) if !kept.is_empty() => {
+            Ok(ApplyRecovery::RolledBack { kept }) if !kept.is_empty() => {
                 Err(ApplyError::Kept { stage: journal.stage, kept })
             }
             // The last write of the journal failed, and yet it arrived.
-            Ok(Recovery::Finished) => Ok(()),
+            Ok(ApplyRecovery::Finished) => Ok(()),
             Ok(_) => Err(error),
             Err(undo) => Err(ApplyError::Unfinished { undo: Box::new(undo), source: Box::new(error) }),
         },
@@ -236,7 +236,7 @@ fn stage_name(live: BorrowedFd<'_>) -> Result<String, ApplyError> {
     let mut number = 0;
     loop {
         let name = format!(".agency-apply-{}-{number}", std::process::id());
-        match tree::look(live, name.as_bytes()).map_err(failed("look for a free name"))? {
+        match tree::inspect(live, name.as_bytes()).map_err(failed("look for a free name"))? {
             None => return Ok(name),
             Some(_) => number += 1,
         }
@@ -244,53 +244,57 @@ fn stage_name(live: BorrowedFd<'_>) -> Result<String, ApplyError> {
 }
 
 fn carry_out(
-    work: &Apply<'_>,
-    plan: &Plan,
-    desk: &Desk,
-    journal: &mut Journal,
-    observer: Observer<'_>,
+    work: &ApplyRequest<'_>,
+    plan: &ApplyPlan,
+    desk: &JournalDirectory,
+    journal: &mut ApplyJournal,
+    observer: ApplyStepHook<'_>,
 ) -> Result<(), ApplyError> {
-    passed(observer, Step::Announced)?;
+    report_step(observer, ApplyStep::Announced)?;
     fs::mkdirat(work.live, &journal.stage, Mode::from_raw_mode(0o700)).map_err(failed("make the stage"))?;
     let stage_path = RelPath::root().join(journal.stage.as_bytes());
     let stage = tree::open_directory(work.live, &stage_path).map_err(failed("open the stage"))?;
-    passed(observer, Step::StageMade)?;
+    report_step(observer, ApplyStep::StageMade)?;
 
     journal.operations = plan.stage(work, stage.as_fd(), observer)?;
     fs::fsync(work.live).map_err(failed("make the stage durable"))?;
-    journal.phase = Phase::Applying;
+    journal.phase = ApplyPhase::Applying;
     desk.write(journal)?;
-    passed(observer, Step::Prepared)?;
+    report_step(observer, ApplyStep::Prepared)?;
 
     for operation in &journal.operations {
         operate(work.live, stage.as_fd(), operation)?;
-        passed(observer, Step::Operated)?;
+        report_step(observer, ApplyStep::Operated)?;
     }
     plan.verify_displaced(stage.as_fd(), &journal.operations)?;
     sync_parents(work.live, stage.as_fd(), &journal.operations)?;
-    passed(observer, Step::Synced)?;
+    report_step(observer, ApplyStep::Synced)?;
 
     // If this fails, what the disk says is unknown, so it is read back before anything is undone.
     let mut applied = journal.clone();
-    applied.phase = Phase::Applied;
+    applied.phase = ApplyPhase::Applied;
     let written = desk.write(&applied);
-    if written.is_ok() || desk.read().ok().flatten().is_some_and(|read| read.phase == Phase::Applied) {
+    if written.is_ok() || desk.read().ok().flatten().is_some_and(|read| read.phase == ApplyPhase::Applied) {
         *journal = applied;
     }
     written?;
-    passed(observer, Step::Committed)?;
+    report_step(observer, ApplyStep::Committed)?;
     super::recover::clear(desk, work.live, journal, observer)
 }
 
 pub(super) fn conflict(path: &RelPath, reason: ConflictReason) -> ApplyError {
-    ApplyError::Conflicts(vec![Conflict { path: path.clone(), reason }])
+    ApplyError::Conflicts(vec![ApplyConflict { path: path.clone(), reason }])
 }
 
 pub(super) fn slot_name(which: &str, slot: usize) -> String {
     format!("{which}-{slot}")
 }
 
-fn operate(live: BorrowedFd<'_>, stage: BorrowedFd<'_>, operation: &Operation) -> Result<(), ApplyError> {
+fn operate(
+    live: BorrowedFd<'_>,
+    stage: BorrowedFd<'_>,
+    operation: &ApplyOperation,
+) -> Result<(), ApplyError> {
     let path = &operation.path;
     let in_path = |source: Errno| match source {
         Errno::EXIST => conflict(path, ConflictReason::Appeared),
@@ -301,14 +305,14 @@ fn operate(live: BorrowedFd<'_>, stage: BorrowedFd<'_>, operation: &Operation) -
     let parent = parent_of(live, path).map_err(in_path)?;
     let (parent, name) = (parent.as_fd(), path.name());
     match &operation.action {
-        Action::Delete { slot, .. } => {
+        ApplyAction::Delete { slot, .. } => {
             move_to_free(parent, name, stage, slot_name("old", *slot).as_bytes()).map_err(in_path)
         }
-        Action::MakeDirectory => make_directory(parent, name).map_err(in_path),
-        Action::Add { slot, .. } => {
+        ApplyAction::MakeDirectory => make_directory(parent, name).map_err(in_path),
+        ApplyAction::Add { slot, .. } => {
             move_to_free(stage, slot_name("new", *slot).as_bytes(), parent, name).map_err(in_path)
         }
-        Action::Replace { slot, .. } => {
+        ApplyAction::Replace { slot, .. } => {
             let new = slot_name("new", *slot);
             match fs::renameat_with(stage, &new, parent, name, RenameFlags::EXCHANGE) {
                 Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
@@ -334,7 +338,7 @@ pub(super) fn move_to_free(
 ) -> Result<(), Errno> {
     match fs::renameat_with(from, name, to, free, RenameFlags::NOREPLACE) {
         // Network file systems know no flags. Looking first leaves a gap, but a small one.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match tree::look(to, free)? {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match tree::inspect(to, free)? {
             Some(_) => Err(Errno::EXIST),
             None => fs::renameat(from, name, to, free),
         },
@@ -357,7 +361,7 @@ fn make_directory(parent: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
 pub(super) fn sync_parents(
     live: BorrowedFd<'_>,
     stage: BorrowedFd<'_>,
-    operations: &[Operation],
+    operations: &[ApplyOperation],
 ) -> Result<(), ApplyError> {
     let what = "make the changes durable";
     let parents: BTreeSet<RelPath> =

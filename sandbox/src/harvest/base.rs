@@ -12,21 +12,21 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
-use super::links::Links;
-use super::names::is_dot_git;
-use super::tree::{self, Kind};
-use super::{Entry, Shape};
+use super::links::SymlinkMap;
+use super::name_folding::is_dot_git;
+use super::tree::{self, NodeKind};
+use super::{HarvestEntry, RepositoryShape};
 use crate::path::RelPath;
 
 /// The lower layers of an overlay, top first.
 #[derive(Debug)]
-pub struct Base {
+pub struct BaseLayers {
     layers: Vec<OwnedFd>,
 }
 
 /// What the base has under one name.
 #[derive(Debug, Clone)]
-pub(crate) enum Lower {
+pub(crate) enum BaseEntry {
     Nothing,
     /// A file, link or special file, and the layer it comes from.
     Leaf {
@@ -37,7 +37,7 @@ pub(crate) enum Lower {
     Directory(Vec<usize>),
 }
 
-impl Base {
+impl BaseLayers {
     /// The layers of the stack, topmost first, each an open directory.
     pub fn new(layers: Vec<OwnedFd>) -> Self {
         Self { layers }
@@ -45,12 +45,12 @@ impl Base {
 
     /// The file or link at a path; `None` when there is nothing, or something git does not know, such as a
     /// directory.
-    pub fn lookup(&self, path: &RelPath) -> std::io::Result<Option<Entry>> {
+    pub fn lookup(&self, path: &RelPath) -> std::io::Result<Option<HarvestEntry>> {
         let Some(parent) = path.parent() else { return Ok(None) };
         let Some(directory) = self.directory(&parent)? else { return Ok(None) };
         match directory.child(path.name())? {
-            Lower::Leaf { layer, stat } => Ok(directory.entry(path.name(), layer, &stat)?),
-            Lower::Nothing | Lower::Directory(_) => Ok(None),
+            BaseEntry::Leaf { layer, stat } => Ok(directory.entry(path.name(), layer, &stat)?),
+            BaseEntry::Nothing | BaseEntry::Directory(_) => Ok(None),
         }
     }
 
@@ -60,19 +60,19 @@ impl Base {
         let parent = path.parent().ok_or_else(missing)?;
         let directory = self.directory(&parent)?.ok_or_else(missing)?;
         match directory.child(path.name())? {
-            Lower::Leaf { layer, .. } => Ok(directory.open(path.name(), layer)?.0),
-            Lower::Nothing | Lower::Directory(_) => Err(missing()),
+            BaseEntry::Leaf { layer, .. } => Ok(directory.open(path.name(), layer)?.0),
+            BaseEntry::Nothing | BaseEntry::Directory(_) => Err(missing()),
         }
     }
 
     /// Whether the stack shows a directory here.
     pub(crate) fn directory_exists(&self, path: &RelPath) -> bool {
-        path.is_root() || matches!(self.show(path), Ok(Lower::Directory(_)))
+        path.is_root() || matches!(self.show(path), Ok(BaseEntry::Directory(_)))
     }
 
     /// Whether the stack shows something here that is not a directory.
     pub(crate) fn leaf_exists(&self, path: &RelPath) -> bool {
-        matches!(self.show(path), Ok(Lower::Leaf { .. }))
+        matches!(self.show(path), Ok(BaseEntry::Leaf { .. }))
     }
 
     /// The names of the directories the stack shows in this one.
@@ -81,23 +81,23 @@ impl Base {
         let names = directory.names().unwrap_or_default();
         names
             .into_iter()
-            .filter(|name| matches!(directory.child(name), Ok(Lower::Directory(_))))
+            .filter(|name| matches!(directory.child(name), Ok(BaseEntry::Directory(_))))
             .map(Vec::from)
             .collect()
     }
 
     /// Every path the stack shows below a directory, relative to it, and whether it is a directory itself.
-    pub(crate) fn everything_in(&self, path: &RelPath) -> Result<Vec<(RelPath, bool)>, Errno> {
+    pub(crate) fn paths_below(&self, path: &RelPath) -> Result<Vec<(RelPath, bool)>, Errno> {
         let mut found = Vec::new();
-        let Lower::Directory(layers) = self.show(path)? else { return Ok(found) };
+        let BaseEntry::Directory(layers) = self.show(path)? else { return Ok(found) };
         let mut waiting = vec![(RelPath::root(), path.clone(), layers)];
         while let Some((inside, path, layers)) = waiting.pop() {
             let here = self.at(&path, &layers)?;
             for name in here.names()? {
                 match here.child(&name)? {
-                    Lower::Nothing => {}
-                    Lower::Leaf { .. } => found.push((inside.join(&name), false)),
-                    Lower::Directory(layers) => {
+                    BaseEntry::Nothing => {}
+                    BaseEntry::Leaf { .. } => found.push((inside.join(&name), false)),
+                    BaseEntry::Directory(layers) => {
                         found.push((inside.join(&name), true));
                         waiting.push((inside.join(&name), path.join(&name), layers));
                     }
@@ -113,8 +113,8 @@ impl Base {
         &self,
         limit: usize,
         scratch: &dyn Fn(&RelPath, bool) -> bool,
-    ) -> Result<Links, Errno> {
-        let mut links = Links::default();
+    ) -> Result<SymlinkMap, Errno> {
+        let mut links = SymlinkMap::default();
         let mut left = limit;
         let mut waiting = vec![(RelPath::root(), self.all())];
         while let Some((path, layers)) = waiting.pop() {
@@ -126,12 +126,12 @@ impl Base {
             for name in here.links_and_directories(&mut left)? {
                 let child = path.join(&name);
                 match here.child(&name)? {
-                    Lower::Directory(_) if is_dot_git(&name) || scratch(&child, true) => {}
-                    Lower::Directory(layers) => waiting.push((child, layers)),
-                    Lower::Leaf { layer, stat } if tree::kind(&stat) == Kind::Symlink => {
+                    BaseEntry::Directory(_) if is_dot_git(&name) || scratch(&child, true) => {}
+                    BaseEntry::Directory(layers) => waiting.push((child, layers)),
+                    BaseEntry::Leaf { layer, stat } if tree::kind(&stat) == NodeKind::Symlink => {
                         links.insert(child, here.link(&name, layer)?);
                     }
-                    Lower::Leaf { .. } | Lower::Nothing => {}
+                    BaseEntry::Leaf { .. } | BaseEntry::Nothing => {}
                 }
             }
         }
@@ -141,18 +141,18 @@ impl Base {
     /// The permission bits of a directory the stack shows.
     pub(crate) fn directory_mode(&self, path: &RelPath) -> Option<u32> {
         let layer = match self.show(path) {
-            Ok(Lower::Directory(layers)) => *layers.first()?,
+            Ok(BaseEntry::Directory(layers)) => *layers.first()?,
             _ => return None,
         };
         let held = tree::open_directory(self.layers[layer].as_fd(), path).ok()?;
         Some(rustix::fs::fstat(held).ok()?.st_mode & 0o7777)
     }
 
-    fn show(&self, path: &RelPath) -> Result<Lower, Errno> {
-        let Some(parent) = path.parent() else { return Ok(Lower::Directory(self.all())) };
+    fn show(&self, path: &RelPath) -> Result<BaseEntry, Errno> {
+        let Some(parent) = path.parent() else { return Ok(BaseEntry::Directory(self.all())) };
         match self.directory(&parent)? {
             Some(directory) => directory.child(path.name()),
-            None => Ok(Lower::Nothing),
+            None => Ok(BaseEntry::Nothing),
         }
     }
 
@@ -160,54 +160,54 @@ impl Base {
         (0..self.layers.len()).collect()
     }
 
-    fn directory(&self, path: &RelPath) -> Result<Option<Directory>, Errno> {
+    fn directory(&self, path: &RelPath) -> Result<Option<BaseDirectory>, Errno> {
         let mut here = self.at(&RelPath::root(), &self.all())?;
         let mut prefix = RelPath::root();
         for name in path.components() {
             prefix = prefix.join(name);
             match here.child(name)? {
-                Lower::Directory(layers) => here = self.at(&prefix, &layers)?,
-                Lower::Nothing | Lower::Leaf { .. } => return Ok(None),
+                BaseEntry::Directory(layers) => here = self.at(&prefix, &layers)?,
+                BaseEntry::Nothing | BaseEntry::Leaf { .. } => return Ok(None),
             }
         }
         Ok(Some(here))
     }
 
-    /// The directory at a path, made of the layers that [`Directory::child`] named.
-    pub(crate) fn at(&self, path: &RelPath, layers: &[usize]) -> Result<Directory, Errno> {
+    /// The directory at a path, made of the layers that [`BaseDirectory::child`] named.
+    pub(crate) fn at(&self, path: &RelPath, layers: &[usize]) -> Result<BaseDirectory, Errno> {
         let lowest = self.layers.len().saturating_sub(1);
         let mut open = Vec::with_capacity(layers.len());
         for &layer in layers {
             let held = tree::open_directory(self.layers[layer].as_fd(), path)?;
-            open.push(Opened { layer, held, plain: layer == lowest });
+            open.push(OpenLayer { layer, held, plain: layer == lowest });
         }
-        Ok(Directory { open })
+        Ok(BaseDirectory { open })
     }
 }
 
 /// One directory of the base, as the stack shows it.
 #[derive(Debug)]
-pub(crate) struct Directory {
-    open: Vec<Opened>,
+pub(crate) struct BaseDirectory {
+    open: Vec<OpenLayer>,
 }
 
 #[derive(Debug)]
-struct Opened {
+struct OpenLayer {
     layer: usize,
     held: OwnedFd,
     /// The lowest layer has nothing to hide, so its attributes are not asked for.
     plain: bool,
 }
 
-impl Directory {
+impl BaseDirectory {
     /// What the stack shows under a name.
-    pub(crate) fn child(&self, name: &[u8]) -> Result<Lower, Errno> {
+    pub(crate) fn child(&self, name: &[u8]) -> Result<BaseEntry, Errno> {
         let mut merged = Vec::new();
         for opened in &self.open {
             let directory = opened.held.as_fd();
-            let Some(stat) = tree::look(directory, name)? else { continue };
+            let Some(stat) = tree::inspect(directory, name)? else { continue };
             match tree::kind(&stat) {
-                Kind::Directory => {
+                NodeKind::Directory => {
                     merged.push(opened.layer);
                     if !opened.plain && self.marks(opened, name, true)?.opaque {
                         break;
@@ -215,19 +215,19 @@ impl Directory {
                 }
                 // Whatever is hidden below a directory or a deleted name stays hidden.
                 _ if !merged.is_empty() => break,
-                Kind::Whiteout => return Ok(Lower::Nothing),
-                Kind::File
+                NodeKind::Whiteout => return Ok(BaseEntry::Nothing),
+                NodeKind::File
                     if !opened.plain && stat.st_size == 0 && self.marks(opened, name, false)?.whiteout =>
                 {
-                    return Ok(Lower::Nothing);
+                    return Ok(BaseEntry::Nothing);
                 }
-                _ => return Ok(Lower::Leaf { layer: opened.layer, stat }),
+                _ => return Ok(BaseEntry::Leaf { layer: opened.layer, stat }),
             }
         }
-        Ok(if merged.is_empty() { Lower::Nothing } else { Lower::Directory(merged) })
+        Ok(if merged.is_empty() { BaseEntry::Nothing } else { BaseEntry::Directory(merged) })
     }
 
-    fn marks(&self, opened: &Opened, name: &[u8], directory: bool) -> Result<tree::Marks, Errno> {
+    fn marks(&self, opened: &OpenLayer, name: &[u8], directory: bool) -> Result<tree::OverlayMarks, Errno> {
         let name = RelPath::root().join(name);
         match directory {
             true => tree::marks(tree::open_directory(opened.held.as_fd(), &name)?.as_fd()),
@@ -260,19 +260,19 @@ impl Directory {
     }
 
     /// Which parts of a repository the stack shows here, but for names that something above it replaces.
-    pub(crate) fn shape(&self, replaced: impl Fn(&[u8]) -> bool) -> Result<Shape, Errno> {
+    pub(crate) fn shape(&self, replaced: impl Fn(&[u8]) -> bool) -> Result<RepositoryShape, Errno> {
         let mut parts = HashSet::new();
         for opened in &self.open {
             tree::each_name(opened.held.as_fd(), |name, _| {
-                if Shape::has_part(name) && !replaced(name) {
+                if RepositoryShape::has_part(name) && !replaced(name) {
                     parts.insert(Box::<[u8]>::from(name));
                 }
                 ControlFlow::Continue(())
             })?;
         }
-        let mut shape = Shape::default();
+        let mut shape = RepositoryShape::default();
         for name in parts {
-            if !matches!(self.child(&name)?, Lower::Nothing) {
+            if !matches!(self.child(&name)?, BaseEntry::Nothing) {
                 shape.add(&name);
             }
         }
@@ -297,10 +297,17 @@ impl Directory {
     }
 
     /// A leaf as git sees it; `None` for a special file, which git does not.
-    pub(crate) fn entry(&self, name: &[u8], layer: usize, stat: &Stat) -> Result<Option<Entry>, Errno> {
+    pub(crate) fn entry(
+        &self,
+        name: &[u8],
+        layer: usize,
+        stat: &Stat,
+    ) -> Result<Option<HarvestEntry>, Errno> {
         Ok(match tree::kind(stat) {
-            Kind::File => Some(Entry::File { executable: tree::is_executable(stat), size: tree::size(stat) }),
-            Kind::Symlink => Some(Entry::Symlink { target: self.link(name, layer)? }),
+            NodeKind::File => {
+                Some(HarvestEntry::File { executable: tree::is_executable(stat), size: tree::size(stat) })
+            }
+            NodeKind::Symlink => Some(HarvestEntry::Symlink { target: self.link(name, layer)? }),
             _ => None,
         })
     }

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::apply::ApplyError;
-use super::tree::{self, Kind};
+use super::tree::{self, NodeKind};
 use crate::path::RelPath;
 
 const VERSION: u32 = 1;
@@ -28,66 +28,66 @@ const NAME: &str = "apply.json";
 const NEXT: &str = "apply.json.next";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Journal {
+pub(super) struct ApplyJournal {
     pub(super) version: u32,
-    pub(super) phase: Phase,
+    pub(super) phase: ApplyPhase,
     /// The name of the stage, a directory at the top of the live folder.
     pub(super) stage: String,
-    pub(super) operations: Vec<Operation>,
+    pub(super) operations: Vec<ApplyOperation>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Phase {
+pub(super) enum ApplyPhase {
     Staging,
     Applying,
     Applied,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Operation {
+pub(super) struct ApplyOperation {
     #[serde(with = "raw")]
     pub(super) path: RelPath,
-    pub(super) action: Action,
+    pub(super) action: ApplyAction,
 }
 
 /// What is done to one path. A slot numbers the names `new-N` and `old-N` in the stage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Action {
+pub(super) enum ApplyAction {
     /// The live entry moves to `old-N`.
     Delete {
         slot: usize,
-        old: Identity,
+        old: InodeIdentity,
     },
     MakeDirectory,
     /// `new-N` moves to a free path.
     Add {
         slot: usize,
-        new: Identity,
+        new: InodeIdentity,
     },
     /// `new-N` and the live entry change places; where that can't be done in one step, the live entry moves
     /// to `old-N` first.
     Replace {
         slot: usize,
-        new: Identity,
-        old: Identity,
+        new: InodeIdentity,
+        old: InodeIdentity,
     },
 }
 
 /// What tells one inode, unmodified, from every other. Device numbers are left out: they may differ after a
 /// reboot, and everything here is on one file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Identity {
+pub(super) struct InodeIdentity {
     inode: u64,
     directory: bool,
     modified: (i64, i64),
     size: u64,
 }
 
-impl Identity {
+impl InodeIdentity {
     pub(super) fn of(stat: &Stat) -> Self {
-        let directory = tree::kind(stat) == Kind::Directory;
+        let directory = tree::kind(stat) == NodeKind::Directory;
         let (modified, size) = match directory {
             // A directory's own change when what is in it does; that is looked at by itself.
             true => ((0, 0), 0),
@@ -97,7 +97,7 @@ impl Identity {
     }
 
     /// The same inode, and nobody wrote to it.
-    pub(super) fn is(&self, stat: &Stat) -> bool {
+    pub(super) fn matches(&self, stat: &Stat) -> bool {
         *self == Self::of(stat)
     }
 
@@ -110,17 +110,17 @@ impl Identity {
     }
 }
 
-impl Journal {
+impl ApplyJournal {
     pub(super) fn new(stage: String) -> Self {
-        Self { version: VERSION, phase: Phase::Staging, stage, operations: Vec::new() }
+        Self { version: VERSION, phase: ApplyPhase::Staging, stage, operations: Vec::new() }
     }
 }
 
 /// The directory the journal lives in, held by one apply or recovery at a time.
 #[derive(Debug)]
-pub(super) struct Desk(OwnedFd);
+pub(super) struct JournalDirectory(OwnedFd);
 
-impl Desk {
+impl JournalDirectory {
     pub(super) fn lock(directory: BorrowedFd<'_>) -> Result<Self, ApplyError> {
         // Opened anew: a lock belongs to the open file, and the caller's may be shared.
         let held = tree::open_directory(directory, &RelPath::root())
@@ -132,9 +132,9 @@ impl Desk {
         }
     }
 
-    pub(super) fn read(&self) -> Result<Option<Journal>, ApplyError> {
+    pub(super) fn read(&self) -> Result<Option<ApplyJournal>, ApplyError> {
         #[derive(Deserialize)]
-        struct Versioned {
+        struct JournalVersion {
             version: u32,
         }
         let file = match tree::open_file(self.0.as_fd(), &RelPath::root().join(NAME.as_bytes())) {
@@ -143,14 +143,14 @@ impl Desk {
             Err(error) => return Err(failed("open the journal")(error)),
         };
         let text = io::read_to_string(file).map_err(failed("read the journal"))?;
-        let Versioned { version } = serde_json::from_str(&text).map_err(ApplyError::Journal)?;
+        let JournalVersion { version } = serde_json::from_str(&text).map_err(ApplyError::Journal)?;
         if version != VERSION {
             return Err(ApplyError::Version { found: version });
         }
         serde_json::from_str(&text).map(Some).map_err(ApplyError::Journal)
     }
 
-    pub(super) fn write(&self, journal: &Journal) -> Result<(), ApplyError> {
+    pub(super) fn write(&self, journal: &ApplyJournal) -> Result<(), ApplyError> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = fs::openat(&self.0, NEXT, flags, Mode::from_raw_mode(0o600))
             .map_err(failed("make the journal"))?;
@@ -183,7 +183,7 @@ mod raw {
 
     #[derive(Serialize, Deserialize)]
     #[serde(untagged)]
-    enum Raw {
+    enum JournalPath {
         Text(String),
         Bytes(Vec<u8>),
     }
@@ -191,14 +191,14 @@ mod raw {
     pub(super) fn serialize<S: Serializer>(path: &RelPath, serializer: S) -> Result<S::Ok, S::Error> {
         match std::str::from_utf8(path.as_bytes()) {
             Ok(text) => serializer.serialize_str(text),
-            Err(_) => Raw::Bytes(path.as_bytes().to_vec()).serialize(serializer),
+            Err(_) => JournalPath::Bytes(path.as_bytes().to_vec()).serialize(serializer),
         }
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<RelPath, D::Error> {
-        let bytes = match Raw::deserialize(deserializer)? {
-            Raw::Text(text) => text.into_bytes(),
-            Raw::Bytes(bytes) => bytes,
+        let bytes = match JournalPath::deserialize(deserializer)? {
+            JournalPath::Text(text) => text.into_bytes(),
+            JournalPath::Bytes(bytes) => bytes,
         };
         RelPath::parse(&bytes).map_err(D::Error::custom)
     }
@@ -210,20 +210,21 @@ mod tests {
 
     #[test]
     fn a_journal_is_read_back_as_it_was_written_whatever_the_names_are() {
-        let identity = Identity { inode: u64::MAX, directory: false, modified: (-1, 999_999_999), size: 3 };
+        let identity =
+            InodeIdentity { inode: u64::MAX, directory: false, modified: (-1, 999_999_999), size: 3 };
         let operation =
-            |path: &[u8], action| Operation { path: RelPath::parse(path).expect("parses"), action };
-        let journal = Journal {
+            |path: &[u8], action| ApplyOperation { path: RelPath::parse(path).expect("parses"), action };
+        let journal = ApplyJournal {
             operations: vec![
-                operation(b"a\xff\n", Action::Delete { slot: 1, old: identity }),
-                operation(b"d\"\\", Action::MakeDirectory),
-                operation("d/ü".as_bytes(), Action::Add { slot: 2, new: identity }),
-                operation(b"e", Action::Replace { slot: 3, new: identity, old: identity }),
+                operation(b"a\xff\n", ApplyAction::Delete { slot: 1, old: identity }),
+                operation(b"d\"\\", ApplyAction::MakeDirectory),
+                operation("d/ü".as_bytes(), ApplyAction::Add { slot: 2, new: identity }),
+                operation(b"e", ApplyAction::Replace { slot: 3, new: identity, old: identity }),
             ],
-            ..Journal::new(".stage".into())
+            ..ApplyJournal::new(".stage".into())
         };
         let text = serde_json::to_string(&journal).expect("serializes");
-        assert_eq!(serde_json::from_str::<Journal>(&text).expect("parses"), journal);
+        assert_eq!(serde_json::from_str::<ApplyJournal>(&text).expect("parses"), journal);
     }
 
     #[test]
@@ -231,8 +232,8 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         std::fs::write(directory.path().join(NAME), r#"{"version":7,"other":true}"#).expect("written");
         let held = std::fs::File::open(directory.path()).expect("opens");
-        let desk = Desk::lock(held.as_fd()).expect("free");
+        let desk = JournalDirectory::lock(held.as_fd()).expect("free");
         assert!(matches!(desk.read(), Err(ApplyError::Version { found: 7 })));
-        assert!(matches!(Desk::lock(held.as_fd()), Err(ApplyError::Busy)));
+        assert!(matches!(JournalDirectory::lock(held.as_fd()), Err(ApplyError::Busy)));
     }
 }

@@ -1,26 +1,26 @@
 //! What a changed path may not be, by its name and by where a link leads: one rule for a harvest, which looks at what
 //! an agent left, and for a landing, which looks at what would change on a branch.
 
-use super::names::is_dot_git;
-use super::{Reason, control};
+use super::name_folding::is_dot_git;
+use super::{ViolationReason, protected};
 use crate::path::RelPath;
-use crate::scope::{Judgement, Scope};
+use crate::scope::{Scope, ScopeVerdict};
 
 /// Why a path may not change, by its name alone.
-pub fn path(scope: &Scope, path: &RelPath) -> Option<Reason> {
+pub fn path(scope: &Scope, path: &RelPath) -> Option<ViolationReason> {
     if path.components().any(is_dot_git) {
-        return Some(Reason::NestedGit);
+        return Some(ViolationReason::NestedGit);
     }
     match scope.judge(path) {
-        Judgement::Denied(glob) => Some(Reason::Denied { glob: glob.as_str().to_owned() }),
-        Judgement::Outside => Some(Reason::OutOfScope),
-        Judgement::InScope => control::forbids(scope, path),
+        ScopeVerdict::Denied(glob) => Some(ViolationReason::Denied { glob: glob.as_str().to_owned() }),
+        ScopeVerdict::Outside => Some(ViolationReason::OutOfScope),
+        ScopeVerdict::InScope => protected::refusal(scope, path),
     }
 }
 
 /// Why a link at a path may not say this.
-pub fn target(path: &RelPath, target: &[u8]) -> Option<Reason> {
-    (!stays_in_tree(path, target)).then(|| Reason::LinkLeavesTree { target: target.to_vec() })
+pub fn target(path: &RelPath, target: &[u8]) -> Option<ViolationReason> {
+    (!stays_in_tree(path, target)).then(|| ViolationReason::LinkLeavesTree { target: target.to_vec() })
 }
 
 /// Whether a link certainly leads to something in the workspace that is not git's. Its own directory is a
@@ -76,7 +76,7 @@ mod tests {
     fn no_scope_opens_a_repository() {
         let scope = Scope::parse(&["**", ".git/**", "a/.git/config"], &[]).expect("globs");
         for text in [".git/config", "a/.GIT/hooks/x", ".g\u{200c}it", "git~1/x", ".git ./x", ".git::$DATA"] {
-            assert_eq!(path(&scope, &parse(text)), Some(Reason::NestedGit), "{text}");
+            assert_eq!(path(&scope, &parse(text)), Some(ViolationReason::NestedGit), "{text}");
         }
         assert_eq!(path(&scope, &parse(".gitignore")), None);
     }

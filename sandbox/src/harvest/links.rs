@@ -9,9 +9,9 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use super::control::{self, Found};
+use super::protected::{self, ProtectedMatch};
 use super::tree::PATH_MAX;
-use super::violation::Reason;
+use super::violation::ViolationReason;
 use crate::path::RelPath;
 use crate::scope::Scope;
 
@@ -24,9 +24,9 @@ const MOST_BYTES: usize = 256 << 20;
 
 /// Every link of a tree: where it is, and what it says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Links(BTreeMap<RelPath, Vec<u8>>);
+pub struct SymlinkMap(BTreeMap<RelPath, Vec<u8>>);
 
-impl Links {
+impl SymlinkMap {
     pub fn insert(&mut self, path: RelPath, target: Vec<u8>) {
         self.0.insert(path, target);
     }
@@ -36,8 +36,8 @@ impl Links {
     }
 
     /// Where a name leads.
-    fn follow(&self, path: &RelPath, budget: &mut usize) -> Result<Way, Tangled> {
-        let mut way = Way { through: Vec::new(), end: None };
+    fn follow(&self, path: &RelPath, budget: &mut usize) -> Result<LinkPath, TooManyLinks> {
+        let mut way = LinkPath { through: Vec::new(), end: None };
         let mut left: VecDeque<&[u8]> = path.components().collect();
         let mut here = RelPath::root();
         while let Some(name) = left.pop_front() {
@@ -49,7 +49,7 @@ impl Links {
                 },
                 name => {
                     let next = here.join(name);
-                    *budget = budget.checked_sub(next.as_bytes().len()).ok_or(Tangled)?;
+                    *budget = budget.checked_sub(next.as_bytes().len()).ok_or(TooManyLinks)?;
                     let Some(target) = self.0.get(&next) else {
                         here = next;
                         if here.as_bytes().len() > PATH_MAX {
@@ -73,42 +73,42 @@ impl Links {
 }
 
 /// Where a name leads: through these links, to this end; `None` when that is out of the tree or nowhere.
-struct Way {
+struct LinkPath {
     through: Vec<RelPath>,
     end: Option<RelPath>,
 }
 
 /// There are more links through links than anybody would make in good faith.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tangled;
+pub struct TooManyLinks;
 
 /// A protected name that leads to a path.
 #[derive(Debug)]
-struct Alias {
+struct ProtectedAlias {
     link: RelPath,
-    found: Found,
+    found: ProtectedMatch,
 }
 
 /// Every path that a protected name leads to, before or after a change.
 #[derive(Debug)]
-pub struct Aliases<'a> {
+pub struct ProtectedAliases<'a> {
     scope: &'a Scope,
-    after: &'a Links,
+    after: &'a SymlinkMap,
     /// Links on the way: whoever changes one leads the name elsewhere.
-    through: HashMap<RelPath, Vec<Alias>>,
+    through: HashMap<RelPath, Vec<ProtectedAlias>>,
     /// The ends, with everything below them.
-    ends: HashMap<RelPath, Vec<Alias>>,
+    ends: HashMap<RelPath, Vec<ProtectedAlias>>,
     budget: usize,
 }
 
-impl<'a> Aliases<'a> {
+impl<'a> ProtectedAliases<'a> {
     /// Follows every link at a protected name, in both trees.
-    pub fn find(scope: &'a Scope, before: &Links, after: &'a Links) -> Result<Self, Tangled> {
+    pub fn find(scope: &'a Scope, before: &SymlinkMap, after: &'a SymlinkMap) -> Result<Self, TooManyLinks> {
         let (through, ends) = (HashMap::new(), HashMap::new());
         let mut aliases = Self { scope, after, through, ends, budget: MOST_BYTES };
         for links in [before, after] {
             for link in links.0.keys() {
-                if let Some(found) = control::protected(&scope.protected, link) {
+                if let Some(found) = protected::protected(&scope.protected, link) {
                     let way = links.follow(link, &mut aliases.budget)?;
                     aliases.add(link, found, way);
                 }
@@ -120,9 +120,9 @@ impl<'a> Aliases<'a> {
         Ok(aliases)
     }
 
-    fn add(&mut self, link: &RelPath, found: Found, way: Way) {
-        let alias = || Alias { link: link.clone(), found: found.clone() };
-        let add = |aliases: &mut Vec<Alias>| {
+    fn add(&mut self, link: &RelPath, found: ProtectedMatch, way: LinkPath) {
+        let alias = || ProtectedAlias { link: link.clone(), found: found.clone() };
+        let add = |aliases: &mut Vec<ProtectedAlias>| {
             if aliases.len() < MOST_ALIASES {
                 aliases.push(alias());
             }
@@ -138,7 +138,7 @@ impl<'a> Aliases<'a> {
     }
 
     /// Why a changed path may not change because of a name that leads to it.
-    pub fn judge(&self, path: &RelPath) -> Option<Reason> {
+    pub fn judge(&self, path: &RelPath) -> Option<ViolationReason> {
         if let Some(aliases) = self.through.get(path) {
             return self.refuse(aliases, path, path);
         }
@@ -151,25 +151,26 @@ impl<'a> Aliases<'a> {
 
     /// The aliases lead to `end`, which is the path or a folder above it. A scope opens the path by spelling it as far
     /// as it is protected, or by opening every alias itself.
-    fn refuse(&self, aliases: &[Alias], path: &RelPath, end: &RelPath) -> Option<Reason> {
+    fn refuse(&self, aliases: &[ProtectedAlias], path: &RelPath, end: &RelPath) -> Option<ViolationReason> {
         let depth = end.components().count();
         aliases.iter().find_map(|alias| {
             let seen = path.components().skip(depth).fold(alias.link.clone(), |seen, name| seen.join(name));
             let found =
-                control::protected(&self.scope.protected, &seen).unwrap_or_else(|| alias.found.clone());
+                protected::protected(&self.scope.protected, &seen).unwrap_or_else(|| alias.found.clone());
             let below = found.end.saturating_sub(alias.link.components().count());
-            let spelled = control::spells(self.scope, path, (depth + below).max(1))
-                || (aliases.len() < MOST_ALIASES && control::spells(self.scope, &seen, found.end));
+            let spelled = protected::names_explicitly(self.scope, path, (depth + below).max(1))
+                || (aliases.len() < MOST_ALIASES
+                    && protected::names_explicitly(self.scope, &seen, found.end));
             (!spelled).then(|| found.reason(self.scope, path, Some(alias.link.clone())))
         })
     }
 
     /// Why a new link may not lead where it does: what is protected there is protected from here.
-    pub fn judge_link(&mut self, path: &RelPath) -> Result<Option<Reason>, Tangled> {
+    pub fn judge_link(&mut self, path: &RelPath) -> Result<Option<ViolationReason>, TooManyLinks> {
         let way = self.after.follow(path, &mut self.budget)?;
         for led in way.through.iter().skip(1).chain(&way.end) {
-            if let Some(found) = control::protected(&self.scope.protected, led)
-                && !control::spells(self.scope, led, found.end)
+            if let Some(found) = protected::protected(&self.scope.protected, led)
+                && !protected::names_explicitly(self.scope, led, found.end)
             {
                 return Ok(Some(found.reason(self.scope, led, Some(path.clone()))));
             }
@@ -186,8 +187,8 @@ mod tests {
         RelPath::parse(text.as_bytes()).expect("a path")
     }
 
-    fn links(all: &[(&str, &str)]) -> Links {
-        let mut links = Links::default();
+    fn links(all: &[(&str, &str)]) -> SymlinkMap {
+        let mut links = SymlinkMap::default();
         all.iter().for_each(|(at, target)| links.insert(path(at), target.as_bytes().to_vec()));
         links
     }
@@ -195,7 +196,7 @@ mod tests {
     fn closed(write: &[&str], all: &[(&str, &str)], changed: &str) -> bool {
         let scope = Scope::parse(write, &[]).expect("globs");
         let links = links(all);
-        Aliases::find(&scope, &links, &links).expect("found").judge(&path(changed)).is_some()
+        ProtectedAliases::find(&scope, &links, &links).expect("found").judge(&path(changed)).is_some()
     }
 
     #[test]
@@ -241,7 +242,7 @@ mod tests {
     fn a_new_link_to_a_protected_path_is_judged_as_that_path() {
         let told = |write: &[&str], all: &[(&str, &str)], made: &str| {
             let (scope, links) = (Scope::parse(write, &[]).expect("globs"), links(all));
-            let mut aliases = Aliases::find(&scope, &Links::default(), &links).expect("found");
+            let mut aliases = ProtectedAliases::find(&scope, &SymlinkMap::default(), &links).expect("found");
             aliases.judge_link(&path(made)).expect("followed").is_some()
         };
         assert!(told(&["**"], &[("src/x", "../.envrc")], "src/x"));
@@ -253,7 +254,7 @@ mod tests {
     #[test]
     fn tangled_links_are_given_up_on() {
         let long = "d/../".repeat(800) + "x";
-        let mut tangled = Links::default();
+        let mut tangled = SymlinkMap::default();
         for number in 0..2000 {
             tangled.insert(
                 path(&format!(".l/{number}")),
@@ -265,7 +266,7 @@ mod tests {
             .for_each(|number| tangled.insert(path(&format!(".m/{number}")), next(number + 1).into_bytes()));
         let scope = Scope::parse(&["**"], &[]).expect("globs");
         let started = std::time::Instant::now();
-        let _ = Aliases::find(&scope, &tangled, &tangled);
+        let _ = ProtectedAliases::find(&scope, &tangled, &tangled);
         assert!(started.elapsed() < std::time::Duration::from_secs(20));
         let mut budget = 100;
         assert!(tangled.follow(&path(".m/0"), &mut budget).is_err());

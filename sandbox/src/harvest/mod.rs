@@ -2,7 +2,7 @@
 //!
 //! The upper layer was written by somebody who may mean harm: its names are arbitrary bytes, its directories
 //! may be locked, deep or countless, and where a file is expected there may be a pipe that never answers. So
-//! it is walked by descriptor (`tree`), compared with the [`Base`] by content, and every difference is
+//! it is walked by descriptor (`tree`), compared with the [`BaseLayers`] by content, and every difference is
 //! judged before anybody acts on it (`walk`). What comes out is git's view of the work: files, their
 //! executable bit, and links. A file that was only touched, a new empty directory, a changed owner are no
 //! difference.
@@ -18,19 +18,19 @@
 
 pub mod apply;
 mod base;
-pub mod control;
 mod journal;
 pub mod judge;
 pub mod links;
-mod listed;
-mod names;
+mod name_folding;
+mod name_lists;
 pub mod patch;
 mod plan;
+pub mod protected;
 mod record;
 mod recover;
 mod rename;
-mod secret;
-mod shape;
+mod repository_shape;
+mod secret_search;
 pub(crate) mod tree;
 mod violation;
 mod walk;
@@ -42,19 +42,19 @@ use std::os::fd::BorrowedFd;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-pub use base::Base;
-pub(crate) use base::Lower;
-pub(crate) use names::is_dot_git;
-pub use shape::Shape;
-pub use violation::{Reason, Violation, Warning};
+pub(crate) use base::BaseEntry;
+pub use base::BaseLayers;
+pub(crate) use name_folding::is_dot_git;
+pub use repository_shape::RepositoryShape;
+pub use violation::{HarvestWarning, Violation, ViolationReason};
 
 use crate::path::{RelPath, escape};
 use crate::scope::Scope;
-use crate::secret::Secret;
+use crate::secret::NamedSecret;
 
 /// What decides which changes are harvested, and which refused.
 #[derive(Clone, Copy)]
-pub struct Rules<'a> {
+pub struct HarvestRules<'a> {
     pub scope: &'a Scope,
     /// Whether a path, which is a directory or not, is scratch: never harvested, and nothing below it looked
     /// at.
@@ -64,13 +64,13 @@ pub struct Rules<'a> {
     pub repository: bool,
     /// Paths the agent was not to see: a change at or below one is refused.
     pub hidden: &'a [RelPath],
-    pub secrets: &'a [Secret],
-    pub limits: Limits,
+    pub secrets: &'a [NamedSecret],
+    pub limits: HarvestLimits,
 }
 
-impl fmt::Debug for Rules<'_> {
+impl fmt::Debug for HarvestRules<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rules")
+        f.debug_struct("HarvestRules")
             .field("scope", self.scope)
             .field("hidden", &self.hidden)
             .field("secrets", &self.secrets)
@@ -81,7 +81,7 @@ impl fmt::Debug for Rules<'_> {
 
 /// How much is looked at. Time and memory of a harvest are bounded by these, not by the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct HarvestLimits {
     /// Bytes of one changed file.
     pub file_size: u64,
     /// Bytes of all changed files together. Hard links and holes make files large for nothing.
@@ -99,7 +99,7 @@ pub struct Limits {
     pub listed: usize,
 }
 
-impl Default for Limits {
+impl Default for HarvestLimits {
     fn default() -> Self {
         Self {
             file_size: 100 << 20,
@@ -117,14 +117,14 @@ impl Default for Limits {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Harvest {
     /// In scope and harmless.
-    pub changes: Vec<Change>,
+    pub changes: Vec<HarvestChange>,
     /// Deleted and added paths with the same content, from and to. Both ends are among the changes, and each
     /// was judged by itself.
     pub renames: Vec<(RelPath, RelPath)>,
     pub violations: Vec<Violation>,
     /// Violations that were counted and not listed.
     pub violations_left_out: usize,
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<HarvestWarning>,
     /// How many scratch paths were passed over; a directory counts once.
     pub scratch: u64,
 }
@@ -152,18 +152,18 @@ impl Harvest {
 
 /// One path that differs from the base.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct HarvestChange {
     pub path: RelPath,
     /// `None` when it was not there.
-    pub before: Option<Entry>,
+    pub before: Option<HarvestEntry>,
     /// `None` when it is gone.
-    pub after: Option<Entry>,
+    pub after: Option<HarvestEntry>,
 }
 
 /// What git keeps of a path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Entry {
+pub enum HarvestEntry {
     File {
         executable: bool,
         size: u64,
@@ -189,19 +189,21 @@ pub enum ChangeKind {
     TypeChanged,
 }
 
-impl Change {
+impl HarvestChange {
     pub fn kind(&self) -> ChangeKind {
         match (&self.before, &self.after) {
             (None, _) => ChangeKind::Added,
             (Some(_), None) => ChangeKind::Deleted,
-            (Some(Entry::File { .. }), Some(Entry::File { .. }))
-            | (Some(Entry::Symlink { .. }), Some(Entry::Symlink { .. })) => ChangeKind::Modified,
+            (Some(HarvestEntry::File { .. }), Some(HarvestEntry::File { .. }))
+            | (Some(HarvestEntry::Symlink { .. }), Some(HarvestEntry::Symlink { .. })) => {
+                ChangeKind::Modified
+            }
             (Some(_), Some(_)) => ChangeKind::TypeChanged,
         }
     }
 }
 
-impl Serialize for Change {
+impl Serialize for HarvestChange {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut fields = serializer.serialize_struct("Change", 4)?;
         fields.serialize_field("path", &self.path)?;
@@ -214,7 +216,7 @@ impl Serialize for Change {
 
 /// Compares an upper layer with its base. No process of the attempt may be alive any more. Permission bits
 /// are added in the upper layer where the agent had taken ours away; nothing else is changed.
-pub fn harvest(upper: BorrowedFd<'_>, base: &Base, rules: &Rules<'_>) -> Harvest {
+pub fn harvest(upper: BorrowedFd<'_>, base: &BaseLayers, rules: &HarvestRules<'_>) -> Harvest {
     let mut harvest = walk::walk(upper, base, rules);
     harvest.changes.sort_by(|one, other| one.path.cmp(&other.path));
     refuse_led_to(&mut harvest, base, rules);
@@ -223,13 +225,13 @@ pub fn harvest(upper: BorrowedFd<'_>, base: &Base, rules: &Rules<'_>) -> Harvest
     harvest.warnings.extend(collisions(&harvest.changes));
     if let Some(more @ 1..) = harvest.warnings.len().checked_sub(rules.limits.listed) {
         harvest.warnings.truncate(rules.limits.listed);
-        harvest.warnings.push(Warning::More { count: more });
+        harvest.warnings.push(HarvestWarning::More { count: more });
     }
     harvest
 }
 
 /// Judges what changed once more, by every protected name that leads to it through links.
-fn refuse_led_to(harvest: &mut Harvest, base: &Base, rules: &Rules<'_>) {
+fn refuse_led_to(harvest: &mut Harvest, base: &BaseLayers, rules: &HarvestRules<'_>) {
     if harvest.changes.is_empty() {
         return;
     }
@@ -237,21 +239,22 @@ fn refuse_led_to(harvest: &mut Harvest, base: &Base, rules: &Rules<'_>) {
     let before = match base.links(rules.limits.names, rules.scratch) {
         Ok(links) => links,
         Err(error) => {
-            let reason = Reason::Unreadable { error: format!("its links: {}", std::io::Error::from(error)) };
+            let reason =
+                ViolationReason::Unreadable { error: format!("its links: {}", std::io::Error::from(error)) };
             return harvest.refuse(refuse(&RelPath::root(), reason), rules.limits.listed);
         }
     };
     let mut after = before.clone();
     for change in &harvest.changes {
         match &change.after {
-            Some(Entry::Symlink { target }) => after.insert(change.path.clone(), target.clone()),
+            Some(HarvestEntry::Symlink { target }) => after.insert(change.path.clone(), target.clone()),
             _ => after.remove(&change.path),
         }
     }
-    let judged = links::Aliases::find(rules.scope, &before, &after).and_then(|mut aliases| {
+    let judged = links::ProtectedAliases::find(rules.scope, &before, &after).and_then(|mut aliases| {
         let mut found = Vec::new();
         for change in &harvest.changes {
-            let is_link = matches!(change.after, Some(Entry::Symlink { .. }));
+            let is_link = matches!(change.after, Some(HarvestEntry::Symlink { .. }));
             let led = if is_link { aliases.judge_link(&change.path)? } else { None };
             found.extend(
                 led.or_else(|| aliases.judge(&change.path)).map(|reason| refuse(&change.path, reason)),
@@ -259,7 +262,8 @@ fn refuse_led_to(harvest: &mut Harvest, base: &Base, rules: &Rules<'_>) {
         }
         Ok(found)
     });
-    let found = judged.unwrap_or_else(|links::Tangled| vec![refuse(&RelPath::root(), Reason::Tangled)]);
+    let found =
+        judged.unwrap_or_else(|links::TooManyLinks| vec![refuse(&RelPath::root(), ViolationReason::Tangled)]);
     if !found.is_empty() {
         let refused: HashSet<&RelPath> = found.iter().map(|violation| &violation.path).collect();
         harvest.changes.retain(|change| !refused.contains(&change.path));
@@ -270,13 +274,13 @@ fn refuse_led_to(harvest: &mut Harvest, base: &Base, rules: &Rules<'_>) {
 }
 
 /// Only among the changed paths: a base that has such a pair already is not the agent's doing.
-fn collisions(changes: &[Change]) -> Vec<Warning> {
+fn collisions(changes: &[HarvestChange]) -> Vec<HarvestWarning> {
     let mut keyed: Vec<_> = changes
         .iter()
         .filter(|change| change.after.is_some())
-        .map(|change| (names::collision_key(change.path.as_bytes()), &change.path))
+        .map(|change| (name_folding::collision_key(change.path.as_bytes()), &change.path))
         .collect();
     keyed.sort();
     let pairs = keyed.windows(2).filter(|pair| pair[0].0 == pair[1].0);
-    pairs.map(|pair| Warning::Collision { one: pair[0].1.clone(), other: pair[1].1.clone() }).collect()
+    pairs.map(|pair| HarvestWarning::Collision { one: pair[0].1.clone(), other: pair[1].1.clone() }).collect()
 }

@@ -10,8 +10,8 @@ use std::os::fd::BorrowedFd;
 use std::process::Stdio;
 
 use super::tree::{self, CHUNK};
-use super::{Base, Change, Entry};
-use crate::git::{GitError, OwnGit, Running, quote};
+use super::{BaseLayers, HarvestChange, HarvestEntry};
+use crate::git::{GitError, GitProcess, IsolatedGit, quote};
 use crate::path::RelPath;
 
 #[derive(Debug, thiserror::Error)]
@@ -32,15 +32,15 @@ const AFTER: &str = "refs/agency/patch/after";
 /// Writes the changes as a patch with full object names, binary contents, modes and renames, from what
 /// harvesting `upper` over `base` gave.
 pub fn write(
-    git: &OwnGit,
-    changes: &[Change],
+    git: &IsolatedGit,
+    changes: &[HarvestChange],
     upper: BorrowedFd<'_>,
-    base: &Base,
+    base: &BaseLayers,
     out: &mut dyn Write,
 ) -> Result<(), PatchError> {
     let mut import = git.command(["fast-import", "--quiet", "--force", "--done"]);
     import.stdin(Stdio::piped()).stdout(Stdio::null());
-    let (running, fed) = Running::start(import, "fast-import")?.feed(|input| {
+    let (running, fed) = GitProcess::start(import, "fast-import")?.feed(|input| {
         commit(input, BEFORE)?;
         for change in changes {
             if let Some(entry) = &change.before {
@@ -75,7 +75,7 @@ pub fn write(
         BEFORE,
         AFTER,
     ]);
-    Running::start(difference, "diff-tree")?.read_into(out)?.finish()?;
+    GitProcess::start(difference, "diff-tree")?.read_into(out)?.finish()?;
     Ok(())
 }
 
@@ -86,17 +86,17 @@ fn commit(input: &mut dyn Write, reference: &str) -> Result<(), PatchError> {
 
 fn add(
     input: &mut dyn Write,
-    change: &Change,
-    entry: &Entry,
+    change: &HarvestChange,
+    entry: &HarvestEntry,
     open: impl FnOnce() -> io::Result<File>,
 ) -> Result<(), PatchError> {
     let path = quote(change.path.as_bytes());
     match entry {
-        Entry::Symlink { target } => {
+        HarvestEntry::Symlink { target } => {
             write!(input, "M 120000 inline {path}\ndata {}\n", target.len())?;
             input.write_all(target)?;
         }
-        Entry::File { executable, size } => {
+        HarvestEntry::File { executable, size } => {
             let read = |source| PatchError::Read { path: change.path.clone(), source };
             let changed = || PatchError::Changed { path: change.path.clone() };
             let mut file = open().map_err(read)?;

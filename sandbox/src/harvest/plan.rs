@@ -1,7 +1,7 @@
 //! Deciding what an apply will do, and preparing it.
 //!
-//! [`Plan::check`] compares every path with what the agent started from and changes nothing;
-//! [`Plan::stage`] writes every new content beside the folder, with its final owner and mode, so that all
+//! [`ApplyPlan::check`] compares every path with what the agent started from and changes nothing;
+//! [`ApplyPlan::stage`] writes every new content beside the folder, with its final owner and mode, so that all
 //! that is left to do are renames.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -13,38 +13,39 @@ use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
 
 use super::apply::{
-    Apply, ApplyError, Conflict, ConflictReason, Mark, Observer, Step, conflict, passed, slot_name,
+    ApplyConflict, ApplyError, ApplyRequest, ApplyStep, ApplyStepHook, ConflictReason, FileClockTime,
+    conflict, report_step, slot_name,
 };
-use super::journal::{Action, Identity, Operation, failed};
-use super::tree::{self, CHUNK, Kind};
-use super::{Change, Entry, Shape};
+use super::journal::{ApplyAction, ApplyOperation, InodeIdentity, failed};
+use super::tree::{self, CHUNK, NodeKind};
+use super::{HarvestChange, HarvestEntry, RepositoryShape};
 use crate::path::RelPath;
 
 /// One thing to do, decided before anything is done.
-pub(super) struct Planned<'a> {
+pub(super) struct PlannedChange<'a> {
     path: &'a RelPath,
     /// What is there now.
     live: Option<Stat>,
-    after: Option<&'a Entry>,
+    after: Option<&'a HarvestEntry>,
     /// Who will own it, unless it takes over from something live.
     owner: (u32, u32),
 }
 
-pub(super) struct Plan<'a> {
+pub(super) struct ApplyPlan<'a> {
     /// Deletions, then everything that is put in place.
-    pub(super) steps: Vec<Planned<'a>>,
+    pub(super) steps: Vec<PlannedChange<'a>>,
     /// To be made, the outer ones first.
     directories: BTreeSet<RelPath>,
     /// Every path that is to go, also below a directory that goes as a whole.
     deleted: HashSet<&'a RelPath>,
     /// For each directory that is not there yet, the innermost one above it that is.
     missing: HashMap<RelPath, RelPath>,
-    started: Mark,
+    started: FileClockTime,
 }
 
-impl<'a> Plan<'a> {
+impl<'a> ApplyPlan<'a> {
     /// Compares every path with what the agent started from.
-    pub(super) fn check(work: &Apply<'a>) -> Result<Self, ApplyError> {
+    pub(super) fn check(work: &ApplyRequest<'a>) -> Result<Self, ApplyError> {
         let deleted = work.changes.iter().filter(|change| change.after.is_none()).map(|change| &change.path);
         let mut plan = Self {
             steps: Vec::new(),
@@ -56,7 +57,7 @@ impl<'a> Plan<'a> {
         let mut conflicts = repositories(work);
         for change in work.changes {
             if let Err(reason) = plan.check_one(work, change) {
-                conflicts.push(Conflict { path: change.path.clone(), reason });
+                conflicts.push(ApplyConflict { path: change.path.clone(), reason });
             }
         }
         if !conflicts.is_empty() {
@@ -78,23 +79,27 @@ impl<'a> Plan<'a> {
         Ok(plan)
     }
 
-    fn check_one(&mut self, work: &Apply<'a>, change: &'a Change) -> Result<(), ConflictReason> {
+    fn check_one(
+        &mut self,
+        work: &ApplyRequest<'a>,
+        change: &'a HarvestChange,
+    ) -> Result<(), ConflictReason> {
         let (above, is_there) = self.nearest_directory(work.live, &change.path)?;
         let directory = tree::open_directory(work.live, &above).map_err(unreadable)?;
         let parent = fs::fstat(&directory).map_err(unreadable)?;
         let live = match is_there {
-            true => tree::look(directory.as_fd(), change.path.name()).map_err(unreadable)?,
+            true => tree::inspect(directory.as_fd(), change.path.name()).map_err(unreadable)?,
             false => None,
         };
         match (&change.before, &live) {
             (None, None) => {
                 // A copy of something that was here: then somebody deleted that, if names here changed at all.
                 // A file the agent moved in from elsewhere is a copy too, of another path.
-                if Mark::of(&parent) >= work.started && is_copied_up(work.upper, change) {
+                if FileClockTime::of(&parent) >= work.started && is_copied_up(work.upper, change) {
                     return Err(ConflictReason::Gone);
                 }
             }
-            (None, Some(stat)) if tree::kind(stat) == Kind::Directory => {
+            (None, Some(stat)) if tree::kind(stat) == NodeKind::Directory => {
                 if !self.holds_only_deleted(directory.as_fd(), change.path.name(), &change.path)? {
                     return Err(ConflictReason::DirectoryInUse);
                 }
@@ -104,13 +109,15 @@ impl<'a> Plan<'a> {
             (Some(before), Some(stat)) => {
                 let target = || tree::read_link(directory.as_fd(), change.path.name()).ok();
                 let same = match (before, tree::kind(stat)) {
-                    (Entry::File { executable, size }, Kind::File) => {
+                    (HarvestEntry::File { executable, size }, NodeKind::File) => {
                         *executable == tree::is_executable(stat) && *size == tree::size(stat)
                     }
-                    (Entry::Symlink { target: was }, Kind::Symlink) => target().as_ref() == Some(was),
+                    (HarvestEntry::Symlink { target: was }, NodeKind::Symlink) => {
+                        target().as_ref() == Some(was)
+                    }
                     _ => false,
                 };
-                if !same || Mark::of(stat) >= work.started {
+                if !same || FileClockTime::of(stat) >= work.started {
                     return Err(ConflictReason::Changed);
                 }
             }
@@ -125,7 +132,7 @@ impl<'a> Plan<'a> {
                 }
             }
         }
-        self.steps.push(Planned { path: &change.path, live, after: change.after.as_ref(), owner });
+        self.steps.push(PlannedChange { path: &change.path, live, after: change.after.as_ref(), owner });
         Ok(())
     }
 
@@ -179,14 +186,16 @@ impl<'a> Plan<'a> {
         while let Some(inner) = waiting.pop() {
             let directory = tree::open_directory(parent, &inner).map_err(unreadable)?;
             for name in tree::names(directory.as_fd(), usize::MAX - 1).map_err(unreadable)? {
-                let Some(stat) = tree::look(directory.as_fd(), &name).map_err(unreadable)? else { continue };
+                let Some(stat) = tree::inspect(directory.as_fd(), &name).map_err(unreadable)? else {
+                    continue;
+                };
                 let inner = inner.join(&name);
-                if tree::kind(&stat) == Kind::Directory {
+                if tree::kind(&stat) == NodeKind::Directory {
                     waiting.push(inner);
                     continue;
                 }
                 let below = inner.components().skip(1).fold(path.clone(), |path, name| path.join(name));
-                if !self.deleted.contains(&below) || Mark::of(&stat) >= self.started {
+                if !self.deleted.contains(&below) || FileClockTime::of(&stat) >= self.started {
                     return Ok(false);
                 }
             }
@@ -197,20 +206,20 @@ impl<'a> Plan<'a> {
     /// Writes every new content into the stage, and gives the operations that will put it in place.
     pub(super) fn stage(
         &self,
-        work: &Apply<'_>,
+        work: &ApplyRequest<'_>,
         stage: BorrowedFd<'_>,
-        observer: Observer<'_>,
-    ) -> Result<Vec<Operation>, ApplyError> {
+        observer: ApplyStepHook<'_>,
+    ) -> Result<Vec<ApplyOperation>, ApplyError> {
         // Syncing one by one is the cheaper way for a few files, and far the dearer for thousands.
         let one_by_one = self.steps.len() <= 64;
         let mut puts = Vec::new();
         let mut operations = Vec::new();
         for (slot, step) in self.steps.iter().enumerate() {
-            let old = step.live.as_ref().map(Identity::of);
+            let old = step.live.as_ref().map(InodeIdentity::of);
             let action = match (step.after, old) {
                 (None, Some(old)) => {
-                    let action = Action::Delete { slot, old };
-                    operations.push(Operation { path: step.path.clone(), action });
+                    let action = ApplyAction::Delete { slot, old };
+                    operations.push(ApplyOperation { path: step.path.clone(), action });
                     continue;
                 }
                 (None, None) => continue,
@@ -218,14 +227,14 @@ impl<'a> Plan<'a> {
                     let new = step
                         .write(work.upper, stage, &slot_name("new", slot), after, one_by_one)
                         .map_err(|source| ApplyError::Path { path: step.path.clone(), source })?;
-                    passed(observer, Step::Staged)?;
+                    report_step(observer, ApplyStep::Staged)?;
                     match old {
-                        None => Action::Add { slot, new },
-                        Some(old) => Action::Replace { slot, new, old },
+                        None => ApplyAction::Add { slot, new },
+                        Some(old) => ApplyAction::Replace { slot, new, old },
                     }
                 }
             };
-            puts.push(Operation { path: step.path.clone(), action });
+            puts.push(ApplyOperation { path: step.path.clone(), action });
         }
         match one_by_one {
             true => fs::fsync(stage),
@@ -233,8 +242,9 @@ impl<'a> Plan<'a> {
         }
         .map_err(failed("make the stage durable"))?;
         let directories = self.directories.iter();
-        operations
-            .extend(directories.map(|path| Operation { path: path.clone(), action: Action::MakeDirectory }));
+        operations.extend(
+            directories.map(|path| ApplyOperation { path: path.clone(), action: ApplyAction::MakeDirectory }),
+        );
         operations.extend(puts);
         Ok(operations)
     }
@@ -243,22 +253,22 @@ impl<'a> Plan<'a> {
     pub(super) fn verify_displaced(
         &self,
         stage: BorrowedFd<'_>,
-        operations: &[Operation],
+        operations: &[ApplyOperation],
     ) -> Result<(), ApplyError> {
         for operation in operations {
             let (slot, old) = match operation.action {
-                Action::Delete { slot, old } | Action::Replace { slot, old, .. } => (slot, old),
-                Action::Add { .. } | Action::MakeDirectory => continue,
+                ApplyAction::Delete { slot, old } | ApplyAction::Replace { slot, old, .. } => (slot, old),
+                ApplyAction::Add { .. } | ApplyAction::MakeDirectory => continue,
             };
             let in_path =
                 |source: Errno| ApplyError::Path { path: operation.path.clone(), source: source.into() };
             let mut name = slot_name("old", slot);
-            let mut found = tree::look(stage, name.as_bytes()).map_err(in_path)?;
+            let mut found = tree::inspect(stage, name.as_bytes()).map_err(in_path)?;
             if found.is_none() {
                 name = slot_name("new", slot);
-                found = tree::look(stage, name.as_bytes()).map_err(in_path)?;
+                found = tree::inspect(stage, name.as_bytes()).map_err(in_path)?;
             }
-            let mut same = found.is_some_and(|stat| old.is(&stat));
+            let mut same = found.is_some_and(|stat| old.matches(&stat));
             if same && old.is_directory() {
                 same = self.holds_only_deleted(stage, name.as_bytes(), &operation.path).unwrap_or(false);
             }
@@ -272,8 +282,8 @@ impl<'a> Plan<'a> {
 
 /// Directories that git takes for a repository, with a change in or below them: the live folder is judged as it is
 /// now, which is not quite what was harvested, with what the work adds to it.
-fn repositories(work: &Apply<'_>) -> Vec<Conflict> {
-    let mut added: HashMap<RelPath, Shape> = HashMap::new();
+fn repositories(work: &ApplyRequest<'_>) -> Vec<ApplyConflict> {
+    let mut added: HashMap<RelPath, RepositoryShape> = HashMap::new();
     let (puts, rest): (Vec<_>, Vec<_>) = work.changes.iter().partition(|change| change.after.is_some());
     for (change, adds) in
         puts.into_iter().map(|put| (put, true)).chain(rest.into_iter().map(|one| (one, false)))
@@ -292,17 +302,17 @@ fn repositories(work: &Apply<'_>) -> Vec<Conflict> {
             path = above;
         }
     }
-    let is_repository = |(path, mut shape): (RelPath, Shape)| {
+    let is_repository = |(path, mut shape): (RelPath, RepositoryShape)| {
         if let Ok(live) = tree::open_directory(work.live, &path) {
             let listed = tree::each_name(live.as_fd(), |name, _| {
                 shape.add(name);
                 ControlFlow::Continue(())
             });
             if let Err(error) = listed {
-                return Some(Conflict { path, reason: unreadable(error) });
+                return Some(ApplyConflict { path, reason: unreadable(error) });
             }
         }
-        shape.is_repository().then_some(Conflict { path, reason: ConflictReason::Repository })
+        shape.is_repository().then_some(ApplyConflict { path, reason: ConflictReason::Repository })
     };
     added.into_iter().filter_map(is_repository).collect()
 }
@@ -312,16 +322,16 @@ fn unreadable(error: Errno) -> ConflictReason {
 }
 
 /// Overlayfs marks what it copied up from the lower layer.
-fn is_copied_up(upper: BorrowedFd<'_>, change: &Change) -> bool {
-    matches!(change.after, Some(Entry::File { .. }))
+fn is_copied_up(upper: BorrowedFd<'_>, change: &HarvestChange) -> bool {
+    matches!(change.after, Some(HarvestEntry::File { .. }))
         && tree::unlock_file(upper, &change.path)
             .and_then(|(file, _)| tree::marks(file.as_fd()))
             .is_ok_and(|marks| marks.origin)
 }
 
-impl Planned<'_> {
+impl PlannedChange<'_> {
     fn displaces_directory(&self) -> bool {
-        self.live.as_ref().is_some_and(|stat| tree::kind(stat) == Kind::Directory)
+        self.live.as_ref().is_some_and(|stat| tree::kind(stat) == NodeKind::Directory)
     }
 
     /// One new content in the stage, with its final owner and mode.
@@ -330,20 +340,20 @@ impl Planned<'_> {
         upper: BorrowedFd<'_>,
         stage: BorrowedFd<'_>,
         name: &str,
-        after: &Entry,
+        after: &HarvestEntry,
         durably: bool,
-    ) -> io::Result<Identity> {
-        let leaf = self.live.as_ref().filter(|stat| tree::kind(stat) != Kind::Directory);
+    ) -> io::Result<InodeIdentity> {
+        let leaf = self.live.as_ref().filter(|stat| tree::kind(stat) != NodeKind::Directory);
         let owner = leaf.map_or(self.owner, |stat| (stat.st_uid, stat.st_gid));
         match after {
-            Entry::Symlink { target } => {
+            HarvestEntry::Symlink { target } => {
                 fs::symlinkat(target.as_slice(), stage, name)?;
                 if rustix::process::geteuid().is_root() {
                     let (uid, gid) = (Uid::from_raw(owner.0), Gid::from_raw(owner.1));
                     fs::chownat(stage, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
                 }
             }
-            Entry::File { executable, size } => {
+            HarvestEntry::File { executable, size } => {
                 let (mut source, _) = tree::unlock_file(upper, self.path)?;
                 let flags =
                     OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -366,15 +376,15 @@ impl Planned<'_> {
                 if rustix::process::geteuid().is_root() {
                     fs::fchown(&file, Some(Uid::from_raw(owner.0)), Some(Gid::from_raw(owner.1)))?;
                 }
-                let live = leaf.filter(|stat| tree::kind(stat) == Kind::File);
+                let live = leaf.filter(|stat| tree::kind(stat) == NodeKind::File);
                 fs::fchmod(&file, Mode::from_raw_mode(mode(live, *executable)))?;
                 if durably {
                     file.sync_all()?;
                 }
             }
         }
-        let stat = tree::look(stage, name.as_bytes())?.ok_or(Errno::NOENT)?;
-        Ok(Identity::of(&stat))
+        let stat = tree::inspect(stage, name.as_bytes())?.ok_or(Errno::NOENT)?;
+        Ok(InodeIdentity::of(&stat))
     }
 }
 

@@ -5,32 +5,32 @@
 
 use std::collections::HashSet;
 
-use super::secret::Search;
-use super::violation::{Reason, Violation, Warning};
-use super::{Change, Harvest, Limits, Rules};
+use super::secret_search::SecretSearch;
+use super::violation::{HarvestWarning, Violation, ViolationReason};
+use super::{Harvest, HarvestChange, HarvestLimits, HarvestRules};
 use crate::path::RelPath;
 
 /// A limit was reached: it is recorded, and nothing more is looked at.
-pub(super) struct Full;
+pub(super) struct LimitReached;
 
 /// What was found, and what it took.
-pub(super) struct Record<'a> {
+pub(super) struct HarvestRecord<'a> {
     pub(super) harvest: Harvest,
-    pub(super) search: Search<'a>,
+    pub(super) search: SecretSearch<'a>,
     /// Directories that git takes for a repository, before or after.
     pub(super) repositories: HashSet<RelPath>,
-    limits: Limits,
+    limits: HarvestLimits,
     names: usize,
     name_bytes: usize,
     path_bytes: usize,
     bytes: u64,
 }
 
-impl<'a> Record<'a> {
-    pub(super) fn new(rules: &Rules<'a>) -> Self {
+impl<'a> HarvestRecord<'a> {
+    pub(super) fn new(rules: &HarvestRules<'a>) -> Self {
         Self {
             harvest: Harvest::default(),
-            search: Search::new(rules.secrets),
+            search: SecretSearch::new(rules.secrets),
             repositories: HashSet::new(),
             limits: rules.limits,
             names: 0,
@@ -41,16 +41,16 @@ impl<'a> Record<'a> {
     }
 
     /// Counts a name that was listed. Says whether there is room for more.
-    pub(super) fn name(&mut self, name: &[u8]) -> bool {
+    pub(super) fn count_name(&mut self, name: &[u8]) -> bool {
         self.names += 1;
         self.name_bytes += name.len();
         self.names <= self.limits.names && self.name_bytes <= self.limits.path_bytes
     }
 
     /// Ends the walk where there were too many names.
-    pub(super) fn check_names(&mut self) -> Result<(), Full> {
+    pub(super) fn check_names(&mut self) -> Result<(), LimitReached> {
         if self.names > self.limits.names {
-            return self.give_up(Reason::TooMany { limit: self.limits.names });
+            return self.give_up(ViolationReason::TooMany { limit: self.limits.names });
         }
         if self.name_bytes > self.limits.path_bytes {
             return self.too_many_bytes();
@@ -59,22 +59,22 @@ impl<'a> Record<'a> {
     }
 
     /// Counts the bytes of a changed file; with too many, the walk ends.
-    pub(super) fn content(&mut self, path: &RelPath, size: u64) -> Result<(), Full> {
+    pub(super) fn count_content(&mut self, path: &RelPath, size: u64) -> Result<(), LimitReached> {
         self.bytes = self.bytes.saturating_add(size);
         let limit = self.limits.total_size;
         if self.bytes > limit {
-            self.violate(path, Reason::TooMuch { limit })?;
-            return Err(Full);
+            self.add_violation(path, ViolationReason::TooMuch { limit })?;
+            return Err(LimitReached);
         }
         Ok(())
     }
 
     /// The cache of a tool is nobody's work: it is left out, and a person is told.
-    pub(super) fn drop_cache(&mut self, path: RelPath) -> Result<(), Full> {
-        self.path_bytes(&path)?;
+    pub(super) fn drop_cache(&mut self, path: RelPath) -> Result<(), LimitReached> {
+        self.count_path_bytes(&path)?;
         let path =
             if self.search.bytes(path.as_bytes()).is_some() { self.without_secret(&path) } else { path };
-        self.harvest.warnings.push(Warning::Dropped { path });
+        self.harvest.warnings.push(HarvestWarning::Dropped { path });
         Ok(())
     }
 
@@ -88,23 +88,27 @@ impl<'a> Record<'a> {
         RelPath::parse(&bytes[..end]).unwrap_or_default()
     }
 
-    pub(super) fn change(&mut self, change: Change) -> Result<(), Full> {
+    pub(super) fn change(&mut self, change: HarvestChange) -> Result<(), LimitReached> {
         if change.after.is_some() && self.search.bytes(change.path.as_bytes()).is_some() {
             // `violate` finds the name of the secret again, and a path that may be shown.
-            return self.violate(&change.path, Reason::OutOfScope);
+            return self.add_violation(&change.path, ViolationReason::OutOfScope);
         }
-        self.path_bytes(&change.path)?;
+        self.count_path_bytes(&change.path)?;
         self.harvest.changes.push(change);
         self.count()
     }
 
     /// Records a violation, but no name that holds a secret.
-    pub(super) fn violate(&mut self, path: &RelPath, reason: Reason) -> Result<(), Full> {
+    pub(super) fn add_violation(
+        &mut self,
+        path: &RelPath,
+        reason: ViolationReason,
+    ) -> Result<(), LimitReached> {
         let violation = match self.search.bytes(path.as_bytes()) {
             None => Violation { path: path.clone(), reason },
             Some(name) => Violation {
                 path: self.without_secret(path),
-                reason: Reason::SecretInName { name: name.to_owned() },
+                reason: ViolationReason::SecretInName { name: name.to_owned() },
             },
         };
         self.harvest.refuse(violation, self.limits.listed);
@@ -124,7 +128,7 @@ impl<'a> Record<'a> {
             is_free
         });
         for path in refused {
-            let _ = self.violate(&path, Reason::Repository);
+            let _ = self.add_violation(&path, ViolationReason::Repository);
         }
     }
 
@@ -132,12 +136,12 @@ impl<'a> Record<'a> {
         &mut self,
         path: &RelPath,
         error: impl Into<std::io::Error>,
-    ) -> Result<(), Full> {
-        self.violate(path, Reason::Unreadable { error: error.into().to_string() })
+    ) -> Result<(), LimitReached> {
+        self.add_violation(path, ViolationReason::Unreadable { error: error.into().to_string() })
     }
 
     /// Counts the bytes of a path that is kept or put together.
-    pub(super) fn path_bytes(&mut self, path: &RelPath) -> Result<(), Full> {
+    pub(super) fn count_path_bytes(&mut self, path: &RelPath) -> Result<(), LimitReached> {
         self.path_bytes += path.as_bytes().len();
         match self.path_bytes > self.limits.path_bytes {
             true => self.too_many_bytes(),
@@ -145,23 +149,23 @@ impl<'a> Record<'a> {
         }
     }
 
-    fn count(&mut self) -> Result<(), Full> {
+    fn count(&mut self) -> Result<(), LimitReached> {
         let limit = self.limits.changes;
         let Harvest { changes, violations, violations_left_out, .. } = &self.harvest;
         match changes.len() + violations.len() + violations_left_out > limit {
-            true => self.give_up(Reason::TooMany { limit }),
+            true => self.give_up(ViolationReason::TooMany { limit }),
             false => Ok(()),
         }
     }
 
-    fn too_many_bytes(&mut self) -> Result<(), Full> {
-        self.give_up(Reason::TooManyBytes { limit: self.limits.path_bytes })
+    fn too_many_bytes(&mut self) -> Result<(), LimitReached> {
+        self.give_up(ViolationReason::TooManyBytes { limit: self.limits.path_bytes })
     }
 
     /// About the whole, so the first that is listed.
-    fn give_up(&mut self, reason: Reason) -> Result<(), Full> {
+    fn give_up(&mut self, reason: ViolationReason) -> Result<(), LimitReached> {
         let violation = Violation { path: RelPath::root(), reason };
         self.harvest.refuse(violation, self.limits.listed);
-        Err(Full)
+        Err(LimitReached)
     }
 }

@@ -11,14 +11,16 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::fs::{self, AtFlags, RenameFlags};
 use rustix::io::Errno;
 
-use super::apply::{ApplyError, Observer, Step, move_to_free, parent_of, passed, slot_name, sync_parents};
-use super::journal::{Action, Desk, Journal, Operation, Phase, failed};
-use super::tree::{self, Kind};
+use super::apply::{
+    ApplyError, ApplyStep, ApplyStepHook, move_to_free, parent_of, report_step, slot_name, sync_parents,
+};
+use super::journal::{ApplyAction, ApplyJournal, ApplyOperation, ApplyPhase, JournalDirectory, failed};
+use super::tree::{self, NodeKind};
 use crate::path::RelPath;
 
 /// What a recovery found and did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Recovery {
+pub enum ApplyRecovery {
     /// No apply was interrupted.
     Nothing,
     /// The folder is as it was before the apply, except where somebody has changed it since: what belongs at
@@ -29,7 +31,7 @@ pub enum Recovery {
 }
 
 /// Brings the folder to the state before an interrupted apply, or after it.
-pub fn recover(journal: BorrowedFd<'_>, live: BorrowedFd<'_>) -> Result<Recovery, ApplyError> {
+pub fn recover(journal: BorrowedFd<'_>, live: BorrowedFd<'_>) -> Result<ApplyRecovery, ApplyError> {
     recover_observed(journal, live, &mut |_| ControlFlow::Continue(()))
 }
 
@@ -37,50 +39,51 @@ pub fn recover(journal: BorrowedFd<'_>, live: BorrowedFd<'_>) -> Result<Recovery
 pub fn recover_observed(
     journal: BorrowedFd<'_>,
     live: BorrowedFd<'_>,
-    observer: Observer<'_>,
-) -> Result<Recovery, ApplyError> {
-    let desk = Desk::lock(journal)?;
+    observer: ApplyStepHook<'_>,
+) -> Result<ApplyRecovery, ApplyError> {
+    let desk = JournalDirectory::lock(journal)?;
     match desk.read()? {
-        None => Ok(Recovery::Nothing),
+        None => Ok(ApplyRecovery::Nothing),
         Some(journal) => resume(&desk, live, &journal, observer),
     }
 }
 
 pub(super) fn resume(
-    desk: &Desk,
+    desk: &JournalDirectory,
     live: BorrowedFd<'_>,
-    journal: &Journal,
-    observer: Observer<'_>,
-) -> Result<Recovery, ApplyError> {
+    journal: &ApplyJournal,
+    observer: ApplyStepHook<'_>,
+) -> Result<ApplyRecovery, ApplyError> {
     match journal.phase {
-        Phase::Staging => {
+        ApplyPhase::Staging => {
             clear(desk, live, journal, observer)?;
-            Ok(Recovery::RolledBack { kept: Vec::new() })
+            Ok(ApplyRecovery::RolledBack { kept: Vec::new() })
         }
-        Phase::Applied => {
+        ApplyPhase::Applied => {
             clear(desk, live, journal, observer)?;
-            Ok(Recovery::Finished)
+            Ok(ApplyRecovery::Finished)
         }
-        Phase::Applying => {
+        ApplyPhase::Applying => {
             let kept = roll_back(live, journal, observer)?;
             if kept.is_empty() {
                 // From here on the stage holds nothing of worth, and a second recovery must not look into it.
-                let undone = Journal { phase: Phase::Staging, operations: Vec::new(), ..journal.clone() };
+                let undone =
+                    ApplyJournal { phase: ApplyPhase::Staging, operations: Vec::new(), ..journal.clone() };
                 desk.write(&undone)?;
-                passed(observer, Step::RolledBack)?;
+                report_step(observer, ApplyStep::RolledBack)?;
                 clear(desk, live, &undone, observer)?;
             } else {
                 desk.remove()?;
             }
-            Ok(Recovery::RolledBack { kept })
+            Ok(ApplyRecovery::RolledBack { kept })
         }
     }
 }
 
 fn roll_back(
     live: BorrowedFd<'_>,
-    journal: &Journal,
-    observer: Observer<'_>,
+    journal: &ApplyJournal,
+    observer: ApplyStepHook<'_>,
 ) -> Result<Vec<RelPath>, ApplyError> {
     let stage = match tree::open_directory(live, &RelPath::root().join(journal.stage.as_bytes())) {
         Ok(stage) => stage,
@@ -97,7 +100,7 @@ fn roll_back(
                 return Err(ApplyError::Path { path: operation.path.clone(), source: error.into() });
             }
         }
-        passed(observer, Step::Undone)?;
+        report_step(observer, ApplyStep::Undone)?;
     }
     sync_parents(live, stage.as_fd(), &journal.operations)?;
     kept.reverse();
@@ -105,12 +108,12 @@ fn roll_back(
 }
 
 /// Puts back what one operation moved, as far as it happened. `false` when something else is in the way.
-fn undo(live: BorrowedFd<'_>, stage: BorrowedFd<'_>, operation: &Operation) -> Result<bool, Errno> {
+fn undo(live: BorrowedFd<'_>, stage: BorrowedFd<'_>, operation: &ApplyOperation) -> Result<bool, Errno> {
     let parent = match parent_of(live, &operation.path) {
         Ok(parent) => parent,
         // Its directory was never made, or is a saved entry again.
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
-            if matches!(operation.action, Action::Add { .. } | Action::MakeDirectory) =>
+            if matches!(operation.action, ApplyAction::Add { .. } | ApplyAction::MakeDirectory) =>
         {
             return Ok(true);
         }
@@ -118,34 +121,34 @@ fn undo(live: BorrowedFd<'_>, stage: BorrowedFd<'_>, operation: &Operation) -> R
         Err(error) => return Err(error),
     };
     let (parent, name) = (parent.as_fd(), operation.path.name());
-    let there = tree::look(parent, name)?;
+    let there = tree::inspect(parent, name)?;
     match &operation.action {
-        Action::MakeDirectory => match fs::unlinkat(parent, name, AtFlags::REMOVEDIR) {
+        ApplyAction::MakeDirectory => match fs::unlinkat(parent, name, AtFlags::REMOVEDIR) {
             // Not empty: somebody uses it by now.
             Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR | Errno::BUSY) => {
                 Ok(true)
             }
             Err(error) => Err(error),
         },
-        Action::Delete { slot, .. } => {
+        ApplyAction::Delete { slot, .. } => {
             let old = slot_name("old", *slot);
-            match (tree::look(stage, old.as_bytes())?, there) {
+            match (tree::inspect(stage, old.as_bytes())?, there) {
                 (None, _) => Ok(true),
                 (Some(_), None) => move_to_free(stage, old.as_bytes(), parent, name).map(|()| true),
                 (Some(_), Some(_)) => Ok(false),
             }
         }
-        Action::Add { slot, new } => match there {
-            Some(stat) if new.is(&stat) => {
+        ApplyAction::Add { slot, new } => match there {
+            Some(stat) if new.matches(&stat) => {
                 move_to_free(parent, name, stage, slot_name("new", *slot).as_bytes()).map(|()| true)
             }
             Some(stat) => Ok(!new.is_inode_of(&stat)),
             None => Ok(true),
         },
-        Action::Replace { slot, new, .. } => {
+        ApplyAction::Replace { slot, new, .. } => {
             let (new_name, old_name) = (slot_name("new", *slot), slot_name("old", *slot));
-            let ours = there.is_some_and(|stat| new.is(&stat));
-            if tree::look(stage, old_name.as_bytes())?.is_some() {
+            let ours = there.is_some_and(|stat| new.matches(&stat));
+            if tree::inspect(stage, old_name.as_bytes())?.is_some() {
                 if ours {
                     move_to_free(parent, name, stage, new_name.as_bytes())?;
                 } else if there.is_some() {
@@ -153,7 +156,7 @@ fn undo(live: BorrowedFd<'_>, stage: BorrowedFd<'_>, operation: &Operation) -> R
                 }
                 return move_to_free(stage, old_name.as_bytes(), parent, name).map(|()| true);
             }
-            match tree::look(stage, new_name.as_bytes())? {
+            match tree::inspect(stage, new_name.as_bytes())? {
                 Some(stat) if new.is_inode_of(&stat) => Ok(true),
                 // The two changed places.
                 Some(_) if ours => {
@@ -171,24 +174,24 @@ fn undo(live: BorrowedFd<'_>, stage: BorrowedFd<'_>, operation: &Operation) -> R
 /// The end of an apply or of its undoing: directories that deletions left empty go, as git does it, then
 /// the stage, and at last the journal.
 pub(super) fn clear(
-    desk: &Desk,
+    desk: &JournalDirectory,
     live: BorrowedFd<'_>,
-    journal: &Journal,
-    observer: Observer<'_>,
+    journal: &ApplyJournal,
+    observer: ApplyStepHook<'_>,
 ) -> Result<(), ApplyError> {
-    if journal.phase == Phase::Applied {
+    if journal.phase == ApplyPhase::Applied {
         for operation in &journal.operations {
-            if matches!(operation.action, Action::Delete { .. }) {
+            if matches!(operation.action, ApplyAction::Delete { .. }) {
                 remove_empty_above(live, &operation.path);
             }
         }
-        passed(observer, Step::Tidied)?;
+        report_step(observer, ApplyStep::Tidied)?;
     }
     remove_tree(live, &RelPath::root().join(journal.stage.as_bytes())).map_err(failed("remove the stage"))?;
     fs::fsync(live).map_err(failed("make the stage's removal durable"))?;
-    passed(observer, Step::StageRemoved)?;
+    report_step(observer, ApplyStep::StageRemoved)?;
     desk.remove()?;
-    passed(observer, Step::Forgotten)
+    report_step(observer, ApplyStep::Forgotten)
 }
 
 /// Stops at the first directory that is not empty, or may not be removed: an empty directory is no harm.
@@ -213,8 +216,8 @@ fn remove_tree(root: BorrowedFd<'_>, path: &RelPath) -> Result<(), Errno> {
             Err(error) => return Err(error),
         };
         for name in tree::names(directory.as_fd(), usize::MAX - 1)? {
-            match tree::look(directory.as_fd(), &name)? {
-                Some(stat) if tree::kind(&stat) == Kind::Directory => found.push(path.join(&name)),
+            match tree::inspect(directory.as_fd(), &name)? {
+                Some(stat) if tree::kind(&stat) == NodeKind::Directory => found.push(path.join(&name)),
                 Some(_) => fs::unlinkat(&directory, &*name, AtFlags::empty())?,
                 None => {}
             }

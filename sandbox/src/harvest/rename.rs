@@ -9,18 +9,22 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::BorrowedFd;
 
 use super::tree::{self, CHUNK};
-use super::{Base, Change, Entry};
+use super::{BaseLayers, HarvestChange, HarvestEntry};
 use crate::path::RelPath;
 
 /// Pairs of a deleted and an added path with equal content. Contents are read only where the sizes of both
 /// sides allow a pair, once each; a file that can't be read is in no pair.
-pub(super) fn find(changes: &[Change], upper: BorrowedFd<'_>, base: &Base) -> Vec<(RelPath, RelPath)> {
-    let sized = |entry: &Option<Entry>, other: &Option<Entry>| match (entry, other) {
-        (Some(Entry::File { size, .. }), None) if *size > 0 => Some(*size),
+pub(super) fn find(
+    changes: &[HarvestChange],
+    upper: BorrowedFd<'_>,
+    base: &BaseLayers,
+) -> Vec<(RelPath, RelPath)> {
+    let sized = |entry: &Option<HarvestEntry>, other: &Option<HarvestEntry>| match (entry, other) {
+        (Some(HarvestEntry::File { size, .. }), None) if *size > 0 => Some(*size),
         _ => None,
     };
-    let deleted_size = |change: &Change| sized(&change.before, &change.after);
-    let added_size = |change: &Change| sized(&change.after, &change.before);
+    let deleted_size = |change: &HarvestChange| sized(&change.before, &change.after);
+    let added_size = |change: &HarvestChange| sized(&change.after, &change.before);
     let added_sizes: HashSet<u64> = changes.iter().filter_map(added_size).collect();
     let deleted: Vec<_> = changes
         .iter()

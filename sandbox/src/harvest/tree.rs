@@ -38,7 +38,7 @@ const READ: OFlags = OFlags::RDONLY
 
 /// What a name of a directory stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum NodeKind {
     Directory,
     File,
     Symlink,
@@ -49,15 +49,15 @@ pub(crate) enum Kind {
     Device,
 }
 
-pub(crate) fn kind(stat: &Stat) -> Kind {
+pub(crate) fn kind(stat: &Stat) -> NodeKind {
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Directory => Kind::Directory,
-        FileType::RegularFile => Kind::File,
-        FileType::Symlink => Kind::Symlink,
-        FileType::Fifo => Kind::Fifo,
-        FileType::Socket => Kind::Socket,
-        FileType::CharacterDevice if stat.st_rdev == 0 => Kind::Whiteout,
-        _ => Kind::Device,
+        FileType::Directory => NodeKind::Directory,
+        FileType::RegularFile => NodeKind::File,
+        FileType::Symlink => NodeKind::Symlink,
+        FileType::Fifo => NodeKind::Fifo,
+        FileType::Socket => NodeKind::Socket,
+        FileType::CharacterDevice if stat.st_rdev == 0 => NodeKind::Whiteout,
+        _ => NodeKind::Device,
     }
 }
 
@@ -103,8 +103,8 @@ pub(crate) fn open_file(directory: BorrowedFd<'_>, name: &RelPath) -> Result<(Fi
     let file = open(directory, name, READ)?;
     let stat = fs::fstat(&file)?;
     match kind(&stat) {
-        Kind::File => Ok((File::from(file), stat)),
-        Kind::Symlink => Err(Errno::LOOP),
+        NodeKind::File => Ok((File::from(file), stat)),
+        NodeKind::Symlink => Err(Errno::LOOP),
         _ => Err(Errno::INVAL),
     }
 }
@@ -129,7 +129,7 @@ pub(crate) fn unlock_file(directory: BorrowedFd<'_>, name: &RelPath) -> Result<(
 /// takes no fchmod; its entry in /proc leads to the very inode.
 fn unlock(held: &OwnedFd, bits: u32) -> Result<(), Errno> {
     let stat = fs::fstat(held)?;
-    if !matches!(kind(&stat), Kind::Directory | Kind::File) {
+    if !matches!(kind(&stat), NodeKind::Directory | NodeKind::File) {
         return Err(Errno::ACCESS);
     }
     fs::chmod(
@@ -139,7 +139,7 @@ fn unlock(held: &OwnedFd, bits: u32) -> Result<(), Errno> {
 }
 
 /// What a name stands for, `None` when there is nothing.
-pub(crate) fn look(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Option<Stat>, Errno> {
+pub(crate) fn inspect(directory: BorrowedFd<'_>, name: &[u8]) -> Result<Option<Stat>, Errno> {
     match fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat)),
         Err(Errno::NOENT) => Ok(None),
@@ -186,7 +186,7 @@ pub(crate) fn names(directory: BorrowedFd<'_>, limit: usize) -> Result<Vec<Box<[
 /// latter on a mount of the former kind, and gains nothing: what it can pretend are deletions, which are
 /// judged like real ones, or a redirection, which is refused.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Marks {
+pub(crate) struct OverlayMarks {
     pub(crate) opaque: bool,
     pub(crate) whiteout: bool,
     pub(crate) origin: bool,
@@ -195,7 +195,7 @@ pub(crate) struct Marks {
     pub(crate) capability: bool,
 }
 
-pub(crate) fn marks(held: BorrowedFd<'_>) -> Result<Marks, Errno> {
+pub(crate) fn marks(held: BorrowedFd<'_>) -> Result<OverlayMarks, Errno> {
     // 64 KiB is the most the kernel ever lists.
     let mut list = Vec::with_capacity(1024);
     match fs::flistxattr(held, spare_capacity(&mut list)) {
@@ -203,10 +203,10 @@ pub(crate) fn marks(held: BorrowedFd<'_>) -> Result<Marks, Errno> {
             list = Vec::with_capacity(64 * 1024);
             fs::flistxattr(held, spare_capacity(&mut list))?;
         }
-        Err(Errno::NOTSUP) => return Ok(Marks::default()),
+        Err(Errno::NOTSUP) => return Ok(OverlayMarks::default()),
         other => drop(other?),
     }
-    let mut marks = Marks::default();
+    let mut marks = OverlayMarks::default();
     for name in list.split_inclusive(|byte| *byte == 0) {
         let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
         match name.to_bytes() {

@@ -11,13 +11,13 @@ use crate::path::{RelPath, escape};
 pub struct Violation {
     pub path: RelPath,
     #[serde(flatten)]
-    pub reason: Reason,
+    pub reason: ViolationReason,
 }
 
 /// What is wrong with it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
-pub enum Reason {
+pub enum ViolationReason {
     /// No write glob matches.
     OutOfScope,
     /// A deny glob matches.
@@ -105,14 +105,16 @@ fn escaped<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let changed = match self.reason {
-            Reason::OutOfScope | Reason::Denied { .. } | Reason::ControlFile { .. } => "changed, and ",
+            ViolationReason::OutOfScope
+            | ViolationReason::Denied { .. }
+            | ViolationReason::ControlFile { .. } => "changed, and ",
             _ => "",
         };
         write!(f, "{}: {changed}{}", self.path, self.reason)
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for ViolationReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OutOfScope => f.write_str("no glob of the scope matches it"),
@@ -177,7 +179,7 @@ impl fmt::Display for Reason {
 /// Something a person should know, that refuses nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "warning", rename_all = "snake_case")]
-pub enum Warning {
+pub enum HarvestWarning {
     /// Two changed paths that are one where case or Unicode form is ignored.
     Collision { one: RelPath, other: RelPath },
     /// The cache of a tool, new and in nobody's repository: it is no part of the work.
@@ -186,7 +188,7 @@ pub enum Warning {
     More { count: usize },
 }
 
-impl fmt::Display for Warning {
+impl fmt::Display for HarvestWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Collision { one, other } => {

@@ -19,50 +19,54 @@ use std::rc::Rc;
 use rustix::fs::Stat;
 use rustix::io::Errno;
 
-use super::base::{Directory, Lower};
-use super::record::{Full, Record};
-use super::tree::{self, Kind, PATH_MAX};
-use super::{Base, Change, Entry, Harvest, Reason, Rules, Shape, control, judge, names};
+use super::base::{BaseDirectory, BaseEntry};
+use super::record::{HarvestRecord, LimitReached};
+use super::tree::{self, NodeKind, PATH_MAX};
+use super::{
+    BaseLayers, Harvest, HarvestChange, HarvestEntry, HarvestRules, RepositoryShape, ViolationReason, judge,
+    name_folding, protected,
+};
 use crate::path::RelPath;
 
 /// A directory that waits for its turn.
-struct Waiting {
+struct PendingDirectory {
     parent: Rc<RelPath>,
     /// Empty for the root.
     name: Box<[u8]>,
     /// The layers of the base that are seen in it.
     layers: Vec<usize>,
-    what: What,
+    what: DirectoryOrigin,
 }
 
-enum What {
+enum DirectoryOrigin {
     /// One of the upper layer; whether it stands in the place of the base's completely, instead of being merged.
     Upper { replaces: bool },
     /// One of the base, of which nothing is left.
     Gone,
 }
 
-impl Waiting {
+impl PendingDirectory {
     fn path(&self) -> RelPath {
         if self.name.is_empty() { RelPath::clone(&self.parent) } else { self.parent.join(&self.name) }
     }
 }
 
-pub(super) fn walk(upper: BorrowedFd<'_>, base: &Base, rules: &Rules<'_>) -> Harvest {
-    let root = Waiting {
+pub(super) fn walk(upper: BorrowedFd<'_>, base: &BaseLayers, rules: &HarvestRules<'_>) -> Harvest {
+    let root = PendingDirectory {
         parent: Rc::default(),
         name: Box::default(),
         layers: base.all(),
-        what: What::Upper { replaces: false },
+        what: DirectoryOrigin::Upper { replaces: false },
     };
-    let mut walker = Walker { upper, base, rules, waiting: vec![root], record: Record::new(rules) };
+    let mut walker =
+        UpperWalker { upper, base, rules, waiting: vec![root], record: HarvestRecord::new(rules) };
     while let Some(next) = walker.waiting.pop() {
         let path = Rc::new(next.path());
-        let outcome = walker.record.path_bytes(&path).and_then(|()| match next.what {
-            What::Upper { replaces } => walker.upper_directory(path, &next.layers, replaces),
-            What::Gone => walker.gone_directory(&path, &next.layers),
+        let outcome = walker.record.count_path_bytes(&path).and_then(|()| match next.what {
+            DirectoryOrigin::Upper { replaces } => walker.upper_directory(path, &next.layers, replaces),
+            DirectoryOrigin::Gone => walker.gone_directory(&path, &next.layers),
         });
-        if let Err(Full) = outcome {
+        if let Err(LimitReached) = outcome {
             break;
         }
     }
@@ -70,24 +74,29 @@ pub(super) fn walk(upper: BorrowedFd<'_>, base: &Base, rules: &Rules<'_>) -> Har
     walker.record.harvest
 }
 
-struct Walker<'a> {
+struct UpperWalker<'a> {
     upper: BorrowedFd<'a>,
-    base: &'a Base,
-    rules: &'a Rules<'a>,
-    waiting: Vec<Waiting>,
-    record: Record<'a>,
+    base: &'a BaseLayers,
+    rules: &'a HarvestRules<'a>,
+    waiting: Vec<PendingDirectory>,
+    record: HarvestRecord<'a>,
 }
 
 /// The directory of the upper layer being read.
-struct Here {
+struct CurrentDirectory {
     path: Rc<RelPath>,
     held: OwnedFd,
-    lower: Directory,
+    lower: BaseDirectory,
     replaces: bool,
 }
 
-impl Walker<'_> {
-    fn upper_directory(&mut self, path: Rc<RelPath>, layers: &[usize], replaces: bool) -> Result<(), Full> {
+impl UpperWalker<'_> {
+    fn upper_directory(
+        &mut self,
+        path: Rc<RelPath>,
+        layers: &[usize],
+        replaces: bool,
+    ) -> Result<(), LimitReached> {
         let opened = tree::unlock_directory(self.upper, &path).and_then(|held| {
             let marks = tree::marks(held.as_fd())?;
             let names = self.list(held.as_fd())?;
@@ -98,10 +107,10 @@ impl Walker<'_> {
             Err(error) => return self.record.unreadable(&path, error),
         };
         if marks.elsewhere {
-            return self.record.violate(&path, Reason::Overlay);
+            return self.record.add_violation(&path, ViolationReason::Overlay);
         }
         self.record.check_names()?;
-        let here = Here { path, held, lower, replaces: replaces || marks.opaque };
+        let here = CurrentDirectory { path, held, lower, replaces: replaces || marks.opaque };
         match here.is_repository(&names) {
             Ok(true) => drop(self.record.repositories.insert(RelPath::clone(&here.path))),
             Ok(false) => {}
@@ -109,7 +118,7 @@ impl Walker<'_> {
         }
         for name in &names {
             if here.path.as_bytes().len() + 1 + name.len() > PATH_MAX {
-                return self.record.violate(&here.path, Reason::TooLong { limit: PATH_MAX });
+                return self.record.add_violation(&here.path, ViolationReason::TooLong { limit: PATH_MAX });
             }
             self.child(&here, name)?;
         }
@@ -132,13 +141,13 @@ impl Walker<'_> {
         let mut names = Vec::new();
         tree::each_name(held, |name, _| {
             names.push(name.into());
-            if self.record.name(name) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            if self.record.count_name(name) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         Ok(names)
     }
 
     /// A directory of the base that is not there any more, with all it held.
-    fn gone_directory(&mut self, path: &Rc<RelPath>, layers: &[usize]) -> Result<(), Full> {
+    fn gone_directory(&mut self, path: &Rc<RelPath>, layers: &[usize]) -> Result<(), LimitReached> {
         let opened = self
             .base
             .at(path, layers)
@@ -154,110 +163,138 @@ impl Walker<'_> {
     }
 
     /// Whatever the base has under a name is gone.
-    fn gone(&mut self, parent: &Rc<RelPath>, lower: &Directory, name: &[u8]) -> Result<(), Full> {
+    fn gone(&mut self, parent: &Rc<RelPath>, lower: &BaseDirectory, name: &[u8]) -> Result<(), LimitReached> {
         if is_own_git(self.rules, parent, name) {
             return Ok(());
         }
         let path = parent.join(name);
         match lower.child(name) {
-            Ok(Lower::Nothing) => Ok(()),
-            Ok(Lower::Directory(layers)) => self.gone_below(parent, path, layers),
-            Ok(Lower::Leaf { layer, stat }) => self.gone_leaf(path, lower, layer, &stat),
+            Ok(BaseEntry::Nothing) => Ok(()),
+            Ok(BaseEntry::Directory(layers)) => self.gone_below(parent, path, layers),
+            Ok(BaseEntry::Leaf { layer, stat }) => self.gone_leaf(path, lower, layer, &stat),
             Err(error) => self.record.unreadable(&path, error),
         }
     }
 
-    fn gone_below(&mut self, parent: &Rc<RelPath>, path: RelPath, layers: Vec<usize>) -> Result<(), Full> {
+    fn gone_below(
+        &mut self,
+        parent: &Rc<RelPath>,
+        path: RelPath,
+        layers: Vec<usize>,
+    ) -> Result<(), LimitReached> {
         if self.is_scratch(&path, true) {
             return Ok(());
         }
-        if names::is_dot_git(path.name()) {
-            return self.record.violate(&path, Reason::NestedGit);
+        if name_folding::is_dot_git(path.name()) {
+            return self.record.add_violation(&path, ViolationReason::NestedGit);
         }
         let name = path.name().into();
-        self.waiting.push(Waiting { parent: Rc::clone(parent), name, layers, what: What::Gone });
+        self.waiting.push(PendingDirectory {
+            parent: Rc::clone(parent),
+            name,
+            layers,
+            what: DirectoryOrigin::Gone,
+        });
         Ok(())
     }
 
-    fn gone_leaf(&mut self, path: RelPath, lower: &Directory, layer: usize, stat: &Stat) -> Result<(), Full> {
+    fn gone_leaf(
+        &mut self,
+        path: RelPath,
+        lower: &BaseDirectory,
+        layer: usize,
+        stat: &Stat,
+    ) -> Result<(), LimitReached> {
         if self.is_scratch(&path, false) {
             return Ok(());
         }
-        if names::is_dot_git(path.name()) {
-            return self.record.violate(&path, Reason::NestedGit);
+        if name_folding::is_dot_git(path.name()) {
+            return self.record.add_violation(&path, ViolationReason::NestedGit);
         }
         match lower.entry(path.name(), layer, stat) {
             Ok(None) => Ok(()),
             Ok(before) => match self.judge(&path) {
-                Some(reason) => self.record.violate(&path, reason),
-                None => self.record.change(Change { path, before, after: None }),
+                Some(reason) => self.record.add_violation(&path, reason),
+                None => self.record.change(HarvestChange { path, before, after: None }),
             },
             Err(error) => self.record.unreadable(&path, error),
         }
     }
 
     /// One name of the upper layer.
-    fn child(&mut self, here: &Here, name: &[u8]) -> Result<(), Full> {
+    fn child(&mut self, here: &CurrentDirectory, name: &[u8]) -> Result<(), LimitReached> {
         if is_own_git(self.rules, &here.path, name) {
             return Ok(());
         }
         let path = here.path.join(name);
-        let looked = tree::look(here.held.as_fd(), name)
+        let looked = tree::inspect(here.held.as_fd(), name)
             .and_then(|stat| Ok((stat.ok_or(Errno::NOENT)?, here.lower.child(name)?)));
         let (stat, lower) = match looked {
             Ok(looked) => looked,
             Err(error) => return self.record.unreadable(&path, error),
         };
         let kind = tree::kind(&stat);
-        if kind == Kind::Whiteout {
+        if kind == NodeKind::Whiteout {
             return self.gone(&here.path, &here.lower, name);
         }
         // What the base has here in another shape is gone, whether the new shape counts or not.
         match &lower {
-            Lower::Leaf { layer, stat } if kind == Kind::Directory => {
+            BaseEntry::Leaf { layer, stat } if kind == NodeKind::Directory => {
                 self.gone_leaf(path.clone(), &here.lower, *layer, stat)?;
             }
-            Lower::Directory(layers) if kind != Kind::Directory => {
+            BaseEntry::Directory(layers) if kind != NodeKind::Directory => {
                 self.gone_below(&here.path, path.clone(), layers.clone())?;
             }
             _ => {}
         }
-        if self.is_scratch(&path, kind == Kind::Directory) {
+        if self.is_scratch(&path, kind == NodeKind::Directory) {
             return Ok(());
         }
-        if names::is_dot_git(name) {
-            return self.record.violate(&path, Reason::NestedGit);
+        if name_folding::is_dot_git(name) {
+            return self.record.add_violation(&path, ViolationReason::NestedGit);
         }
-        let is_cache = matches!(kind, Kind::Directory | Kind::File)
-            && matches!(lower, Lower::Nothing)
-            && control::is_cache(name, kind == Kind::Directory)
-            && !control::is_spelled(self.rules.scope, &path);
+        let is_cache = matches!(kind, NodeKind::Directory | NodeKind::File)
+            && matches!(lower, BaseEntry::Nothing)
+            && protected::is_cache(name, kind == NodeKind::Directory)
+            && !protected::is_named_explicitly(self.rules.scope, &path);
         if is_cache {
             return self.record.drop_cache(path);
         }
         match kind {
-            Kind::Directory => {
+            NodeKind::Directory => {
                 let limit = self.rules.limits.depth;
                 if path.components().count() > limit {
-                    return self.record.violate(&path, Reason::TooDeep { limit });
+                    return self.record.add_violation(&path, ViolationReason::TooDeep { limit });
                 }
                 let layers = match lower {
-                    Lower::Directory(layers) => layers,
-                    Lower::Leaf { .. } | Lower::Nothing => Vec::new(),
+                    BaseEntry::Directory(layers) => layers,
+                    BaseEntry::Leaf { .. } | BaseEntry::Nothing => Vec::new(),
                 };
-                let what = What::Upper { replaces: here.replaces };
-                self.waiting.push(Waiting { parent: Rc::clone(&here.path), name: name.into(), layers, what });
+                let what = DirectoryOrigin::Upper { replaces: here.replaces };
+                self.waiting.push(PendingDirectory {
+                    parent: Rc::clone(&here.path),
+                    name: name.into(),
+                    layers,
+                    what,
+                });
                 Ok(())
             }
-            Kind::File => self.file(here, path, &lower),
-            Kind::Symlink => self.link(here, path, &lower),
-            Kind::Fifo => self.record.violate(&path, Reason::Fifo),
-            Kind::Socket => self.record.violate(&path, Reason::Socket),
-            Kind::Device | Kind::Whiteout => self.record.violate(&path, Reason::Device),
+            NodeKind::File => self.file(here, path, &lower),
+            NodeKind::Symlink => self.link(here, path, &lower),
+            NodeKind::Fifo => self.record.add_violation(&path, ViolationReason::Fifo),
+            NodeKind::Socket => self.record.add_violation(&path, ViolationReason::Socket),
+            NodeKind::Device | NodeKind::Whiteout => {
+                self.record.add_violation(&path, ViolationReason::Device)
+            }
         }
     }
 
-    fn file(&mut self, here: &Here, path: RelPath, lower: &Lower) -> Result<(), Full> {
+    fn file(
+        &mut self,
+        here: &CurrentDirectory,
+        path: RelPath,
+        lower: &BaseEntry,
+    ) -> Result<(), LimitReached> {
         let opened = tree::unlock_file(here.held.as_fd(), &RelPath::root().join(path.name()))
             .and_then(|(file, stat)| Ok((tree::marks(file.as_fd())?, file, stat)));
         let (marks, mut file, stat) = match opened {
@@ -266,51 +303,58 @@ impl Walker<'_> {
         };
         if marks.whiteout && stat.st_size == 0 {
             return match lower {
-                Lower::Leaf { layer, stat } => self.gone_leaf(path, &here.lower, *layer, stat),
-                Lower::Nothing | Lower::Directory(_) => Ok(()),
+                BaseEntry::Leaf { layer, stat } => self.gone_leaf(path, &here.lower, *layer, stat),
+                BaseEntry::Nothing | BaseEntry::Directory(_) => Ok(()),
             };
         }
         if marks.elsewhere {
-            return self.record.violate(&path, Reason::Overlay);
+            return self.record.add_violation(&path, ViolationReason::Overlay);
         }
         let compared = compare(here, &path, lower, &file, &stat);
-        let Compared { before, base_mode, base_capability, same } = match compared {
+        let BaseComparison { before, base_mode, base_capability, same } = match compared {
             Ok(compared) => compared,
             Err(error) => return self.record.unreadable(&path, error),
         };
         // Git keeps neither, but the file may be used from where it lies. What the base had is not the agent's.
         if stat.st_mode & 0o6000 & !base_mode != 0 {
-            return self.record.violate(&path, Reason::SetId);
+            return self.record.add_violation(&path, ViolationReason::SetId);
         }
         if marks.capability && !base_capability {
-            return self.record.violate(&path, Reason::Capabilities);
+            return self.record.add_violation(&path, ViolationReason::Capabilities);
         }
         if same {
             return Ok(());
         }
         if let Some(reason) = self.judge(&path) {
-            return self.record.violate(&path, reason);
+            return self.record.add_violation(&path, reason);
         }
         let size = tree::size(&stat);
         let limit = self.rules.limits.file_size;
         if size > limit {
-            return self.record.violate(&path, Reason::TooLarge { size, limit });
+            return self.record.add_violation(&path, ViolationReason::TooLarge { size, limit });
         }
-        self.record.content(&path, size)?;
+        self.record.count_content(&path, size)?;
         match file.rewind().and_then(|()| self.record.search.file(&mut file, size)) {
             Ok(None) => {}
-            Ok(Some(name)) => return self.record.violate(&path, Reason::Secret { name: name.to_owned() }),
+            Ok(Some(name)) => {
+                return self.record.add_violation(&path, ViolationReason::Secret { name: name.to_owned() });
+            }
             Err(error) => return self.record.unreadable(&path, error),
         }
-        let after = Some(Entry::File { executable: tree::is_executable(&stat), size });
-        self.record.change(Change { path, before, after })
+        let after = Some(HarvestEntry::File { executable: tree::is_executable(&stat), size });
+        self.record.change(HarvestChange { path, before, after })
     }
 
-    fn link(&mut self, here: &Here, path: RelPath, lower: &Lower) -> Result<(), Full> {
+    fn link(
+        &mut self,
+        here: &CurrentDirectory,
+        path: RelPath,
+        lower: &BaseEntry,
+    ) -> Result<(), LimitReached> {
         let read = tree::read_link(here.held.as_fd(), path.name()).and_then(|target| {
             let before = match lower {
-                Lower::Leaf { layer, stat } => here.lower.entry(path.name(), *layer, stat)?,
-                Lower::Nothing | Lower::Directory(_) => None,
+                BaseEntry::Leaf { layer, stat } => here.lower.entry(path.name(), *layer, stat)?,
+                BaseEntry::Nothing | BaseEntry::Directory(_) => None,
             };
             Ok((target, before))
         });
@@ -318,26 +362,26 @@ impl Walker<'_> {
             Ok(read) => read,
             Err(error) => return self.record.unreadable(&path, error),
         };
-        let after = Some(Entry::Symlink { target: target.clone() });
+        let after = Some(HarvestEntry::Symlink { target: target.clone() });
         if before == after {
             return Ok(());
         }
         if let Some(name) = self.record.search.bytes(&target) {
-            return self.record.violate(&path, Reason::Secret { name: name.to_owned() });
+            return self.record.add_violation(&path, ViolationReason::Secret { name: name.to_owned() });
         }
         if let Some(reason) = self.judge(&path) {
-            return self.record.violate(&path, reason);
+            return self.record.add_violation(&path, reason);
         }
         if let Some(reason) = judge::target(&path, &target) {
-            return self.record.violate(&path, reason);
+            return self.record.add_violation(&path, reason);
         }
-        self.record.change(Change { path, before, after })
+        self.record.change(HarvestChange { path, before, after })
     }
 
     /// Why a changed path may not change, by its name alone.
-    fn judge(&self, path: &RelPath) -> Option<Reason> {
+    fn judge(&self, path: &RelPath) -> Option<ViolationReason> {
         if self.rules.hidden.iter().any(|hidden| path.is_within(hidden)) {
-            return Some(Reason::Hidden);
+            return Some(ViolationReason::Hidden);
         }
         judge::path(self.rules.scope, path)
     }
@@ -349,7 +393,7 @@ impl Walker<'_> {
     }
 }
 
-impl Here {
+impl CurrentDirectory {
     /// Whether git took this directory for a repository before, or would after. What is in it does not matter: that
     /// may come later.
     fn is_repository(&self, names: &[Box<[u8]>]) -> Result<bool, Errno> {
@@ -357,14 +401,14 @@ impl Here {
             return Ok(true);
         }
         let parts: Vec<&[u8]> =
-            names.iter().map(|name| &**name).filter(|name| Shape::has_part(name)).collect();
+            names.iter().map(|name| &**name).filter(|name| RepositoryShape::has_part(name)).collect();
         let mut shape = match self.replaces {
-            true => Shape::default(),
+            true => RepositoryShape::default(),
             false => self.lower.shape(|name| parts.contains(&name))?,
         };
         for name in parts {
-            let stat = tree::look(self.held.as_fd(), name)?;
-            if stat.is_some_and(|stat| tree::kind(&stat) != Kind::Whiteout) {
+            let stat = tree::inspect(self.held.as_fd(), name)?;
+            if stat.is_some_and(|stat| tree::kind(&stat) != NodeKind::Whiteout) {
                 shape.add(name);
             }
         }
@@ -373,29 +417,29 @@ impl Here {
 }
 
 /// The workspace's own `.git` is private to the attempt and thrown away with it.
-fn is_own_git(rules: &Rules<'_>, parent: &RelPath, name: &[u8]) -> bool {
+fn is_own_git(rules: &HarvestRules<'_>, parent: &RelPath, name: &[u8]) -> bool {
     rules.repository && parent.is_root() && name == b".git"
 }
 
 /// What the base has where the upper layer has a file.
-struct Compared {
-    before: Option<Entry>,
+struct BaseComparison {
+    before: Option<HarvestEntry>,
     base_mode: u32,
     base_capability: bool,
     same: bool,
 }
 
 fn compare(
-    here: &Here,
+    here: &CurrentDirectory,
     path: &RelPath,
-    lower: &Lower,
+    lower: &BaseEntry,
     file: &File,
     stat: &Stat,
-) -> std::io::Result<Compared> {
-    let mut compared = Compared { before: None, base_mode: 0, base_capability: false, same: false };
-    let Lower::Leaf { layer, stat: base } = lower else { return Ok(compared) };
+) -> std::io::Result<BaseComparison> {
+    let mut compared = BaseComparison { before: None, base_mode: 0, base_capability: false, same: false };
+    let BaseEntry::Leaf { layer, stat: base } = lower else { return Ok(compared) };
     compared.before = here.lower.entry(path.name(), *layer, base)?;
-    if tree::kind(base) != Kind::File {
+    if tree::kind(base) != NodeKind::File {
         return Ok(compared);
     }
     compared.base_mode = base.st_mode;

@@ -1,15 +1,15 @@
-//! Starts a sandbox and stands by it until it is over.
+//! Starts a sandbox and supervises it until it is over.
 //!
 //! Three processes take part. This one, the supervisor, stays outside and keeps the pipes, the deadlines and
-//! the cgroup. The sandbox's first process builds the view (`init`), or keeps the processes together where
-//! there is none (`bare`); it is born to us (`born`), or calls from a container (`called`). The agent (`agent`)
-//! gives up everything and waits at a gate; what holds it is read back there ([`crate::attest`]), and only if
-//! nothing that was asked for is missing does its program start.
+//! the cgroup. The sandbox's first process ([`crate::init`]) builds the view, or keeps the processes together where
+//! there is none; it is cloned from us (`clone_start`), or connects from a container (`container_start`). The agent (`agent`)
+//! gives up every right and waits at a gate. There its controls are read back ([`crate::attest`]), and its program starts
+//! only if no requested control is missing.
 
-mod born;
-pub(crate) mod called;
-mod copy;
+mod clone_start;
+mod container_start;
 mod prepare;
+mod private_copy;
 mod sandbox;
 mod streams;
 
@@ -21,39 +21,40 @@ use std::time::{Duration, Instant, SystemTime};
 
 use nix::sys::signalfd::SignalFd;
 
-use crate::ahead::Ahead;
-use crate::attest::{self, Asked, Attestation, Ours, Statement};
-use crate::bare::Bare;
-use crate::bare::replica::Replica;
+use crate::agent_user::AgentUser;
+use crate::attest::{self, Attestation, AttestationRequest, ControlStatement, OwnNamespaces};
+use crate::backend::SandboxBackend;
 use crate::cgroup::Cgroup;
 use crate::channel;
 use crate::container::engine::EngineError;
+use crate::container::running::RunningContainer;
 use crate::control::Control;
-use crate::egress::{Proxy, Traffic};
-use crate::host::{Host, Surroundings};
+use crate::egress::{EgressListener, EgressProxy, NetworkTraffic};
+use crate::host::{HostPaths, HostUser};
 use crate::janitor::Janitor;
-use crate::output::Tallies;
+use crate::memory_watch::MemoryWatcher;
+use crate::monitor::RunMonitor;
+use crate::namespace_prefetch::NamespacePrefetch;
+use crate::output::OutputTotals;
 use crate::path::RelPath;
-use crate::policy::{Level, Network, Policy};
-use crate::supervise::{self, Attendant, End, Stopped, Watch};
+use crate::policy::{IsolationLevel, NetworkPolicy, Policy};
+use crate::supervise::{self, CommandExit, StopCause, SupervisionLoop, SupervisorStreams};
 use crate::sys;
 use crate::terminal::RawTerminal;
-use crate::watch::Watcher;
 use crate::workspace::Workspace;
-use crate::workspace::state::Run;
-use called::Contained;
-use copy::{clear, collect, open_folder};
+use crate::workspace::state::RunFolder;
 use prepare::{check_list, hidden, identify, opening};
-pub use sandbox::Remains;
-use sandbox::{Prepared, Sandbox, too_early};
-use streams::{changed_since, converse, uppers};
+use private_copy::{collect, kill_leftovers, open_folder};
+pub use sandbox::SandboxRemains;
+use sandbox::{BirthReport, SandboxProcess, ended_before_ready};
+use streams::{changed_since, connect_streams, uppers};
 
 /// One command to run.
-pub struct Request<'a> {
+pub struct LaunchRequest<'a> {
     pub policy: &'a Policy,
-    pub host: &'a Host,
+    pub host: &'a HostUser,
     pub workspace: &'a Workspace,
-    pub run: &'a Run,
+    pub run: &'a RunFolder,
     /// An empty folder the sandbox may build on, in a mount namespace of its own; runs may share one.
     pub staging: &'a Path,
     pub command: &'a [OsString],
@@ -63,12 +64,12 @@ pub struct Request<'a> {
     pub terminal: bool,
     /// Our standard streams, in their usual order.
     pub streams: [BorrowedFd<'a>; 3],
-    pub attendant: &'a dyn Attendant,
+    pub attendant: &'a dyn RunMonitor,
 }
 
-impl std::fmt::Debug for Request<'_> {
+impl std::fmt::Debug for LaunchRequest<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Request")
+        f.debug_struct("LaunchRequest")
             .field("policy", self.policy)
             .field("workspace", self.workspace)
             .field("command", &self.command)
@@ -78,17 +79,17 @@ impl std::fmt::Debug for Request<'_> {
 
 /// What came of it.
 #[derive(Debug)]
-pub struct Outcome {
-    pub end: End,
+pub struct LaunchOutcome {
+    pub end: CommandExit,
     /// What became of the agent's output.
-    pub output: Tallies,
+    pub output: OutputTotals,
     pub attestation: Attestation,
     pub elapsed: Duration,
     /// What the agent connected to, where it had a list of hosts.
-    pub network: Option<Traffic>,
+    pub network: Option<NetworkTraffic>,
     /// What the agent changed, for [`crate::harvest`].
     pub upper: OwnedFd,
-    pub remains: Remains,
+    pub remains: SandboxRemains,
 }
 
 /// Why a command was not run.
@@ -98,7 +99,7 @@ pub enum LaunchError {
     #[error("{what}")]
     Unavailable { what: String, hint: String },
     #[error("asked for, but not held: {}", list(missing))]
-    NotHeld { missing: Vec<Statement> },
+    NotHeld { missing: Vec<ControlStatement> },
     #[error("{what}")]
     Internal {
         what: &'static str,
@@ -135,7 +136,7 @@ impl LaunchError {
     }
 
     /// Whether it may be otherwise in a moment, and nothing was started.
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         matches!(self, Self::Engine(EngineError::None { .. } | EngineError::Gone))
     }
 
@@ -145,7 +146,7 @@ impl LaunchError {
     }
 }
 
-fn list(missing: &[Statement]) -> String {
+fn list(missing: &[ControlStatement]) -> String {
     missing.iter().map(|one| format!("{} ({})", one.control, one.how)).collect::<Vec<_>>().join(", ")
 }
 
@@ -155,40 +156,39 @@ fn internal<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> LaunchE
 
 /// Runs one command, in namespaces that were sent for ahead or are now. The calling process must have a
 /// single thread.
-pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, LaunchError> {
+pub fn run(
+    request: &LaunchRequest<'_>,
+    ahead: Option<NamespacePrefetch>,
+) -> Result<LaunchOutcome, LaunchError> {
     let policy = request.policy;
     check_list(policy)?;
     let identity = identify(policy, request.host)?;
     let opening = opening(policy, request.workspace).map_err(internal("can't look at the workspace"))?;
     // Whatever goes wrong from here on: the sandbox goes first, and last who cleans up after it, whose end is waited for
     // and who waits for everybody in the sandbox.
-    let Begun { janitor, mut cgroup, signals, pipes, place, sandbox, started, aside } = match policy.level {
-        Level::Process | Level::Landlock => born::begin(request, ahead, &opening, &identity)?,
-        Level::Container => called::begin(request, &opening, &identity)?,
-    };
+    let StartedSandbox { janitor, mut cgroup, signals, pipes, place, sandbox, started, aside } =
+        match policy.level {
+            IsolationLevel::Process | IsolationLevel::Landlock => {
+                clone_start::begin(request, ahead, &opening, &identity)?
+            }
+            IsolationLevel::Container => container_start::begin(request, &opening, &identity)?,
+        };
 
     // Whatever can be known before the agent stands at the gate is looked up before: it waits there for us.
-    let (hidden, toolchains) = match place {
-        Place::View => {
-            // Looked up anew, and not what was handed over: what came in between is in sight.
-            let around = Surroundings::observe(request.host);
-            let seen = |path: &PathBuf| policy.wants(Control::PrivateHome) && path.is_dir();
-            (hidden(request, &around), around.toolchains.into_iter().filter(seen).collect())
-        }
-        Place::Bare(_) | Place::Container(_) => (Vec::new(), Vec::new()),
-    };
-    let ours = Ours::read().map_err(internal("can't read our own namespaces"))?;
-    let Prepared { early, upper, spent, master, listeners } = sandbox.wait_for_birth(&ours)?;
+    let (hidden, toolchains) = hidden_and_toolchains(request, &place);
+    let ours = OwnNamespaces::read().map_err(internal("can't read our own namespaces"))?;
+    let BirthReport { early, upper, spent, master, listeners } = sandbox.wait_for_birth(&ours)?;
     let upper = match place.replica() {
         Some(replica) => open_folder(&replica.upper).map_err(internal("can't open the agent's layer"))?,
-        None => upper.ok_or_else(|| too_early("the sandbox has no layer"))?,
+        None => upper.ok_or_else(|| ended_before_ready("the sandbox has no layer"))?,
     };
-    if let Place::Container(_) = place {
+    if let SandboxBackend::Container(_) = place {
         cgroup = Some(Cgroup::of(early.pid()).map_err(internal("can't find the container's cgroup"))?);
     }
     let raw = RawTerminal::enter(request.streams[0], master.as_ref());
-    let conversation = converse(request, pipes, master).map_err(internal("can't connect the streams"))?;
-    let asked = Asked {
+    let conversation =
+        connect_streams(request, pipes, master).map_err(internal("can't connect the streams"))?;
+    let asked = AttestationRequest {
         policy,
         workspace: request.workspace,
         opening: &opening,
@@ -204,121 +204,144 @@ pub fn run(request: &Request<'_>, ahead: Option<Ahead>) -> Result<Outcome, Launc
     let ready = sandbox.wait_until_ready()?;
     let attestation = attest::read(&asked, &ready, early, judged)
         .map_err(internal("can't read back what holds the sandbox"))?;
-    let missing: Vec<Statement> = attestation.missing().cloned().collect();
+    let missing: Vec<ControlStatement> = attestation.missing().cloned().collect();
     if !missing.is_empty() {
         return Err(LaunchError::NotHeld { missing });
     }
 
-    channel::say_go(&sandbox.channel).map_err(internal("can't talk to the sandbox"))?;
+    channel::send_go(&sandbox.channel).map_err(internal("can't talk to the sandbox"))?;
     drop((aside, spent));
-    let watched =
-        attestation.statement(Control::Memory).is_some_and(|one| one.enforced == attest::Enforced::Watched);
-    let memory = policy.limits.memory.bytes().filter(|_| watched);
-    let memory = memory.map(|limit| (limit, Watcher::new(sandbox.pid)));
-    let mut since = SystemTime::now();
+    let memory = watched_memory(policy, &attestation);
+    let memory = memory.map(|limit| (limit, MemoryWatcher::new(sandbox.pid)));
     let uppers = match place.replica() {
         Some(replica) => vec![replica.tree.clone()],
         None => uppers(request.workspace, &upper),
     };
+    let (end, output, network) =
+        run_command(request, &sandbox, (signals, conversation), memory, &uppers, (listeners, started))?;
+    // A controller kills without a word; whoever looks at the end wants to know what for.
+    let killed = matches!(end, None | Some(CommandExit::Signaled(libc::SIGKILL)));
+    let end = match killed && cgroup.as_ref().is_some_and(Cgroup::ran_out_of_memory) {
+        true => Some(CommandExit::Stopped(StopCause::Memory)),
+        false => end,
+    };
+    drop(raw);
+    let (sandbox, contained) = match place {
+        SandboxBackend::View => (Some(sandbox), None),
+        SandboxBackend::Bare(_) | SandboxBackend::Container(_) => {
+            drop(sandbox);
+            (None, collect_copy(request, place, &identity, janitor.as_ref(), end.is_some(), &upper)?)
+        }
+    };
+    // Without a word, it was killed.
+    let end = end.unwrap_or(CommandExit::Signaled(libc::SIGKILL));
+    let remains =
+        SandboxRemains { _sandbox: sandbox, _contained: contained, _cgroup: cgroup, _janitor: janitor };
+    Ok(LaunchOutcome { end, output, attestation, elapsed: started.elapsed(), network, upper, remains })
+}
+
+/// What of the host is hidden in the view, and which toolchains are in it. Looked up anew, and not what was handed over:
+/// what came in between is in sight.
+fn hidden_and_toolchains(
+    request: &LaunchRequest<'_>,
+    place: &SandboxBackend,
+) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    match place {
+        SandboxBackend::View => {
+            let around = HostPaths::observe(request.host);
+            let seen = |path: &PathBuf| request.policy.requires(Control::PrivateHome) && path.is_dir();
+            (hidden(request, &around), around.toolchains.into_iter().filter(seen).collect())
+        }
+        SandboxBackend::Bare(_) | SandboxBackend::Container(_) => (Vec::new(), Vec::new()),
+    }
+}
+
+/// The memory limit, where no controller holds it.
+fn watched_memory(policy: &Policy, attestation: &Attestation) -> Option<u64> {
+    let memory = attestation.statement(Control::Memory);
+    let is_watched = memory.is_some_and(|one| one.enforced == attest::Enforcement::Watched);
+    policy.limits.memory.bytes().filter(|_| is_watched)
+}
+
+/// Stands by while the command runs, with the proxy beside it where there is a list of hosts.
+fn run_command(
+    request: &LaunchRequest<'_>,
+    sandbox: &SandboxProcess,
+    (signals, conversation): (SignalFd, SupervisorStreams<'_>),
+    memory: Option<(u64, MemoryWatcher)>,
+    uppers: &[PathBuf],
+    (listeners, started): (Vec<EgressListener>, Instant),
+) -> Result<(Option<CommandExit>, OutputTotals, Option<NetworkTraffic>), LaunchError> {
+    let mut since = SystemTime::now();
     let mut changed = || {
         let before = std::mem::replace(&mut since, SystemTime::now());
         uppers.iter().any(|upper| changed_since(upper, before))
     };
-    let proxy = match &policy.network {
-        Network::Hosts(list) => Some(Proxy::start(list, listeners, started)),
-        Network::None | Network::Full => None,
+    let proxy = match &request.policy.network {
+        NetworkPolicy::Hosts(list) => Some(EgressProxy::start(list, listeners, started)),
+        NetworkPolicy::None | NetworkPolicy::Full => None,
     };
     let proxy = proxy.transpose().map_err(internal("can't start the proxy"))?;
-    let (end, output) = supervise::stand_by(Watch {
+    let (end, output) = supervise::run_until_exit(SupervisionLoop {
         init: sandbox.pidfd.try_clone().map_err(internal("can't watch the sandbox"))?,
         channel: sandbox.channel.try_clone().map_err(internal("can't watch the sandbox"))?,
         killer: sandbox.killer,
         signals,
         conversation,
-        deadlines: policy.deadlines.clone(),
+        deadlines: request.policy.deadlines.clone(),
         memory,
         changed: &mut changed,
         attendant: request.attendant,
     })
     .map_err(internal("can't watch the sandbox"))?;
-    // A controller kills without a word; whoever looks at the end wants to know what for.
-    let killed = matches!(end, None | Some(End::Signaled(libc::SIGKILL)));
-    let end = match killed && cgroup.as_ref().is_some_and(Cgroup::ran_out_of_memory) {
-        true => Some(End::Stopped(Stopped::Memory)),
-        false => end,
-    };
-    let network = proxy.map(Proxy::stop);
-    drop(raw);
+    Ok((end, output, proxy.map(EgressProxy::stop)))
+}
+
+/// Makes a layer of what changed in the private copy, once every process that could write there is dead.
+fn collect_copy(
+    request: &LaunchRequest<'_>,
+    place: SandboxBackend,
+    identity: &AgentUser,
+    janitor: Option<&Janitor>,
+    has_ended: bool,
+    upper: &OwnedFd,
+) -> Result<Option<Box<RunningContainer>>, LaunchError> {
     let unread = |source| LaunchError::Uncollected { source };
-    let (sandbox, contained) = match place {
-        Place::View => (Some(sandbox), None),
-        Place::Bare(bare) => {
-            drop(sandbox);
-            clear(&identity, janitor.as_ref()).map_err(unread)?;
-            collect(&bare.replica, request.workspace, &upper).map_err(unread)?;
-            (None, None)
+    match place {
+        SandboxBackend::View => Ok(None),
+        SandboxBackend::Bare(bare) => {
+            kill_leftovers(identity, janitor).map_err(unread)?;
+            collect(&bare.replica, request.workspace, upper).map_err(unread)?;
+            Ok(None)
         }
-        Place::Container(mut contained) => {
-            drop(sandbox);
-            // What the dead left is collected while the engine takes the rest apart. Of those without a namespace of their own
-            // only the engine knows whether they are.
-            let dead = policy.wants(Control::PidNamespace) && contained.has_ended();
-            if !dead || end.is_none() {
-                contained.take_away()?;
+        SandboxBackend::Container(mut contained) => {
+            // What the dead left is collected while the engine takes the rest apart. Of those without a namespace of their
+            // own only the engine knows whether they are.
+            let dead = request.policy.requires(Control::PidNamespace) && contained.has_ended();
+            if !dead || !has_ended {
+                contained.remove()?;
             }
-            if end.is_none() {
-                return Err(LaunchError::Lost { engine: contained.engine.answers() });
+            if !has_ended {
+                return Err(LaunchError::Lost { engine: contained.engine.is_alive() });
             }
-            collect(&contained.replica, request.workspace, &upper).map_err(unread)?;
-            (None, Some(contained))
+            collect(&contained.replica, request.workspace, upper).map_err(unread)?;
+            Ok(Some(contained))
         }
-    };
-    // Without a word, it was killed.
-    let end = end.unwrap_or(End::Signaled(libc::SIGKILL));
-    let remains = Remains { _sandbox: sandbox, _contained: contained, _cgroup: cgroup, _janitor: janitor };
-    Ok(Outcome { end, output, attestation, elapsed: started.elapsed(), network, upper, remains })
+    }
 }
 
 /// A sandbox whose first process is there, with what belongs to it.
-struct Begun {
-    sandbox: Sandbox,
-    place: Place,
+struct StartedSandbox {
+    sandbox: SandboxProcess,
+    place: SandboxBackend,
     /// Our ends of the agent's streams; `None` where it has a terminal.
     pipes: Option<[OwnedFd; 3]>,
     signals: SignalFd,
     cgroup: Option<Cgroup>,
     janitor: Option<Janitor>,
     /// Until the agent is let go, the sandbox has its processor and we another.
-    aside: Option<sys::Aside>,
+    aside: Option<sys::AffinityGuard>,
     started: Instant,
-}
-
-/// Where the agent works.
-#[derive(Debug)]
-pub(crate) enum Place {
-    /// In an overlay, in a view of its own.
-    View,
-    /// On a copy, on the host.
-    Bare(Box<Bare>),
-    /// On a copy, in a container.
-    Container(Box<Contained>),
-}
-
-impl Place {
-    fn replica(&self) -> Option<&Replica> {
-        match self {
-            Place::View => None,
-            Place::Bare(bare) => Some(&bare.replica),
-            Place::Container(contained) => Some(&contained.replica),
-        }
-    }
-
-    pub(crate) fn bare(&self) -> Option<&Bare> {
-        match self {
-            Place::Bare(bare) => Some(bare),
-            Place::View | Place::Container(_) => None,
-        }
-    }
 }
 
 /// For whoever starts one sandbox after another. A thread that was joined is gone for us a moment before it is for the

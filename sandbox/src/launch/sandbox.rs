@@ -4,28 +4,28 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::called::Contained;
 use super::{LaunchError, internal, unavailable};
-use crate::attest::{self, Early, Ours};
+use crate::attest::{self, EarlyProcess, OwnNamespaces};
 use crate::cgroup::Cgroup;
-use crate::channel::{self, FromSandbox, Ready};
-use crate::egress::Listener;
+use crate::channel::{self, ReadyReport, SandboxMessage};
+use crate::container::running::RunningContainer;
+use crate::egress::EgressListener;
 use crate::janitor::Janitor;
 
 /// What the kernel, or an engine, is still taking apart when every process of a sandbox is dead. Dropping it waits until
 /// that is over: then no process, mount, cgroup or container is left.
-#[derive(Debug)]
-pub struct Remains {
+#[derive(Debug, Default)]
+pub struct SandboxRemains {
     // In this order: a cgroup can be removed when its last process is gone.
-    pub(super) _sandbox: Option<Sandbox>,
-    pub(super) _contained: Option<Box<Contained>>,
+    pub(super) _sandbox: Option<SandboxProcess>,
+    pub(super) _contained: Option<Box<RunningContainer>>,
     pub(super) _cgroup: Option<Cgroup>,
     pub(super) _janitor: Option<Janitor>,
 }
 
 /// A started sandbox. It is killed and reaped when it goes out of sight, whatever happened.
 #[derive(Debug)]
-pub(super) struct Sandbox {
+pub(super) struct SandboxProcess {
     pub(super) pidfd: OwnedFd,
     pub(super) pid: i32,
     pub(super) channel: OwnedFd,
@@ -34,33 +34,34 @@ pub(super) struct Sandbox {
 }
 
 /// What a sandbox has said of itself when its view is final.
-pub(super) struct Prepared {
-    pub(super) early: Early,
+pub(super) struct BirthReport {
+    pub(super) early: EarlyProcess,
     pub(super) upper: Option<OwnedFd>,
     /// What is only left to be closed, by somebody with time.
     pub(super) spent: Vec<OwnedFd>,
     pub(super) master: Option<OwnedFd>,
-    pub(super) listeners: Vec<Listener>,
+    pub(super) listeners: Vec<EgressListener>,
 }
 
-impl Sandbox {
+impl SandboxProcess {
     /// Waits until the view is made and the agent's process is there; it goes on to give up everything else.
-    pub(super) fn wait_for_birth(&self, ours: &Ours) -> Result<Prepared, LaunchError> {
+    pub(super) fn wait_for_birth(&self, ours: &OwnNamespaces) -> Result<BirthReport, LaunchError> {
         let (mut upper, mut spent, mut master, mut listeners) = (None, Vec::new(), None, Vec::new());
         loop {
             match self.hear()? {
-                (FromSandbox::Layer, descriptors) => {
+                (SandboxMessage::Layer, descriptors) => {
                     let mut descriptors = descriptors.into_iter();
                     upper = descriptors.next();
                     spent.extend(descriptors);
-                    channel::linger(&self.channel);
+                    channel::spin_for_message(&self.channel);
                 }
-                (FromSandbox::Terminal, terminal) => master = terminal.into_iter().next(),
-                (FromSandbox::Listener { address }, socket) => {
-                    listeners.extend(socket.into_iter().next().map(|socket| Listener { address, socket }));
+                (SandboxMessage::Terminal, terminal) => master = terminal.into_iter().next(),
+                (SandboxMessage::Listener { address }, socket) => {
+                    listeners
+                        .extend(socket.into_iter().next().map(|socket| EgressListener { address, socket }));
                 }
-                (FromSandbox::Born { pid: Some(pid) }, _) => {
-                    let early = match Early::read(pid, ours) {
+                (SandboxMessage::Born { pid: Some(pid) }, _) => {
+                    let early = match EarlyProcess::read(pid, ours) {
                         Ok(early) => early,
                         // It may be gone already, and have said why.
                         Err(error) => {
@@ -71,7 +72,7 @@ impl Sandbox {
                             return Err(internal("can't read the agent's process")(error));
                         }
                     };
-                    return Ok(Prepared { early, upper, spent, master, listeners });
+                    return Ok(BirthReport { early, upper, spent, master, listeners });
                 }
                 _ => {}
             }
@@ -79,33 +80,33 @@ impl Sandbox {
     }
 
     /// Waits until the agent stands at the gate.
-    pub(super) fn wait_until_ready(&self) -> Result<Ready, LaunchError> {
-        channel::linger(&self.channel);
+    pub(super) fn wait_until_ready(&self) -> Result<ReadyReport, LaunchError> {
+        channel::spin_for_message(&self.channel);
         loop {
-            if let (FromSandbox::Ready(ready), _) = self.hear()? {
+            if let (SandboxMessage::Ready(ready), _) = self.hear()? {
                 return Ok(ready);
             }
         }
     }
 
-    fn hear(&self) -> Result<(FromSandbox, Vec<OwnedFd>), LaunchError> {
+    fn hear(&self) -> Result<(SandboxMessage, Vec<OwnedFd>), LaunchError> {
         match channel::receive(&self.channel).map_err(internal("can't hear the sandbox"))? {
             // It sent a process for its namespaces, and that was killed.
-            Some((FromSandbox::Failed { error: libc::ECHILD, .. }, _)) => {
-                Err(too_early("can't make namespaces"))
+            Some((SandboxMessage::Failed { error: libc::ECHILD, .. }, _)) => {
+                Err(ended_before_ready("can't make namespaces"))
             }
-            Some((FromSandbox::Failed { what, error }, _)) => Err(unavailable(&what, error)),
+            Some((SandboxMessage::Failed { what, error }, _)) => Err(unavailable(&what, error)),
             Some(heard) => Ok(heard),
-            None => Err(too_early("the sandbox did not start")),
+            None => Err(ended_before_ready("the sandbox did not start")),
         }
     }
 }
 
-pub(super) fn too_early(what: &'static str) -> LaunchError {
+pub(super) fn ended_before_ready(what: &'static str) -> LaunchError {
     LaunchError::Internal { what, source: attest::ended_early() }
 }
 
-impl Drop for Sandbox {
+impl Drop for SandboxProcess {
     fn drop(&mut self) {
         // An agent that still stands at the gate goes by itself, and with it what its first process waits for.
         let _ = rustix::net::shutdown(&self.channel, rustix::net::Shutdown::Both);

@@ -11,13 +11,14 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::fs::{Gid, Uid};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::Request;
-use crate::flow::Flow;
-use crate::identity::Identity;
-use crate::output::redact::Needles;
-use crate::output::{Listener, Stream};
-use crate::supervise::{Conversation, Source};
-use crate::workspace::{Layer, Workspace};
+use super::LaunchRequest;
+use crate::agent_user::AgentUser;
+use crate::flow::ByteFlow;
+use crate::monitor::OutputStream;
+use crate::output::redact::RedactionPatterns;
+use crate::output::{StreamListener, StreamPipeline};
+use crate::supervise::SupervisorStreams;
+use crate::workspace::{Workspace, WriteLayer};
 
 pub(super) fn watch_signals() -> io::Result<SignalFd> {
     let mut set = SigSet::empty();
@@ -29,12 +30,12 @@ pub(super) fn watch_signals() -> io::Result<SignalFd> {
 }
 
 /// Three pipes, or none where a terminal takes their place.
-pub(super) struct Pipes {
+pub(super) struct StandardPipes {
     pub(super) theirs: Option<[OwnedFd; 3]>,
     pub(super) ours: Option<[OwnedFd; 3]>,
 }
 
-impl Pipes {
+impl StandardPipes {
     pub(super) fn make(terminal: bool) -> io::Result<Self> {
         if terminal {
             return Ok(Self { theirs: None, ours: None });
@@ -53,9 +54,9 @@ impl Pipes {
     }
 
     /// Makes them the agent's. Programs open them again, as /dev/stdout; then it matters whose they are.
-    pub(super) fn give(&self, identity: &Identity) -> io::Result<()> {
-        if let Identity::Nobody { .. } = identity {
-            let (uid, gid) = identity.outside();
+    pub(super) fn set_owner(&self, identity: &AgentUser) -> io::Result<()> {
+        if let AgentUser::Nobody { .. } = identity {
+            let (uid, gid) = identity.host_ids();
             for pipe in self.theirs.iter().flatten() {
                 rustix::fs::fchown(pipe, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
             }
@@ -64,28 +65,29 @@ impl Pipes {
     }
 }
 
-pub(super) fn converse<'a>(
-    request: &Request<'a>,
+pub(super) fn connect_streams<'a>(
+    request: &LaunchRequest<'a>,
     pipes: Option<[OwnedFd; 3]>,
     master: Option<OwnedFd>,
-) -> io::Result<Conversation<'a>> {
+) -> io::Result<SupervisorStreams<'a>> {
     let [input, output, error] = request.streams;
-    let needles = Rc::new(Needles::new(&request.policy.secrets));
+    let needles = Rc::new(RedactionPatterns::new(&request.policy.secrets));
     let limit = request.policy.limits.output;
-    let listener = |from| Listener { attendant: request.attendant, from };
-    let stream = |from, to, source, raw| Stream::new(from, to, listener(source), &needles, limit, raw);
+    let listener = |from| StreamListener { attendant: request.attendant, from };
+    let stream =
+        |from, to, source, raw| StreamPipeline::new(from, to, listener(source), &needles, limit, raw);
     match (pipes, master) {
-        (Some([to_agent, from_agent, errors]), _) => Ok(Conversation {
-            input: Some(Flow::new(input, to_agent)),
+        (Some([to_agent, from_agent, errors]), _) => Ok(SupervisorStreams {
+            input: Some(ByteFlow::new(input, to_agent)),
             output: vec![
-                stream(from_agent, output, Source::Output, false),
-                stream(errors, error, Source::Errors, false),
+                stream(from_agent, output, OutputStream::Output, false),
+                stream(errors, error, OutputStream::Errors, false),
             ],
             terminal: None,
         }),
-        (None, Some(master)) => Ok(Conversation {
-            input: Some(Flow::new(input, master.try_clone()?)),
-            output: vec![stream(master.try_clone()?, output, Source::Output, true)],
+        (None, Some(master)) => Ok(SupervisorStreams {
+            input: Some(ByteFlow::new(input, master.try_clone()?)),
+            output: vec![stream(master.try_clone()?, output, OutputStream::Output, true)],
             terminal: Some(master),
         }),
         (None, None) => Err(io::Error::other("the sandbox handed over no terminal")),
@@ -97,8 +99,8 @@ pub(super) fn uppers(workspace: &Workspace, upper: &OwnedFd) -> Vec<PathBuf> {
     use std::os::fd::AsRawFd;
     let outbox = workspace.outbox.iter().map(|outbox| outbox.source.clone());
     let stores = workspace.stores.iter().filter_map(|store| match &store.layer {
-        Layer::Disk { upper, .. } => Some(upper.clone()),
-        Layer::Memory => None,
+        WriteLayer::Disk { upper, .. } => Some(upper.clone()),
+        WriteLayer::Memory => None,
     });
     std::iter::once(PathBuf::from(format!("/proc/self/fd/{}/", upper.as_raw_fd())))
         .chain(stores)

@@ -10,27 +10,31 @@ use rustix::mount::MountFlags;
 
 use super::handles::{clone_of, clone_tree, descriptor, move_onto, open_folder, restrict};
 use super::{DRAWER, NewRoot, OVERLAY, READ_ONLY, Result, WRITABLE, at};
-use crate::harvest::Base;
-use crate::opening::Opening;
+use crate::harvest::BaseLayers;
+use crate::mount_plan::BindAccess;
 use crate::path::RelPath;
 use crate::sys::{self, MountAttributes};
-use crate::view::Access;
-use crate::workspace::{Added, Layer, Overlay, Workspace};
+use crate::workspace::{LayerAddition, Overlay, Workspace, WriteLayer};
+use crate::writable_directories::WritableDirectories;
 
 /// The layers of one overlay, open.
-struct Layers {
+struct OverlayLayers {
     /// As they are mounted: with the owner seen as the agent, where that is needed.
     lowers: Vec<OwnedFd>,
     upper: OwnedFd,
     work: OwnedFd,
     /// As they are.
-    base: Base,
+    base: BaseLayers,
 }
 
 impl NewRoot<'_> {
     /// The workspace: the overlay as a whole read-only, the opened directories writable on top of it.
     /// Returns the upper layer of the workspace itself.
-    pub(crate) fn add_workspace(&self, workspace: &Workspace, opening: &Opening) -> Result<OwnedFd> {
+    pub(crate) fn add_workspace(
+        &self,
+        workspace: &Workspace,
+        opening: &WritableDirectories,
+    ) -> Result<OwnedFd> {
         let path = &workspace.path;
         let mut upper = None;
         for (number, overlay) in workspace.overlays.iter().enumerate() {
@@ -71,7 +75,7 @@ impl NewRoot<'_> {
             self.store(store, workspace.overlays.len() + number)?;
         }
         for objects in &workspace.objects {
-            self.bind(&objects.source, &objects.at, Access::ReadAsOwner)?;
+            self.bind(&objects.source, &objects.at, BindAccess::ReadAsOwner)?;
         }
         for folder in &workspace.live {
             self.show_live(path, folder)?;
@@ -89,7 +93,7 @@ impl NewRoot<'_> {
     /// Scratch with a layer of its own.
     fn store(&self, store: &Overlay, number: usize) -> Result<()> {
         match &store.layer {
-            Layer::Disk { upper, .. } if store.lowers.is_empty() => self.put_folder(upper, &store.at),
+            WriteLayer::Disk { upper, .. } if store.lowers.is_empty() => self.put_folder(upper, &store.at),
             _ => self.overlay(store, number, std::iter::empty()).map(drop),
         }
     }
@@ -106,7 +110,7 @@ impl NewRoot<'_> {
     fn show_live(&self, root: &Path, folder: &RelPath) -> Result<()> {
         let shown = root.join(folder.as_path());
         let real = open_beneath(open_folder(root)?.as_fd(), folder).map_err(at("can't show", &shown))?;
-        self.bind(Path::new(&descriptor(real.as_fd())), &shown, Access::ReadAsOwner)
+        self.bind(Path::new(&descriptor(real.as_fd())), &shown, BindAccess::ReadAsOwner)
     }
 
     /// One overlay. Its layers are named by descriptor: no path has to be escaped for the option string, and
@@ -116,7 +120,7 @@ impl NewRoot<'_> {
         overlay: &Overlay,
         number: usize,
         made: impl Iterator<Item = &'b RelPath>,
-    ) -> Result<Layers> {
+    ) -> Result<OverlayLayers> {
         let mut layers = self.open_layers(overlay, number)?;
         let mut lowers: Vec<String> = layers.lowers.iter().map(|fd| descriptor(fd.as_fd())).collect();
         let added = self.add(overlay, &layers, number, made)?;
@@ -125,7 +129,7 @@ impl NewRoot<'_> {
         }
         // `volatile`: nothing in the upper layer has to survive a crash of the machine, so nothing is synced.
         // In memory there is nothing to sync.
-        let volatile = if overlay.layer == Layer::Memory { "" } else { ",volatile" };
+        let volatile = if overlay.layer == WriteLayer::Memory { "" } else { ",volatile" };
         let xattr = if overlay.user_xattr { ",userxattr" } else { "" };
         let options = format!(
             "lowerdir={},upperdir={},workdir={},redirect_dir=nofollow,metacopy=off,index=off,uuid=off{volatile}{xattr}",
@@ -157,7 +161,7 @@ impl NewRoot<'_> {
         }
     }
 
-    fn open_layers(&self, overlay: &Overlay, number: usize) -> Result<Layers> {
+    fn open_layers(&self, overlay: &Overlay, number: usize) -> Result<OverlayLayers> {
         let idmap = self.idmap.as_ref().map(AsFd::as_fd);
         let mapped = |lower: &Path| match idmap {
             None => open_folder(lower),
@@ -165,20 +169,20 @@ impl NewRoot<'_> {
                 let tree = clone_of(lower).map_err(at("can't bind", lower))?;
                 let attributes = MountAttributes { set: READ_ONLY, recursive: false, idmap: Some(userns) };
                 sys::mount_setattr(tree.as_fd(), attributes).map_err(at("can't map the owner of", lower))?;
-                self.hang(tree.as_fd())?;
+                self.hold_mount(tree.as_fd())?;
                 Ok(tree)
             }
         };
         let base = overlay.lowers.iter().map(|lower| open_folder(lower)).collect::<Result<_>>()?;
         let (upper, work) = match &overlay.layer {
-            Layer::Disk { upper, work } => (open_folder(upper)?, open_folder(work)?),
-            Layer::Memory => self.memory_layer(overlay, number)?,
+            WriteLayer::Disk { upper, work } => (open_folder(upper)?, open_folder(work)?),
+            WriteLayer::Memory => self.memory_layer(overlay, number)?,
         };
-        Ok(Layers {
+        Ok(OverlayLayers {
             lowers: overlay.lowers.iter().map(|lower| mapped(lower)).collect::<Result<_>>()?,
             upper,
             work,
-            base: Base::new(base),
+            base: BaseLayers::new(base),
         })
     }
 
@@ -188,11 +192,11 @@ impl NewRoot<'_> {
         let failed = || at("can't make a layer for", &overlay.at);
         let mode = overlay.lowers.first().and_then(|lower| rustix::fs::stat(lower).ok());
         let mode = mode.map_or(0o755, |stat| stat.st_mode & 0o7777);
-        let drawer = self.drawer()?;
+        let drawer = self.holding_folder()?;
         let make = |name: String, mode: u32| -> rustix::io::Result<OwnedFd> {
             let path = RelPath::root().join(name.as_bytes());
             rustix::fs::mkdirat(&drawer, path.as_path(), Mode::RWXU)?;
-            self.give(drawer.as_fd(), path.as_path(), mode)?;
+            self.set_owner(drawer.as_fd(), path.as_path(), mode)?;
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             rustix::fs::openat(&drawer, path.as_path(), flags, Mode::empty())
         };
@@ -206,12 +210,12 @@ impl NewRoot<'_> {
     fn add<'b>(
         &self,
         overlay: &Overlay,
-        layers: &Layers,
+        layers: &OverlayLayers,
         number: usize,
         made: impl Iterator<Item = &'b RelPath>,
     ) -> Result<Option<OwnedFd>> {
-        let made = made.cloned().map(Added::Directory);
-        let all: Vec<Added> = overlay.added.iter().cloned().chain(made).collect();
+        let made = made.cloned().map(LayerAddition::Directory);
+        let all: Vec<LayerAddition> = overlay.added.iter().cloned().chain(made).collect();
         if all.is_empty() {
             return Ok(None);
         }
@@ -227,35 +231,41 @@ impl NewRoot<'_> {
         Ok(Some(folder))
     }
 
-    fn add_one(&self, layer: BorrowedFd<'_>, added: &Added, layers: &Layers) -> rustix::io::Result<()> {
-        let (Added::Directory(path) | Added::File(path, _) | Added::Absence(path)) = added;
+    fn add_one(
+        &self,
+        layer: BorrowedFd<'_>,
+        added: &LayerAddition,
+        layers: &OverlayLayers,
+    ) -> rustix::io::Result<()> {
+        let (LayerAddition::Directory(path) | LayerAddition::File(path, _) | LayerAddition::Absence(path)) =
+            added;
         let mut above: Vec<RelPath> = path.ancestors().filter(|above| !above.is_root()).collect();
         above.reverse();
-        if let Added::Directory(path) = added {
+        if let LayerAddition::Directory(path) = added {
             above.push(path.clone());
         }
         for directory in &above {
             // A directory of an upper layer shows its own mode, so it takes the one it covers.
             let mode = layers.base.directory_mode(directory).unwrap_or(0o755);
             match rustix::fs::mkdirat(layer, directory.as_path(), Mode::RWXU) {
-                Ok(()) => self.give(layer, directory.as_path(), mode)?,
+                Ok(()) => self.set_owner(layer, directory.as_path(), mode)?,
                 Err(Errno::EXIST) => {}
                 Err(error) => return Err(error),
             }
         }
         match added {
-            Added::Directory(_) => Ok(()),
-            Added::File(path, contents) => {
+            LayerAddition::Directory(_) => Ok(()),
+            LayerAddition::File(path, contents) => {
                 let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::EXCL | OFlags::CLOEXEC;
                 let file = rustix::fs::openat(layer, path.as_path(), flags, Mode::RUSR)?;
                 let mut rest = contents.as_slice();
                 while !rest.is_empty() {
                     rest = &rest[rustix::io::write(&file, rest)?..];
                 }
-                self.give(layer, path.as_path(), 0o644)
+                self.set_owner(layer, path.as_path(), 0o644)
             }
             // How overlayfs writes "deleted".
-            Added::Absence(path) => {
+            LayerAddition::Absence(path) => {
                 let kind = rustix::fs::FileType::CharacterDevice;
                 rustix::fs::mknodat(layer, path.as_path(), kind, Mode::empty(), 0)
             }

@@ -1,13 +1,13 @@
-//! Carries out the plan of a [`crate::view`]: a new root, filled by mounts, that the process then moves into.
+//! Carries out the plan of a [`crate::mount_plan`]: a new root, filled by mounts, that the process then moves into.
 //!
 //! Every mount is made detached, given its final attributes, and only then attached, so there is no moment
 //! at which a read-only path is writable. Targets are resolved inside the new root (`RESOLVE_IN_ROOT`): a
 //! symbolic link on the way can't lead a mount out of it.
 
-mod answers;
+mod fsmonitor;
 mod handles;
 mod layers;
-mod places;
+mod targets;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -24,9 +24,9 @@ use rustix::mount::{
 
 use crate::channel;
 use crate::control::Control;
+use crate::mount_plan::{BindAccess, MountStep};
 use crate::policy::Policy;
 use crate::sys::{self, MountAttributes};
-use crate::view::{Access, Step};
 use handles::{
     FOLDER, attach, clone_of, clone_tree, descriptor, is_directory, is_kernel_file_system, mount_new,
     move_onto, restrict,
@@ -90,7 +90,7 @@ impl<'a> NewRoot<'a> {
         // Files cost memory beyond their bytes: one for every 4 KiB of the size is plenty, and bounds them.
         let inodes = (size / 4096).clamp(4096, 1 << 20);
         set("mode", "0755")
-            .and_then(|()| match policy.wants(Control::TmpSize) {
+            .and_then(|()| match policy.requires(Control::TmpSize) {
                 true => set("size", &size.to_string()).and_then(|()| set("nr_inodes", &inodes.to_string())),
                 false => Ok(()),
             })
@@ -112,20 +112,20 @@ impl<'a> NewRoot<'a> {
         self.idmap = idmap;
     }
 
-    pub(crate) fn perform(&self, steps: &[Step]) -> Result<()> {
+    pub(crate) fn apply_step(&self, steps: &[MountStep]) -> Result<()> {
         for step in steps {
             match step {
-                Step::Folder { at: path } => self.make_target(path, true)?,
-                Step::Link { at: path, to } => self.link(path, to)?,
-                Step::File { at: path, contents } => self.file(path, contents)?,
-                Step::Private { at: path, mode } => self.private(path, *mode)?,
-                Step::Note { at: path, contents } => self.note(path, contents)?,
-                Step::Bind { source, at: path, access } => self.bind(source, path, *access)?,
-                Step::Device { name } => self.device(name)?,
-                Step::Proc => self.proc()?,
-                Step::Terminals => self.terminals()?,
-                Step::Hide { at: path } => self.hide(path)?,
-                Step::Pin { at: path, access } => self.pin(path, *access)?,
+                MountStep::Folder { at: path } => self.make_target(path, true)?,
+                MountStep::Link { at: path, to } => self.link(path, to)?,
+                MountStep::File { at: path, contents } => self.file(path, contents)?,
+                MountStep::Private { at: path, mode } => self.private(path, *mode)?,
+                MountStep::Note { at: path, contents } => self.note(path, contents)?,
+                MountStep::Bind { source, at: path, access } => self.bind(source, path, *access)?,
+                MountStep::Device { name } => self.device(name)?,
+                MountStep::Proc => self.proc()?,
+                MountStep::Terminals => self.terminals()?,
+                MountStep::Hide { at: path } => self.hide(path)?,
+                MountStep::Pin { at: path, access } => self.pin(path, *access)?,
             }
         }
         Ok(())
@@ -139,7 +139,7 @@ impl<'a> NewRoot<'a> {
     pub(crate) fn enter(self) -> Result<Vec<OwnedFd>> {
         let staging = self.staging;
         // What was only made to be bound elsewhere lives on in its mounts; its names go.
-        self.close_drawer()?;
+        self.remove_holding_folder()?;
         rustix::process::fchdir(&self.root).map_err(at("can't enter", staging))?;
         // With the same folder for both, the old root ends up mounted over the new one, and one unmount
         // removes it.
@@ -166,7 +166,7 @@ impl<'a> NewRoot<'a> {
 
     /// A small file over one of the host's.
     fn file(&self, path: &Path, contents: &str) -> Result<()> {
-        let hidden = Path::new(DRAWER).join(format!("file{}", self.next()));
+        let hidden = Path::new(DRAWER).join(format!("file{}", self.next_number()));
         self.make_folder(Path::new(DRAWER), 0o755)?;
         let file = rustix::fs::openat(
             &self.root,
@@ -194,7 +194,7 @@ impl<'a> NewRoot<'a> {
         if self.make_parents(path).is_ok() {
             let made = self.make(path, |parent, name| {
                 rustix::fs::mkdirat(parent, name, Mode::RWXU)?;
-                self.give(parent, name, mode)
+                self.set_owner(parent, name, mode)
             });
             match made {
                 Ok(true) => return Ok(()),
@@ -203,10 +203,10 @@ impl<'a> NewRoot<'a> {
                 Err(error) => return Err(failed()(error)),
             }
         }
-        let drawer = self.drawer()?;
-        let name = PathBuf::from(format!("private{}", self.next()));
+        let drawer = self.holding_folder()?;
+        let name = PathBuf::from(format!("private{}", self.next_number()));
         rustix::fs::mkdirat(&drawer, &name, Mode::RWXU)
-            .and_then(|()| self.give(drawer.as_fd(), &name, mode))
+            .and_then(|()| self.set_owner(drawer.as_fd(), &name, mode))
             .map_err(failed())?;
         let tree = self.clone_own(&Path::new(DRAWER).join(&name), path)?;
         self.attach_inside(tree.as_fd(), path)
@@ -217,12 +217,12 @@ impl<'a> NewRoot<'a> {
             let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::EXCL | OFlags::CLOEXEC;
             let file = rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o644))?;
             rustix::io::write(&file, contents.as_bytes())?;
-            self.give(parent, name, 0o644)
+            self.set_owner(parent, name, 0o644)
         })
         .map_err(at("can't write", path))
     }
 
-    fn bind(&self, source: &Path, path: &Path, access: Access) -> Result<()> {
+    fn bind(&self, source: &Path, path: &Path, access: BindAccess) -> Result<()> {
         let whole = || {
             let flags = OpenTreeFlags::OPEN_TREE_CLONE
                 | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -230,16 +230,16 @@ impl<'a> NewRoot<'a> {
             rustix::mount::open_tree(rustix::fs::CWD, source, flags).map_err(at("can't bind", source))
         };
         let tree = match access {
-            Access::ReadAsOwner => self.reading_glass(source)?,
+            BindAccess::ReadAsOwner => self.reading_glass(source)?,
             // Some file systems take no overlay over them. The attestation says so.
-            Access::ReadApart => self.apart(source).or_else(|_| whole())?,
-            Access::Read | Access::Write => whole()?,
+            BindAccess::ReadApart => self.apart(source).or_else(|_| whole())?,
+            BindAccess::Read | BindAccess::Write => whole()?,
         };
         // Host devices stay devices only where the whole of /dev was asked for.
         let attributes = match access {
             _ if path == Path::new("/dev") => DEVICE,
-            Access::Read | Access::ReadAsOwner | Access::ReadApart => READ_ONLY,
-            Access::Write => WRITABLE,
+            BindAccess::Read | BindAccess::ReadAsOwner | BindAccess::ReadApart => READ_ONLY,
+            BindAccess::Write => WRITABLE,
         };
         restrict(tree.as_fd(), attributes, true).map_err(at("can't restrict", source))?;
         let folder = is_directory(tree.as_fd()).map_err(at("can't look at", source))?;
@@ -256,11 +256,11 @@ impl<'a> NewRoot<'a> {
         if !has_sockets || !is_directory(mapped.as_fd()).map_err(at("can't look at", source))? {
             return Ok(mapped);
         }
-        self.hang(mapped.as_fd())?;
-        let drawer = self.drawer()?;
+        self.hold_mount(mapped.as_fd())?;
+        let drawer = self.holding_folder()?;
         let failed = || at("can't show", source);
         let empty = self.empty()?;
-        let glass = format!("glass{}", self.next());
+        let glass = format!("glass{}", self.next_number());
         rustix::fs::mkdirat(&drawer, glass.as_str(), Mode::from_raw_mode(0o755)).map_err(failed())?;
         let target = rustix::fs::openat(&drawer, glass.as_str(), FOLDER, Mode::empty()).map_err(failed())?;
         let options = format!("lowerdir={}:{}", descriptor(empty.as_fd()), descriptor(mapped.as_fd()));
@@ -315,12 +315,13 @@ impl<'a> NewRoot<'a> {
 
     fn proc(&self) -> Result<()> {
         let path = Path::new("/proc");
-        let private = self.policy.wants(Control::PrivateProc) && self.policy.wants(Control::PidNamespace);
+        let private =
+            self.policy.requires(Control::PrivateProc) && self.policy.requires(Control::PidNamespace);
         if !private {
             return self.bind(
                 path,
                 path,
-                if self.policy.wants(Control::PrivateProc) { Access::Read } else { Access::Write },
+                if self.policy.requires(Control::PrivateProc) { BindAccess::Read } else { BindAccess::Write },
             );
         }
         // Read-only as a whole: what an honest program writes there (its own name, its own OOM score) it can
@@ -363,10 +364,10 @@ impl<'a> NewRoot<'a> {
         self.clone_own(name, path)
     }
 
-    fn pin(&self, path: &Path, access: Access) -> Result<()> {
+    fn pin(&self, path: &Path, access: BindAccess) -> Result<()> {
         let target = self.resolve(path).map_err(at("can't protect", path))?;
         let tree = clone_tree(target.as_fd()).map_err(at("can't protect", path))?;
-        let attributes = if access == Access::Write { WRITABLE } else { READ_ONLY };
+        let attributes = if access == BindAccess::Write { WRITABLE } else { READ_ONLY };
         restrict(tree.as_fd(), attributes, true).map_err(at("can't protect", path))?;
         move_onto(tree.as_fd(), target.as_fd()).map_err(at("can't protect", path))
     }

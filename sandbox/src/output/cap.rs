@@ -10,7 +10,7 @@ const PARTIAL: usize = 3;
 
 /// Passes on so much of one stream.
 #[derive(Debug)]
-pub(crate) struct Cap {
+pub(crate) struct OutputCap {
     limit: u64,
     /// Where the beginning ends. A character that goes on there belongs to it.
     beginning: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Cap {
     at_line_start: bool,
 }
 
-impl Cap {
+impl OutputCap {
     pub(crate) fn new(limit: u64) -> Self {
         let beginning = limit - TAIL.min(limit / SMALLEST_PART);
         Self {
@@ -108,7 +108,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn capped(limit: u64, pieces: &[&[u8]]) -> (String, u64, u64) {
-        let (mut cap, mut out) = (Cap::new(limit), Vec::new());
+        let (mut cap, mut out) = (OutputCap::new(limit), Vec::new());
         for piece in pieces {
             cap.push(piece, &mut |bytes| out.extend_from_slice(bytes));
         }
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_flood_takes_no_memory() {
-        let mut cap = Cap::new(1 << 20);
+        let mut cap = OutputCap::new(1 << 20);
         for _ in 0..1000 {
             cap.push(&[b'x'; 100_000], &mut |_| {});
             assert!(cap.tail.capacity() <= 512 * 1024);

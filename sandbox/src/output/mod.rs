@@ -12,7 +12,7 @@
 
 mod cap;
 pub(crate) mod redact;
-pub mod shown;
+pub mod sanitize;
 mod sink;
 mod tokens;
 
@@ -24,13 +24,13 @@ use std::time::{Duration, Instant};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
-use cap::Cap;
-use redact::{Needles, Redactor};
-use shown::Shown;
-use sink::Sink;
+use cap::OutputCap;
+use redact::{RedactionPatterns, Redactor};
+use sanitize::TerminalSanitizer;
+use sink::StreamSink;
 
-use crate::secret::Secret;
-use crate::supervise::{Attendant, Source};
+use crate::monitor::{OutputStream, RunMonitor};
+use crate::secret::NamedSecret;
 
 /// How much is read at once. A terminal shows less than that in the time it takes to read it.
 const CHUNK: usize = 256 * 1024;
@@ -45,7 +45,7 @@ const WAIT: Duration = Duration::from_millis(20);
 
 /// What became of one stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Tally {
+pub struct StreamTotals {
     /// How much the agent wrote.
     pub bytes: u64,
     /// How much of it was passed on, after redaction.
@@ -65,13 +65,13 @@ pub struct Tally {
 /// What became of all of them.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(untagged)]
-pub enum Tallies {
-    Pipes { stdout: Tally, stderr: Tally },
-    Terminal { terminal: Tally },
+pub enum OutputTotals {
+    Pipes { stdout: StreamTotals, stderr: StreamTotals },
+    Terminal { terminal: StreamTotals },
 }
 
-impl Tallies {
-    pub fn iter(&self) -> impl Iterator<Item = &Tally> {
+impl OutputTotals {
+    pub fn iter(&self) -> impl Iterator<Item = &StreamTotals> {
         let (one, other) = match self {
             Self::Pipes { stdout, stderr } => (stdout, Some(stderr)),
             Self::Terminal { terminal } => (terminal, None),
@@ -81,8 +81,8 @@ impl Tallies {
 }
 
 /// A text without its secrets, for reports.
-pub fn redacted(secrets: &[Secret], text: &[u8]) -> Vec<u8> {
-    let (mut redactor, mut out) = (Redactor::new(Rc::new(Needles::new(secrets))), Vec::new());
+pub fn redacted(secrets: &[NamedSecret], text: &[u8]) -> Vec<u8> {
+    let (mut redactor, mut out) = (Redactor::new(Rc::new(RedactionPatterns::new(secrets))), Vec::new());
     redactor.push(text, &mut |clean| out.extend_from_slice(clean));
     redactor.finish(&mut |clean| out.extend_from_slice(clean));
     out
@@ -90,29 +90,29 @@ pub fn redacted(secrets: &[Secret], text: &[u8]) -> Vec<u8> {
 
 /// Who hears a stream, and as what.
 #[derive(Clone, Copy)]
-pub(crate) struct Listener<'a> {
-    pub(crate) attendant: &'a dyn Attendant,
-    pub(crate) from: Source,
+pub(crate) struct StreamListener<'a> {
+    pub(crate) attendant: &'a dyn RunMonitor,
+    pub(crate) from: OutputStream,
 }
 
-impl std::fmt::Debug for Listener<'_> {
+impl std::fmt::Debug for StreamListener<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Listener").field("from", &self.from).finish_non_exhaustive()
+        f.debug_struct("StreamListener").field("from", &self.from).finish_non_exhaustive()
     }
 }
 
 /// One stream of an agent, and where it goes.
 #[derive(Debug)]
-pub(crate) struct Stream<'a> {
+pub(crate) struct StreamPipeline<'a> {
     /// Closed as soon as it is of no more use, so that the agent notices.
     from: Option<OwnedFd>,
-    sink: Sink<'a>,
-    listener: Listener<'a>,
+    sink: StreamSink<'a>,
+    listener: StreamListener<'a>,
     buffer: Box<[u8]>,
     redactor: Redactor,
-    cap: Cap,
+    cap: OutputCap,
     /// Where a person looks at what was not made for a terminal of its own.
-    shown: Option<Shown>,
+    shown: Option<TerminalSanitizer>,
     at_terminal: bool,
     /// What our stream has not taken yet, from `start` on.
     waiting: Vec<u8>,
@@ -123,25 +123,25 @@ pub(crate) struct Stream<'a> {
     error: Option<String>,
 }
 
-impl<'a> Stream<'a> {
+impl<'a> StreamPipeline<'a> {
     /// `raw` output comes from a terminal that the agent has for its own: only secrets are taken out of it.
     pub(crate) fn new(
         from: OwnedFd,
         to: BorrowedFd<'a>,
-        listener: Listener<'a>,
-        needles: &Rc<Needles>,
+        listener: StreamListener<'a>,
+        needles: &Rc<RedactionPatterns>,
         limit: u64,
         raw: bool,
     ) -> Self {
         let at_terminal = rustix::termios::isatty(to);
         Self {
             from: Some(from),
-            sink: Sink::new(to),
+            sink: StreamSink::new(to),
             listener,
             buffer: Box::default(),
             redactor: Redactor::new(Rc::clone(needles)),
-            cap: Cap::new(limit),
-            shown: (at_terminal && !raw).then(Shown::default),
+            cap: OutputCap::new(limit),
+            shown: (at_terminal && !raw).then(TerminalSanitizer::default),
             at_terminal,
             waiting: Vec::new(),
             start: 0,
@@ -198,15 +198,15 @@ impl<'a> Stream<'a> {
         length
     }
 
-    /// When [`relent`](Self::relent) has something to do.
+    /// When [`Self::flush_partial`] has something to do.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.held_since.map(|since| since + WAIT)
     }
 
     /// Shows the last few bytes of a line to somebody who waits for it to go on.
-    pub(crate) fn relent(&mut self, now: Instant) {
+    pub(crate) fn flush_partial(&mut self, now: Instant) {
         if self.due().is_some_and(|due| now >= due) {
-            self.pass(|redactor, _, emit| redactor.relent(emit));
+            self.pass(|redactor, _, emit| redactor.flush_partial(emit));
             self.held_since = None;
             if self.sink.can_be_tried() {
                 self.write();
@@ -215,14 +215,14 @@ impl<'a> Stream<'a> {
     }
 
     /// Gives up what our stream has not taken.
-    pub(crate) fn abandon(&mut self) {
+    pub(crate) fn discard_pending(&mut self) {
         self.from = None;
         self.waiting = Vec::new();
         self.start = 0;
     }
 
-    pub(crate) fn tally(&self) -> Tally {
-        Tally {
+    pub(crate) fn totals(&self) -> StreamTotals {
+        StreamTotals {
             bytes: self.bytes,
             passed: self.cap.passed(),
             left_out: self.cap.left_out(),
@@ -235,9 +235,9 @@ impl<'a> Stream<'a> {
     /// Takes what the first step lets go through the others.
     fn pass(&mut self, step: impl FnOnce(&mut Redactor, &[u8], &mut dyn FnMut(&[u8]))) {
         let (cap, shown, waiting) = (&mut self.cap, &mut self.shown, &mut self.waiting);
-        let Listener { attendant, from } = self.listener;
+        let StreamListener { attendant, from } = self.listener;
         step(&mut self.redactor, &self.buffer, &mut |clean| {
-            attendant.hear(from, clean, Instant::now());
+            attendant.observe_output(from, clean, Instant::now());
             cap.push(clean, &mut |kept| match shown {
                 Some(shown) => shown.push(kept, &mut |seen| waiting.extend_from_slice(seen)),
                 None => waiting.extend_from_slice(kept),
@@ -265,7 +265,7 @@ impl<'a> Stream<'a> {
             (None, Some(last)) => self.in_line = *last != b'\n',
             (None, None) => {}
         }
-        let held = self.at_terminal && self.redactor.would_relent();
+        let held = self.at_terminal && self.redactor.can_flush_partial();
         self.held_since = held.then(|| self.held_since.unwrap_or_else(Instant::now));
     }
 
@@ -280,7 +280,7 @@ impl<'a> Stream<'a> {
                     let gone = matches!(error, Errno::PIPE | Errno::CONNRESET)
                         || (self.at_terminal && error == Errno::IO);
                     self.error = (!gone).then(|| io::Error::from(error).to_string());
-                    return self.abandon();
+                    return self.discard_pending();
                 }
             }
             if !self.sink.can_be_tried() {

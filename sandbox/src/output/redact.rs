@@ -18,8 +18,8 @@ use std::rc::Rc;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
 
-use super::tokens::{self, Run, SHAPES, Verdict};
-use crate::secret::{SHORTEST_SECRET, Secret};
+use super::tokens::{self, SHAPES, TokenMatch, TokenRun};
+use crate::secret::{NamedSecret, SHORTEST_SECRET};
 
 /// As much of a value as the search looks for; the rest is compared.
 const NEEDLE: usize = 64;
@@ -29,45 +29,47 @@ const HARMLESS: usize = 3;
 
 /// What is looked for, in every stream of a run.
 #[derive(Debug)]
-pub(crate) struct Needles {
+pub(crate) struct RedactionPatterns {
     /// Longer ones first: they give a span its name.
-    values: Vec<Value>,
+    values: Vec<RedactedValue>,
     /// Made when there is output: most starts are measured without.
-    search: OnceCell<Search>,
+    search: OnceCell<RedactionSearch>,
 }
 
-struct Value {
+struct RedactedValue {
     mark: Vec<u8>,
     bytes: Vec<u8>,
 }
 
-impl std::fmt::Debug for Value {
+impl std::fmt::Debug for RedactedValue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&String::from_utf8_lossy(&self.mark))
     }
 }
 
 #[derive(Debug)]
-struct Search {
+struct RedactionSearch {
     automaton: AhoCorasick,
     /// For each pattern, all patterns that it begins with, itself among them: they are hit with it.
     hit_with: Vec<Vec<usize>>,
 }
 
-impl Needles {
-    pub(crate) fn new(secrets: &[Secret]) -> Self {
-        let mut values: Vec<Value> = Vec::new();
+impl RedactionPatterns {
+    pub(crate) fn new(secrets: &[NamedSecret]) -> Self {
+        let mut values: Vec<RedactedValue> = Vec::new();
         for secret in secrets {
             let mark = format!("[redacted: {}]", secret.name).into_bytes();
             values.extend(
-                secret.spellings().map(|bytes| Value { mark: mark.clone(), bytes: bytes.into_owned() }),
+                secret
+                    .spellings()
+                    .map(|bytes| RedactedValue { mark: mark.clone(), bytes: bytes.into_owned() }),
             );
         }
         values.sort_by_key(|value| std::cmp::Reverse(value.bytes.len()));
         Self { values, search: OnceCell::new() }
     }
 
-    fn search(&self) -> &Search {
+    fn search(&self) -> &RedactionSearch {
         self.search.get_or_init(|| {
             let values = self.values.iter().map(|value| &value.bytes[..value.bytes.len().min(NEEDLE)]);
             let patterns: Vec<&[u8]> = values.chain(SHAPES.iter().map(|shape| shape.beginning)).collect();
@@ -80,14 +82,14 @@ impl Needles {
                 .kind(Some(AhoCorasickKind::ContiguousNFA))
                 .build(&patterns)
                 .expect("a few short patterns fit into any automaton");
-            Search { automaton, hit_with }
+            RedactionSearch { automaton, hit_with }
         })
     }
 }
 
 /// A part of the stream that is replaced.
 #[derive(Debug)]
-struct Span {
+struct RedactedSpan {
     start: usize,
     end: usize,
     /// Which value it is; none for a credential.
@@ -98,7 +100,7 @@ struct Span {
 /// Takes secrets out of one stream.
 #[derive(Debug)]
 pub(crate) struct Redactor {
-    needles: Rc<Needles>,
+    needles: Rc<RedactionPatterns>,
     /// The end of the stream so far: some context, and what is held back.
     window: Vec<u8>,
     /// Before this, bytes of the window are let go.
@@ -106,15 +108,15 @@ pub(crate) struct Redactor {
     /// Before this, whatever begins is decided.
     scanned: usize,
     /// In their order, none of them overlapping.
-    spans: Vec<Span>,
+    spans: Vec<RedactedSpan>,
     /// Credentials that may go on, one of each class, and where they end so far.
-    runs: Vec<(Run, usize)>,
+    runs: Vec<(TokenRun, usize)>,
     /// How many spans were replaced.
     count: u64,
 }
 
 impl Redactor {
-    pub(crate) fn new(needles: Rc<Needles>) -> Self {
+    pub(crate) fn new(needles: Rc<RedactionPatterns>) -> Self {
         Self {
             needles,
             window: Vec::new(),
@@ -148,15 +150,15 @@ impl Redactor {
             let start = self.cut_off(&value.bytes, self.window.len().saturating_sub(value.bytes.len()));
             let there = end - start;
             if there >= SHORTEST_SECRET && there > value.bytes.len() / 2 {
-                self.cover(Span { start, end, value: Some(index), marked: false });
+                self.cover(RedactedSpan { start, end, value: Some(index), marked: false });
             }
         }
         self.let_go(end, emit);
         self.forget();
     }
 
-    /// Whether [`relent`](Self::relent) would let something go.
-    pub(crate) fn would_relent(&self) -> bool {
+    /// Whether [`Self::flush_partial`] would let something go.
+    pub(crate) fn can_flush_partial(&self) -> bool {
         let end = self.window.len();
         let value = self.needles.values.iter().map(|value| end - self.cut_off(&value.bytes, self.scanned));
         self.out < end && end - self.scanned < SHORTEST_SECRET && value.max().unwrap_or(0) <= HARMLESS
@@ -164,8 +166,8 @@ impl Redactor {
 
     /// Shows what is held back if it is so little that it tells nothing: somebody is waiting for it. It is still
     /// remembered, so that a secret of which it was the beginning is recognised.
-    pub(crate) fn relent(&mut self, emit: &mut dyn FnMut(&[u8])) {
-        if self.would_relent() {
+    pub(crate) fn flush_partial(&mut self, emit: &mut dyn FnMut(&[u8])) {
+        if self.can_flush_partial() {
             self.let_go(self.window.len(), emit);
         }
     }
@@ -228,7 +230,7 @@ impl Redactor {
             if let Some(value) = needles.values.get(pattern) {
                 if rest.starts_with(&value.bytes) {
                     let end = start + value.bytes.len();
-                    self.cover(Span { start, end, value: Some(pattern), marked: false });
+                    self.cover(RedactedSpan { start, end, value: Some(pattern), marked: false });
                 }
                 continue;
             }
@@ -237,11 +239,11 @@ impl Redactor {
                 continue;
             }
             match shape.judge(rest, ended) {
-                Verdict::Nothing => {}
-                Verdict::Unsure => return false,
-                Verdict::Credential { start: within, body, run } => {
+                TokenMatch::Nothing => {}
+                TokenMatch::Unsure => return false,
+                TokenMatch::Credential { start: within, body, run } => {
                     let end = self.end_of(run, start + body);
-                    self.cover(Span { start: start + within, end, value: None, marked: false });
+                    self.cover(RedactedSpan { start: start + within, end, value: None, marked: false });
                 }
             }
         }
@@ -249,7 +251,7 @@ impl Redactor {
     }
 
     /// Where a run that begins at `from` ends so far. One of the same class that goes beyond ends there too.
-    fn end_of(&mut self, mut run: Run, from: usize) -> usize {
+    fn end_of(&mut self, mut run: TokenRun, from: usize) -> usize {
         if let Some((_, end)) = self.runs.iter().find(|(other, end)| other.class == run.class && *end > from)
         {
             return *end;
@@ -261,7 +263,7 @@ impl Redactor {
     }
 
     /// Adds a span. Those it overlaps become one with it, named by what begins first.
-    fn cover(&mut self, mut span: Span) {
+    fn cover(&mut self, mut span: RedactedSpan) {
         let first = self.spans.partition_point(|other| other.end <= span.start);
         let overlapping = self.spans[first..].iter().take_while(|other| other.start < span.end).count();
         for other in self.spans.drain(first..first + overlapping) {

@@ -16,13 +16,13 @@ const MEMORY: u32 = 1;
 
 /// Where a stream goes.
 #[derive(Debug)]
-pub(super) struct Sink<'a> {
+pub(super) struct StreamSink<'a> {
     to: BorrowedFd<'a>,
-    manner: Manner,
+    manner: WriteMode,
 }
 
 #[derive(Debug)]
-enum Manner {
+enum WriteMode {
     /// A file never waits for anybody, nor does /dev/null.
     Plain,
     /// A pipe is told so with each write, since Linux 6.4.
@@ -34,18 +34,18 @@ enum Manner {
     Careful,
 }
 
-impl<'a> Sink<'a> {
+impl<'a> StreamSink<'a> {
     pub(super) fn new(to: BorrowedFd<'a>) -> Self {
-        let manner = rustix::fs::fstat(to).map_or(Manner::Careful, |stat| {
+        let manner = rustix::fs::fstat(to).map_or(WriteMode::Careful, |stat| {
             match FileType::from_raw_mode(stat.st_mode) {
-                FileType::RegularFile => Manner::Plain,
-                FileType::CharacterDevice if rustix::fs::major(stat.st_rdev) == MEMORY => Manner::Plain,
+                FileType::RegularFile => WriteMode::Plain,
+                FileType::CharacterDevice if rustix::fs::major(stat.st_rdev) == MEMORY => WriteMode::Plain,
                 FileType::CharacterDevice if rustix::termios::isatty(to) => {
-                    open_again(to).map_or(Manner::Careful, Manner::Own)
+                    open_again(to).map_or(WriteMode::Careful, WriteMode::Own)
                 }
-                FileType::Fifo => Manner::NoWait,
-                FileType::Socket => Manner::Socket,
-                _ => Manner::Careful,
+                FileType::Fifo => WriteMode::NoWait,
+                FileType::Socket => WriteMode::Socket,
+                _ => WriteMode::Careful,
             }
         });
         Self { to, manner }
@@ -54,31 +54,31 @@ impl<'a> Sink<'a> {
     /// What to wait at until it is ready.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         match &self.manner {
-            Manner::Own(own) => own.as_fd(),
+            WriteMode::Own(own) => own.as_fd(),
             _ => self.to,
         }
     }
 
     /// Whether it can be tried without waiting until it is ready.
     pub(super) fn can_be_tried(&self) -> bool {
-        !matches!(self.manner, Manner::Careful)
+        !matches!(self.manner, WriteMode::Careful)
     }
 
     /// Writes as much as goes at once.
     pub(super) fn write(&mut self, bytes: &[u8]) -> rustix::io::Result<usize> {
         let written = match &self.manner {
-            Manner::Plain => rustix::io::write(self.to, bytes),
-            Manner::Own(own) => rustix::io::write(own, bytes),
-            Manner::Socket => rustix::net::send(self.to, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
-            Manner::NoWait => {
+            WriteMode::Plain => rustix::io::write(self.to, bytes),
+            WriteMode::Own(own) => rustix::io::write(own, bytes),
+            WriteMode::Socket => rustix::net::send(self.to, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
+            WriteMode::NoWait => {
                 rustix::io::pwritev2(self.to, &[IoSlice::new(bytes)], u64::MAX, ReadWriteFlags::NOWAIT)
             }
-            Manner::Careful => return rustix::io::write(self.to, &bytes[..bytes.len().min(CAREFUL)]),
+            WriteMode::Careful => return rustix::io::write(self.to, &bytes[..bytes.len().min(CAREFUL)]),
         };
         match (&self.manner, written) {
             // An older kernel, or a pipe with a name.
-            (Manner::NoWait, Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS)) => {
-                self.manner = Manner::Careful;
+            (WriteMode::NoWait, Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS)) => {
+                self.manner = WriteMode::Careful;
                 Err(Errno::AGAIN)
             }
             (_, written) => written,

@@ -1,7 +1,7 @@
 //! Well-known shapes of credentials: what they begin with, and what has to follow for it to be one.
 //!
 //! A beginning is found by the search; here it is judged by where it stands and by the bytes after it. Judging
-//! looks at a bounded number of bytes. What continues a credential once it is known to be one is a [`Run`],
+//! looks at a bounded number of bytes. What continues a credential once it is known to be one is a [`TokenRun`],
 //! which needs no memory however long it gets.
 
 /// The most bytes before a beginning that say something about it.
@@ -9,18 +9,18 @@ pub(super) const CONTEXT: usize = 32;
 
 /// A kind of credential.
 #[derive(Debug)]
-pub(super) struct Shape {
+pub(super) struct TokenPattern {
     pub(super) beginning: &'static [u8],
-    body: Body,
+    body: TokenBody,
 }
 
 /// What has to follow.
 #[derive(Debug, Clone, Copy)]
-enum Body {
+enum TokenBody {
     /// At least so many of a class.
-    Of(Class, usize),
+    Of(ByteClass, usize),
     /// At least so many, and a digit among the first [`PROOF`]: words with hyphens have none.
-    WithDigit(Class, usize),
+    WithDigit(ByteClass, usize),
     /// Three parts with dots between them; the second begins as the first does.
     WebToken,
     /// The rest of a line that begins a private key, and some of the key.
@@ -38,40 +38,40 @@ const LEAST_HEADER_VALUE: usize = 8;
 /// The largest keys in use take a quarter of this.
 const LARGEST_KEY: u32 = 64 * 1024;
 
-pub(super) const SHAPES: &[Shape] = {
-    use Body::{Header, Of, PrivateKey, WebToken, WithDigit};
-    const fn shape(beginning: &'static str, body: Body) -> Shape {
-        Shape { beginning: beginning.as_bytes(), body }
+pub(super) const SHAPES: &[TokenPattern] = {
+    use TokenBody::{Header, Of, PrivateKey, WebToken, WithDigit};
+    const fn shape(beginning: &'static str, body: TokenBody) -> TokenPattern {
+        TokenPattern { beginning: beginning.as_bytes(), body }
     }
     &[
         // GitHub
-        shape("ghp_", Of(Class::Alphanumeric, 36)),
-        shape("gho_", Of(Class::Alphanumeric, 36)),
-        shape("ghu_", Of(Class::Alphanumeric, 36)),
-        shape("ghs_", Of(Class::Alphanumeric, 36)),
-        shape("ghr_", Of(Class::Alphanumeric, 36)),
-        shape("github_pat_", Of(Class::Url, 40)),
+        shape("ghp_", Of(ByteClass::Alphanumeric, 36)),
+        shape("gho_", Of(ByteClass::Alphanumeric, 36)),
+        shape("ghu_", Of(ByteClass::Alphanumeric, 36)),
+        shape("ghs_", Of(ByteClass::Alphanumeric, 36)),
+        shape("ghr_", Of(ByteClass::Alphanumeric, 36)),
+        shape("github_pat_", Of(ByteClass::Url, 40)),
         // GitLab
-        shape("glpat-", Of(Class::Url, 20)),
+        shape("glpat-", Of(ByteClass::Url, 20)),
         // OpenAI, Anthropic and others
-        shape("sk-", WithDigit(Class::Url, 24)),
+        shape("sk-", WithDigit(ByteClass::Url, 24)),
         // Amazon's key ids; the keys themselves have no shape
-        shape("AKIA", Of(Class::Capital, 16)),
-        shape("ASIA", Of(Class::Capital, 16)),
+        shape("AKIA", Of(ByteClass::Capital, 16)),
+        shape("ASIA", Of(ByteClass::Capital, 16)),
         // Google
-        shape("AIza", Of(Class::Url, 35)),
+        shape("AIza", Of(ByteClass::Url, 35)),
         // Slack
-        shape("xoxa-", WithDigit(Class::Url, 20)),
-        shape("xoxb-", WithDigit(Class::Url, 20)),
-        shape("xoxp-", WithDigit(Class::Url, 20)),
-        shape("xoxr-", WithDigit(Class::Url, 20)),
-        shape("xoxs-", WithDigit(Class::Url, 20)),
+        shape("xoxa-", WithDigit(ByteClass::Url, 20)),
+        shape("xoxb-", WithDigit(ByteClass::Url, 20)),
+        shape("xoxp-", WithDigit(ByteClass::Url, 20)),
+        shape("xoxr-", WithDigit(ByteClass::Url, 20)),
+        shape("xoxs-", WithDigit(ByteClass::Url, 20)),
         // Registries of packages
-        shape("npm_", Of(Class::Alphanumeric, 36)),
-        shape("pypi-AgE", Of(Class::Url, 50)),
+        shape("npm_", Of(ByteClass::Alphanumeric, 36)),
+        shape("pypi-AgE", Of(ByteClass::Url, 50)),
         // Stripe
-        shape("sk_live_", Of(Class::Alphanumeric, 20)),
-        shape("rk_live_", Of(Class::Alphanumeric, 20)),
+        shape("sk_live_", Of(ByteClass::Alphanumeric, 20)),
+        shape("rk_live_", Of(ByteClass::Alphanumeric, 20)),
         shape("eyJ", WebToken),
         shape("-----BEGIN ", PrivateKey),
         shape("Bearer ", Header),
@@ -83,80 +83,80 @@ pub(super) const SHAPES: &[Shape] = {
 
 /// What is to be said about a beginning.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum TokenMatch {
     /// None of ours.
     Nothing,
     /// More bytes are needed.
     Unsure,
     /// A credential from `start` on, which goes on as `run` does from `body` on.
-    Credential { start: usize, body: usize, run: Run },
+    Credential { start: usize, body: usize, run: TokenRun },
 }
 
-impl Shape {
+impl TokenPattern {
     /// Whether a credential of this shape can begin after these bytes.
     pub(super) fn may_follow(&self, before: &[u8]) -> bool {
         let before = &before[before.len().saturating_sub(CONTEXT)..];
         match self.body {
-            Body::PrivateKey => true,
-            Body::Header => is_authorization(before),
+            TokenBody::PrivateKey => true,
+            TokenBody::Header => is_authorization(before),
             _ => is_word_start(before),
         }
     }
 
     /// Judges `rest`, which starts with the beginning. `ended` says that nothing comes after it.
-    pub(super) fn judge(&self, rest: &[u8], ended: bool) -> Verdict {
+    pub(super) fn judge(&self, rest: &[u8], ended: bool) -> TokenMatch {
         let body = self.beginning.len();
         let after = &rest[body..];
-        let unsure = if ended { Verdict::Nothing } else { Verdict::Unsure };
-        let credential = |start, class| Verdict::Credential { start, body, run: Run::new(class) };
+        let unsure = if ended { TokenMatch::Nothing } else { TokenMatch::Unsure };
+        let credential = |start, class| TokenMatch::Credential { start, body, run: TokenRun::new(class) };
         match self.body {
-            Body::Of(class, least) => match class.count(after, least) {
+            TokenBody::Of(class, least) => match class.count(after, least) {
                 enough if enough == least => credential(0, class),
                 all if all == after.len() => unsure,
-                _ => Verdict::Nothing,
+                _ => TokenMatch::Nothing,
             },
-            Body::WithDigit(class, least) => {
+            TokenBody::WithDigit(class, least) => {
                 let count = class.count(after, PROOF);
                 let digit = after[..count].iter().any(u8::is_ascii_digit);
                 match count {
                     _ if count >= least && digit => credential(0, class),
-                    PROOF => Verdict::Nothing,
+                    PROOF => TokenMatch::Nothing,
                     all if all == after.len() => unsure,
-                    _ => Verdict::Nothing,
+                    _ => TokenMatch::Nothing,
                 }
             }
-            Body::WebToken => {
-                let header = Class::Url.count(after, LONGEST_WEB_TOKEN_HEADER);
+            TokenBody::WebToken => {
+                let header = ByteClass::Url.count(after, LONGEST_WEB_TOKEN_HEADER);
                 let rest = &after[header..];
                 match b".eyJ" {
-                    second if rest.starts_with(second) && header >= 7 => credential(0, Class::Dotted),
+                    second if rest.starts_with(second) && header >= 7 => credential(0, ByteClass::Dotted),
                     second if second.starts_with(rest) => unsure,
-                    _ => Verdict::Nothing,
+                    _ => TokenMatch::Nothing,
                 }
             }
-            Body::PrivateKey => {
+            TokenBody::PrivateKey => {
                 let is_label =
                     |byte: &&u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || **byte == b' ';
                 let label = after.iter().take(LONGEST_KEY_LABEL).take_while(is_label).count();
                 let (label, rest) = after.split_at(label);
                 let is_key = label.ends_with(b"PRIVATE KEY") || label.ends_with(b"PRIVATE KEY BLOCK");
                 match rest.strip_prefix(KEY_RULE) {
-                    Some(key) if is_key => match Class::Key.count(key, LEAST_KEY) {
+                    Some(key) if is_key => match ByteClass::Key.count(key, LEAST_KEY) {
                         LEAST_KEY => {
                             let body = body + label.len() + KEY_RULE.len();
-                            Verdict::Credential { start: 0, body, run: Run::new(Class::Key) }
+                            TokenMatch::Credential { start: 0, body, run: TokenRun::new(ByteClass::Key) }
                         }
                         all if all == key.len() => unsure,
-                        _ => Verdict::Nothing,
+                        _ => TokenMatch::Nothing,
                     },
                     None if KEY_RULE.starts_with(rest) => unsure,
-                    _ => Verdict::Nothing,
+                    _ => TokenMatch::Nothing,
                 }
             }
-            Body::Header => match Class::Value.count(after, LEAST_HEADER_VALUE) {
-                LEAST_HEADER_VALUE => credential(body, Class::Value),
+            TokenBody::Header => match ByteClass::Value.count(after, LEAST_HEADER_VALUE) {
+                LEAST_HEADER_VALUE => credential(body, ByteClass::Value),
                 all if all == after.len() => unsure,
-                _ => Verdict::Nothing,
+                _ => TokenMatch::Nothing,
             },
         }
     }
@@ -170,7 +170,7 @@ const KEY_END: &[u8] = b"-----END ";
 fn is_word_start(before: &[u8]) -> bool {
     match before {
         [] => true,
-        [.., last] if !Class::Url.contains(*last) => true,
+        [.., last] if !ByteClass::Url.contains(*last) => true,
         [.., b'\\', b'n' | b'r' | b't'] => true,
         [.., b'%', high, low] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => true,
         [colour @ .., b'm'] => {
@@ -193,7 +193,7 @@ fn is_authorization(before: &[u8]) -> bool {
 
 /// Which bytes a credential is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Class {
+pub(super) enum ByteClass {
     Alphanumeric,
     Capital,
     /// Letters, digits, `-` and `_`.
@@ -206,7 +206,7 @@ pub(super) enum Class {
     Value,
 }
 
-impl Class {
+impl ByteClass {
     fn contains(self, byte: u8) -> bool {
         let alphanumeric = byte.is_ascii_alphanumeric();
         match self {
@@ -234,15 +234,15 @@ impl Class {
 
 /// A credential that goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Run {
-    pub(super) class: Class,
+pub(super) struct TokenRun {
+    pub(super) class: ByteClass,
     /// How far the last line of a key was seen; no other class has one.
-    ending: Ending,
+    ending: KeyEnding,
     left: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ending {
+enum KeyEnding {
     /// So many bytes of [`KEY_END`].
     Awaited(usize),
     /// Its label, and so many hyphens after it.
@@ -250,38 +250,38 @@ enum Ending {
     Over,
 }
 
-impl Run {
-    fn new(class: Class) -> Self {
+impl TokenRun {
+    fn new(class: ByteClass) -> Self {
         // The line that begins a key ends with the same hyphens that begin its last line.
-        Self { class, ending: Ending::Awaited(KEY_RULE.len()), left: LARGEST_KEY }
+        Self { class, ending: KeyEnding::Awaited(KEY_RULE.len()), left: LARGEST_KEY }
     }
 
     /// How many of the next bytes belong to it. When that is not all of them, it is over.
     pub(super) fn advance(&mut self, bytes: &[u8]) -> usize {
-        if self.class != Class::Key {
+        if self.class != ByteClass::Key {
             return self.class.count(bytes, usize::MAX);
         }
         bytes.iter().take_while(|byte| self.goes_on_with(**byte)).count()
     }
 
     fn goes_on_with(&mut self, byte: u8) -> bool {
-        if self.left == 0 || self.ending == Ending::Over || !self.class.contains(byte) {
-            self.ending = Ending::Over;
+        if self.left == 0 || self.ending == KeyEnding::Over || !self.class.contains(byte) {
+            self.ending = KeyEnding::Over;
             return false;
         }
         self.left -= 1;
         self.ending = match (self.ending, byte) {
-            (Ending::Awaited(seen), _) if byte == KEY_END[seen] => match seen + 1 {
-                all if all == KEY_END.len() => Ending::Label(0),
-                seen => Ending::Awaited(seen),
+            (KeyEnding::Awaited(seen), _) if byte == KEY_END[seen] => match seen + 1 {
+                all if all == KEY_END.len() => KeyEnding::Label(0),
+                seen => KeyEnding::Awaited(seen),
             },
-            (Ending::Awaited(seen), b'-') if seen == KEY_RULE.len() => Ending::Awaited(seen),
-            (Ending::Awaited(_), b'-') => Ending::Awaited(1),
-            (Ending::Awaited(_), _) => Ending::Awaited(0),
-            (Ending::Label(hyphens), b'-') if hyphens + 1 == KEY_RULE.len() => Ending::Over,
-            (Ending::Label(hyphens), b'-') => Ending::Label(hyphens + 1),
-            (Ending::Label(_), _) => Ending::Label(0),
-            (Ending::Over, _) => Ending::Over,
+            (KeyEnding::Awaited(seen), b'-') if seen == KEY_RULE.len() => KeyEnding::Awaited(seen),
+            (KeyEnding::Awaited(_), b'-') => KeyEnding::Awaited(1),
+            (KeyEnding::Awaited(_), _) => KeyEnding::Awaited(0),
+            (KeyEnding::Label(hyphens), b'-') if hyphens + 1 == KEY_RULE.len() => KeyEnding::Over,
+            (KeyEnding::Label(hyphens), b'-') => KeyEnding::Label(hyphens + 1),
+            (KeyEnding::Label(_), _) => KeyEnding::Label(0),
+            (KeyEnding::Over, _) => KeyEnding::Over,
         };
         true
     }

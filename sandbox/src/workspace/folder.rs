@@ -12,24 +12,24 @@ use std::path::{Path, PathBuf};
 
 use crate::path::RelPath;
 use crate::untrusted::UntrustedError;
-use crate::workspace::ignored::Ignored;
-use crate::workspace::ownership::{self, Custody};
+use crate::workspace::ignore_rules::IgnoreRules;
+use crate::workspace::ownership::{self, RepositoryOwnership};
 use crate::workspace::repository::RepositoryError;
-use crate::workspace::state::{LEGACY, Run, State, StateError, StateHome};
-use crate::workspace::{Added, Layer, Overlay, Shown, Workspace, private_git};
+use crate::workspace::state::{LEGACY, RunFolder, StateError, StateFolder, StateHome};
+use crate::workspace::{FolderMount, LayerAddition, Overlay, Workspace, WriteLayer, private_git};
 
-pub use crate::workspace::repository::Repository;
+pub use crate::workspace::repository::RepositoryPaths;
 
 /// A folder somebody wants a command to run in.
 #[derive(Debug)]
-pub struct Folder {
+pub struct WorkspaceFolder {
     /// The repository's root, or the folder itself where there is none.
     pub root: PathBuf,
     /// Where in it the command runs.
     pub start: RelPath,
-    pub repository: Option<Repository>,
+    pub repository: Option<RepositoryPaths>,
     /// How the repository is owned.
-    pub custody: Custody,
+    pub custody: RepositoryOwnership,
 }
 
 /// Why a folder can't be worked on.
@@ -64,9 +64,9 @@ impl FolderError {
     }
 }
 
-impl Folder {
+impl WorkspaceFolder {
     /// The workspace around `current`.
-    pub fn around(current: &Path) -> Result<Self, FolderError> {
+    pub fn discover(current: &Path) -> Result<Self, FolderError> {
         let missing = |source| FolderError::Missing { path: current.to_owned(), source };
         let current = current.canonicalize().map_err(missing)?;
         if current == Path::new("/") {
@@ -74,13 +74,13 @@ impl Folder {
         }
         let mut found = None;
         for folder in current.ancestors() {
-            if let Some((repository, custody)) = Repository::of(folder)? {
+            if let Some((repository, custody)) = RepositoryPaths::discover(folder)? {
                 found = Some((folder.to_owned(), Some(repository), custody));
                 break;
             }
         }
         let (root, repository, custody) =
-            found.unwrap_or_else(|| (current.clone(), None, Custody::default()));
+            found.unwrap_or_else(|| (current.clone(), None, RepositoryOwnership::default()));
         let start = current.strip_prefix(&root).unwrap_or(Path::new(""));
         let start = RelPath::parse(start.as_os_str().as_bytes())
             .map_err(|reason| FolderError::Name { path: current.clone(), reason })?;
@@ -88,7 +88,7 @@ impl Folder {
     }
 
     /// Where its runs keep their files.
-    pub fn state(&self, home: &StateHome) -> Result<State, FolderError> {
+    pub fn state(&self, home: &StateHome) -> Result<StateFolder, FolderError> {
         // An overlay would contain itself, and `git clean` would delete it.
         if home.is_in(&self.root) {
             return Err(StateError::Inside { state: home.path().to_owned(), root: self.root.clone() }.into());
@@ -111,30 +111,30 @@ impl Folder {
         path.symlink_metadata().is_ok().then_some(path)
     }
 
-    pub fn ignored(&self) -> Ignored {
+    pub fn ignored(&self) -> IgnoreRules {
         let exclude = self.repository.as_ref().map(|repository| repository.common.join("info/exclude"));
-        Ignored::new(vec![self.root.clone()], exclude)
+        IgnoreRules::new(vec![self.root.clone()], exclude)
     }
 
     /// The layers of one run. With `in_memory`, what the agent changes is caught there, and only scratch is
     /// put on disk.
     pub fn workspace(
         &self,
-        run: &Run,
-        ignored: &Ignored,
-        state: &State,
+        run: &RunFolder,
+        ignored: &IgnoreRules,
+        state: &StateFolder,
         in_memory: bool,
     ) -> Result<Workspace, FolderError> {
         let failed = |source| FolderError::Unseen { path: self.root.clone(), source };
         let owner = fs::metadata(&self.root).map_err(failed)?;
         let user_xattr = !rustix::process::geteuid().is_root();
-        let on_disk = |name: &str| Layer::Disk {
+        let on_disk = |name: &str| WriteLayer::Disk {
             upper: run.path().join(format!("{name}-upper")),
             work: run.path().join(format!("{name}-work")),
         };
         let overlay = |name: &str, lower: &Path| Overlay {
             lowers: vec![lower.to_owned()],
-            layer: if in_memory { Layer::Memory } else { on_disk(name) },
+            layer: if in_memory { WriteLayer::Memory } else { on_disk(name) },
             at: lower.to_owned(),
             added: Vec::new(),
             user_xattr,
@@ -153,7 +153,7 @@ impl Folder {
                     user_xattr,
                 });
                 if !exists {
-                    overlays[0].added.push(Added::Directory(path));
+                    overlays[0].added.push(LayerAddition::Directory(path));
                 }
             }
         }
@@ -173,11 +173,12 @@ impl Folder {
                 }
             }
         }
-        let folders = self.repository.as_ref().map(Repository::object_folders).transpose()?;
+        let folders = self.repository.as_ref().map(RepositoryPaths::object_folders).transpose()?;
         let lent: Vec<PathBuf> = folders.into_iter().flatten().map(|folder| folder.path).collect();
         // Its own objects lie in the repository, which is a layer; what it borrows is seen where it names it.
         let borrowed = lent.iter().skip(1).filter(|folder| !folder.starts_with(&self.root));
-        let objects = borrowed.map(|folder| Shown { source: folder.clone(), at: folder.clone() }).collect();
+        let objects =
+            borrowed.map(|folder| FolderMount { source: folder.clone(), at: folder.clone() }).collect();
         Ok(Workspace {
             path: self.root.clone(),
             overlays,

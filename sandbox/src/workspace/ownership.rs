@@ -15,11 +15,11 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::account;
-use crate::git::{Bounded, Bounds, output_within};
+use crate::git::{BoundedOutput, CommandBounds, output_within};
 
 /// What is known of one folder or file of a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Ownership {
+struct PathOwner {
     path: PathBuf,
     uid: u32,
     mode: u32,
@@ -52,7 +52,7 @@ impl OwnershipError {
 
 /// How a repository that may be worked on is owned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Custody {
+pub struct RepositoryOwnership {
     /// It is another user's, and this user's own configuration of git says that it is safe.
     pub by_safe_directory: bool,
     /// A group may write in it.
@@ -60,13 +60,13 @@ pub struct Custody {
 }
 
 /// Judges a work tree by its root, and by every folder and file that makes its repository.
-pub(super) fn check(root: &Path, parts: &[&Path]) -> Result<Custody, OwnershipError> {
+pub(super) fn check(root: &Path, parts: &[&Path]) -> Result<RepositoryOwnership, OwnershipError> {
     let me = rustix::process::geteuid().as_raw();
     let look = |path: &Path| {
         let meta = path.symlink_metadata();
         let meta: Metadata =
             meta.map_err(|source| OwnershipError::Unseen { path: path.to_owned(), source })?;
-        Ok(Ownership { path: path.to_owned(), uid: meta.uid(), mode: meta.mode() })
+        Ok(PathOwner { path: path.to_owned(), uid: meta.uid(), mode: meta.mode() })
     };
     let facts =
         std::iter::once(root).chain(parts.iter().copied()).map(look).collect::<Result<Vec<_>, _>>()?;
@@ -75,19 +75,19 @@ pub(super) fn check(root: &Path, parts: &[&Path]) -> Result<Custody, OwnershipEr
 
 fn judge(
     root: &Path,
-    facts: &[Ownership],
+    facts: &[PathOwner],
     me: u32,
     is_safe: impl FnOnce() -> bool,
-) -> Result<Custody, OwnershipError> {
+) -> Result<RepositoryOwnership, OwnershipError> {
     if let Some(open) = facts.iter().find(|fact| fact.mode & 0o002 != 0) {
         return Err(OwnershipError::WorldWritable { path: open.path.clone() });
     }
     let group_writable = facts.iter().any(|fact| fact.mode & 0o020 != 0);
     let Some(foreign) = facts.iter().find(|fact| fact.uid != me) else {
-        return Ok(Custody { by_safe_directory: false, group_writable });
+        return Ok(RepositoryOwnership { by_safe_directory: false, group_writable });
     };
     match is_safe() {
-        true => Ok(Custody { by_safe_directory: true, group_writable }),
+        true => Ok(RepositoryOwnership { by_safe_directory: true, group_writable }),
         false => Err(OwnershipError::Foreign {
             path: foreign.path.clone(),
             root: root.to_owned(),
@@ -107,7 +107,7 @@ pub(super) fn check_borrowed(folder: &Path) -> Result<(), OwnershipError> {
 }
 
 /// What git may cost that reads the user's own configuration.
-const BOUNDS: Bounds = Bounds { time: Duration::from_secs(5), output: 1 << 20, memory: None };
+const BOUNDS: CommandBounds = CommandBounds { time: Duration::from_secs(5), output: 1 << 20, memory: None };
 
 /// What the user's and the machine's configuration of git call safe. No repository has a say in it: git is asked at the
 /// top of the file system, and is told that there is none.
@@ -118,7 +118,7 @@ fn safe_directories() -> Vec<String> {
     command.env_remove("GIT_WORK_TREE").env_remove("GIT_COMMON_DIR").env_remove("GIT_CONFIG");
     command.stdout(Stdio::piped()).stderr(Stdio::null());
     let answer = match output_within(&mut command, BOUNDS) {
-        Ok(Bounded::Ended(output)) => output.stdout,
+        Ok(BoundedOutput::Ended(output)) => output.stdout,
         _ => Vec::new(),
     };
     let mut safe = Vec::new();
@@ -148,9 +148,9 @@ fn covers(safe: &str, root: &Path) -> bool {
 mod tests {
     use super::*;
 
-    fn facts(all: &[(&str, u32, u32)]) -> Vec<Ownership> {
+    fn facts(all: &[(&str, u32, u32)]) -> Vec<PathOwner> {
         let one =
-            |(path, uid, mode): &(&str, u32, u32)| Ownership { path: path.into(), uid: *uid, mode: *mode };
+            |(path, uid, mode): &(&str, u32, u32)| PathOwner { path: path.into(), uid: *uid, mode: *mode };
         all.iter().map(one).collect()
     }
 
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn what_is_mine_alone_is_worked_on_and_a_group_is_told() {
         let mine = [("/r", 1000, 0o755), ("/r/.git", 1000, 0o755)];
-        assert_eq!(said(&mine, false), format!("{:?}", Custody::default()));
+        assert_eq!(said(&mine, false), format!("{:?}", RepositoryOwnership::default()));
         let shared = [("/r", 1000, 0o2775), ("/r/.git", 1000, 0o755)];
         assert!(said(&shared, false).contains("group_writable: true"));
     }

@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 
 use crate::path::RelPath;
 use crate::untrusted::{self, UntrustedError};
-use crate::workspace::Added;
+use crate::workspace::LayerAddition;
 use crate::workspace::git_config;
 use crate::workspace::state::LEGACY;
 
 /// What is put over a repository's common directory. `inside` is where that lies in its overlay.
-pub fn additions(common: &Path, inside: &RelPath) -> Result<Vec<Added>, UntrustedError> {
+pub fn additions(common: &Path, inside: &RelPath) -> Result<Vec<LayerAddition>, UntrustedError> {
     let mut added = replacement(common, Path::new(""), inside)?;
     // The state of an older version, with the runs of others in it.
     if untrusted::exists(common, LEGACY) {
-        added.push(Added::Absence(inside.join(LEGACY.as_bytes())));
+        added.push(LayerAddition::Absence(inside.join(LEGACY.as_bytes())));
     }
     // The repositories of submodules, and of submodules in them; what a repository itself is made of holds none.
     const OWN: &[&[u8]] = &[b"objects", b"refs", b"logs", b"hooks", b"info"];
@@ -40,18 +40,18 @@ pub fn additions(common: &Path, inside: &RelPath) -> Result<Vec<Added>, Untruste
 }
 
 /// The configuration of one repository, without what may not be shown. `path` is below the common directory.
-fn replacement(common: &Path, path: &Path, inside: &RelPath) -> Result<Vec<Added>, UntrustedError> {
-    let mut added: Vec<Added> = absence(common, path, inside).into_iter().collect();
+fn replacement(common: &Path, path: &Path, inside: &RelPath) -> Result<Vec<LayerAddition>, UntrustedError> {
+    let mut added: Vec<LayerAddition> = absence(common, path, inside).into_iter().collect();
     if let Some(real) = untrusted::read_text(common, path.join("config"), git_config::LARGEST)? {
-        added.push(Added::File(inside.join(b"config"), sanitize(&real).into_bytes()));
+        added.push(LayerAddition::File(inside.join(b"config"), sanitize(&real).into_bytes()));
     }
     Ok(added)
 }
 
 /// Settings of a single worktree would bring everything back.
-fn absence(common: &Path, path: &Path, inside: &RelPath) -> Option<Added> {
+fn absence(common: &Path, path: &Path, inside: &RelPath) -> Option<LayerAddition> {
     let there = untrusted::exists(common, path.join("config.worktree"));
-    there.then(|| Added::Absence(inside.join(b"config.worktree")))
+    there.then(|| LayerAddition::Absence(inside.join(b"config.worktree")))
 }
 
 /// A folder of the common directory, if it is a real one: what is put over a link lands where the link leads.

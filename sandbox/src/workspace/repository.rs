@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Dir, FileType};
 
 use super::git_config;
-use super::ownership::{self, Custody, OwnershipError};
+use super::ownership::{self, OwnershipError, RepositoryOwnership};
 use crate::untrusted::{self, UntrustedError};
 
 /// A repository, as far as a sandbox cares.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Repository {
+pub struct RepositoryPaths {
     /// `.git`, or what it points at.
     pub git: PathBuf,
     /// Where objects and branches are; for a linked worktree, the main repository's.
@@ -94,9 +94,9 @@ const OPENED_BY_GIT: &[(&str, u64)] = &[
 /// Files of a `.git` that hold one path or one reference.
 const SMALL: u64 = 64 << 10;
 
-impl Repository {
+impl RepositoryPaths {
     /// The repository whose work tree this folder is; `None` where the folder has none.
-    pub fn of(root: &Path) -> Result<Option<(Self, Custody)>, RepositoryError> {
+    pub fn discover(root: &Path) -> Result<Option<(Self, RepositoryOwnership)>, RepositoryError> {
         let entry = root.join(".git");
         let kind = match entry.symlink_metadata() {
             Ok(meta) => meta.file_type(),
@@ -112,7 +112,7 @@ impl Repository {
     }
 
     /// A `.git` that is the repository itself.
-    fn of_folder(root: &Path, git: PathBuf) -> Result<Option<(Self, Custody)>, RepositoryError> {
+    fn of_folder(root: &Path, git: PathBuf) -> Result<Option<(Self, RepositoryOwnership)>, RepositoryError> {
         let custody = ownership::check(root, &[&git]);
         if !is_repository(&git) {
             // Something else of this name, as git sees it; the folder may lie in a repository further up.
@@ -129,7 +129,7 @@ impl Repository {
     }
 
     /// A `.git` that says where the repository is: of a linked worktree, or of a submodule.
-    fn of_file(root: &Path, entry: PathBuf) -> Result<(Self, Custody), RepositoryError> {
+    fn of_file(root: &Path, entry: PathBuf) -> Result<(Self, RepositoryOwnership), RepositoryError> {
         // Before it is read.
         ownership::check(root, &[&entry])?;
         let text = untrusted::read(root, ".git", SMALL)?.unwrap_or_default();

@@ -32,7 +32,7 @@ use sha2::{Digest, Sha256};
 
 use crate::account::{self, Account};
 
-pub use super::run::Run;
+pub use super::run_folder::RunFolder;
 
 /// The variable that says where all state lies.
 pub const VARIABLE: &str = "AGENCY_STATE_DIR";
@@ -121,7 +121,7 @@ impl StateHome {
     pub fn make_for_homeless(uid: u32, gid: u32) -> Result<(), StateError> {
         let (all, path) = (Path::new(HOMELESS), Path::new(HOMELESS).join(uid.to_string()));
         let failed = |path: &Path, error: io::Error| StateError::Io { path: path.to_owned(), source: error };
-        State::for_copies(all, true).map_err(|error| failed(all, error))?;
+        StateFolder::for_copies(all, true).map_err(|error| failed(all, error))?;
         let above = File::open("/var/lib").map_err(|error| failed(all, error))?;
         let all = own_folder(above.as_fd(), all)?;
         match own_folder(all.as_fd(), &path) {
@@ -152,18 +152,18 @@ impl StateHome {
     }
 
     /// A folder for something else that is the user's own, made if it is missing.
-    pub fn own(&self, name: &str) -> Result<PathBuf, StateError> {
+    pub fn user_folder(&self, name: &str) -> Result<PathBuf, StateError> {
         let path = self.path.join(name);
         own_folder(self.open_home()?.as_fd(), &path).map(|_| path)
     }
 
     /// Of the repository with this common directory.
-    pub fn repository(&self, common: &Path) -> Result<State, StateError> {
+    pub fn repository(&self, common: &Path) -> Result<StateFolder, StateError> {
         self.open(REPOSITORIES, common)
     }
 
     /// The same, if there is one yet.
-    pub fn existing(&self, common: &Path) -> Option<State> {
+    pub fn existing(&self, common: &Path) -> Option<StateFolder> {
         let path = self.path.join(REPOSITORIES).join(key_of(common).ok()?);
         path.is_dir().then(|| self.repository(common).ok())?
     }
@@ -175,16 +175,16 @@ impl StateHome {
     }
 
     /// Of a folder that is in no repository.
-    pub fn folder(&self, folder: &Path) -> Result<State, StateError> {
+    pub fn folder(&self, folder: &Path) -> Result<StateFolder, StateError> {
         self.open(FOLDERS, folder)
     }
 
-    fn open(&self, kind: &str, of: &Path) -> Result<State, StateError> {
+    fn open(&self, kind: &str, of: &Path) -> Result<StateFolder, StateError> {
         let name = key_of(of).map_err(|source| StateError::Io { path: of.to_owned(), source })?;
         let all = self.path.join(kind);
         let path = all.join(name);
         own_folder(own_folder(self.open_home()?.as_fd(), &all)?.as_fd(), &path)?;
-        Ok(State { path, mode: OURS_ALONE })
+        Ok(StateFolder { path, mode: OURS_ALONE })
     }
 
     /// The home itself, made if it is missing. What lies above it is the user's to choose, but nobody else may be able to
@@ -285,13 +285,13 @@ pub fn key_of(of: &Path) -> io::Result<String> {
 
 /// The state folder of a workspace.
 #[derive(Debug, Clone)]
-pub struct State {
+pub struct StateFolder {
     path: PathBuf,
     /// Who may pass through its folders.
     mode: u32,
 }
 
-impl State {
+impl StateFolder {
     /// One that was opened before, by this user.
     pub fn at(path: &Path) -> Self {
         Self { path: path.to_owned(), mode: OURS_ALONE }
@@ -329,8 +329,8 @@ impl State {
     }
 
     /// A run: its folder has a name, and is made when it is first needed.
-    pub fn run(&self) -> Run {
-        Run::below(&self.path, self.mode)
+    pub fn run(&self) -> RunFolder {
+        RunFolder::new_in(&self.path, self.mode)
     }
 }
 

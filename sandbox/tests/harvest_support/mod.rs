@@ -9,10 +9,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use agency_sandbox::harvest::{Base, Change, Harvest, Limits, Rules, harvest};
+use agency_sandbox::harvest::{BaseLayers, Harvest, HarvestChange, HarvestLimits, HarvestRules, harvest};
 use agency_sandbox::path::RelPath;
 use agency_sandbox::scope::Scope;
-use agency_sandbox::secret::Secret;
+use agency_sandbox::secret::NamedSecret;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 pub fn rel(text: &str) -> RelPath {
@@ -88,8 +88,8 @@ pub struct Asked<'a> {
     pub deny: &'a [&'a str],
     pub scratch: &'a dyn Fn(&RelPath, bool) -> bool,
     pub hidden: Vec<RelPath>,
-    pub secrets: Vec<Secret>,
-    pub limits: Limits,
+    pub secrets: Vec<NamedSecret>,
+    pub limits: HarvestLimits,
 }
 
 impl Default for Asked<'_> {
@@ -100,7 +100,7 @@ impl Default for Asked<'_> {
             scratch: &|_, _| false,
             hidden: Vec::new(),
             secrets: Vec::new(),
-            limits: Limits::default(),
+            limits: HarvestLimits::default(),
         }
     }
 }
@@ -108,7 +108,7 @@ impl Default for Asked<'_> {
 impl Asked<'_> {
     pub fn of(&self, upper: &Path, layers: &[&Path]) -> Harvest {
         let scope = Scope::parse(self.write, self.deny).expect("globs");
-        let rules = Rules {
+        let rules = HarvestRules {
             scope: &scope,
             scratch: self.scratch,
             repository: true,
@@ -120,8 +120,8 @@ impl Asked<'_> {
     }
 }
 
-pub fn base(layers: &[&Path]) -> Base {
-    Base::new(layers.iter().map(|layer| directory(layer)).collect())
+pub fn base(layers: &[&Path]) -> BaseLayers {
+    BaseLayers::new(layers.iter().map(|layer| directory(layer)).collect())
 }
 
 impl Trees {
@@ -135,9 +135,9 @@ impl Trees {
 }
 
 /// Changes as short lines: `A path`, `M path`, `D path`, `T path`.
-pub fn lines(changes: &[Change]) -> Vec<String> {
+pub fn lines(changes: &[HarvestChange]) -> Vec<String> {
     use agency_sandbox::harvest::ChangeKind::*;
-    let letter = |change: &Change| match change.kind() {
+    let letter = |change: &HarvestChange| match change.kind() {
         Added => 'A',
         Modified => 'M',
         Deleted => 'D',

@@ -10,10 +10,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use agency_sandbox::workspace::folder::Folder;
-use agency_sandbox::workspace::snapshot::{Layers, Snapshots};
-use agency_sandbox::workspace::state::{Run, State, StateHome};
-use agency_sandbox::workspace::{Added, Layer, Workspace};
+use agency_sandbox::workspace::folder::WorkspaceFolder;
+use agency_sandbox::workspace::snapshot::{SnapshotLayers, Snapshots};
+use agency_sandbox::workspace::state::{RunFolder, StateFolder, StateHome};
+use agency_sandbox::workspace::{LayerAddition, Workspace, WriteLayer};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 /// The gits there are here. Debian's own is older than what people have.
@@ -125,15 +125,15 @@ impl Repo {
         self.run(["commit-tree", "-m", "made", tree])
     }
 
-    pub fn folder(&self) -> Folder {
-        Folder::around(&self.root).expect("a folder")
+    pub fn folder(&self) -> WorkspaceFolder {
+        WorkspaceFolder::discover(&self.root).expect("a folder")
     }
 
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> StateFolder {
         self.folder().state(&StateHome::at(&self.temp.path().join("state"))).expect("state")
     }
 
-    pub fn run_folder(&self) -> Run {
+    pub fn run_folder(&self) -> RunFolder {
         let run = self.state().run();
         run.make().expect("a folder");
         run
@@ -280,19 +280,19 @@ pub fn mounted<T: Send>(workspace: &Workspace, scratch: &Path, work: impl FnOnce
     let (top, merged) = (scratch.join("top"), scratch.join("merged"));
     let _ = fs::remove_dir_all(&top);
     fs::create_dir_all(&top).expect("made");
-    let Layer::Disk { upper, work: index } = &overlay.layer else { unreachable!("it is on disk") };
+    let WriteLayer::Disk { upper, work: index } = &overlay.layer else { unreachable!("it is on disk") };
     for folder in [&merged, upper, index] {
         fs::create_dir_all(folder).expect("made");
     }
     for added in &overlay.added {
         match added {
-            Added::Directory(path) => fs::create_dir_all(top.join(path.as_path())).expect("made"),
-            Added::File(path, contents) => {
+            LayerAddition::Directory(path) => fs::create_dir_all(top.join(path.as_path())).expect("made"),
+            LayerAddition::File(path, contents) => {
                 let path = top.join(path.as_path());
                 fs::create_dir_all(path.parent().expect("a parent")).expect("made");
                 fs::write(path, contents).expect("written");
             }
-            Added::Absence(_) => unreachable!("a snapshot hides nothing of itself"),
+            LayerAddition::Absence(_) => unreachable!("a snapshot hides nothing of itself"),
         }
     }
     let mut lowers = vec![top.display().to_string()];
@@ -350,7 +350,7 @@ pub fn assert_unread(git: &Path, merged: &Path, what: &str) {
 }
 
 /// What the layers show, through a real overlay, is the commit; and git agrees.
-pub fn assert_shows(repo: &Repo, snapshots: &Snapshots, layers: &Layers, commit: &str) {
+pub fn assert_shows(repo: &Repo, snapshots: &Snapshots, layers: &SnapshotLayers, commit: &str) {
     assert_eq!(layers.commit, commit);
     let run = repo.run_folder();
     let workspace = snapshots.workspace(layers, &repo.root, &run).expect("a workspace");

@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use agency_protocols::board::{Role, Start};
+use agency_protocols::board::{ReadyTask, TaskRole};
 
 use crate::attempt::TaskKey;
-use crate::clock::Instant;
+use crate::clock::BootInstant;
 
 /// Everything that has a say in it.
 #[derive(Debug)]
-pub struct World<'a> {
+pub struct PlanFacts<'a> {
     /// What the board offers, the most urgent first.
-    pub ready: &'a [Start],
+    pub ready: &'a [ReadyTask],
     pub protocol: &'a str,
     /// What is being worked on, with its agent.
     pub busy: &'a HashMap<TaskKey, String>,
@@ -20,11 +20,11 @@ pub struct World<'a> {
     /// What somebody else has, or what is not to be touched in this run.
     pub aside: &'a HashSet<TaskKey>,
     /// What has to wait for its next attempt.
-    pub not_before: &'a HashMap<TaskKey, Instant>,
+    pub not_before: &'a HashMap<TaskKey, BootInstant>,
     /// Agents that have to wait, and their tasks with them.
-    pub parked: &'a HashMap<String, Instant>,
-    pub now: Instant,
-    pub limits: &'a Limits,
+    pub parked: &'a HashMap<String, BootInstant>,
+    pub now: BootInstant,
+    pub limits: &'a StartLimits,
     /// Bytes of memory nobody uses.
     pub free_memory: u64,
     /// Nothing new is to be started.
@@ -33,7 +33,7 @@ pub struct World<'a> {
 
 /// How much may run at once.
 #[derive(Debug, Clone)]
-pub struct Limits {
+pub struct StartLimits {
     pub total: usize,
     /// By agent, where it has a number of its own.
     pub of_agent: BTreeMap<String, usize>,
@@ -46,50 +46,50 @@ pub const USUAL_MEMORY: u64 = 512 << 20;
 
 /// What to do now.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Choice<'a> {
-    Start(&'a Start),
+pub enum StartChoice<'a> {
+    Start(&'a ReadyTask),
     /// Nothing can start before this moment, or before something ends or changes.
     Wait {
-        until: Option<Instant>,
+        until: Option<BootInstant>,
     },
     /// There is nothing left that could start.
     Nothing,
 }
 
-pub fn choose<'a>(world: &World<'a>) -> Choice<'a> {
-    let key = |start: &Start| TaskKey { protocol: world.protocol.to_owned(), id: start.task.to_string() };
+pub fn choose<'a>(world: &PlanFacts<'a>) -> StartChoice<'a> {
+    let key = |start: &ReadyTask| TaskKey { protocol: world.protocol.to_owned(), id: start.task.to_string() };
     let open = world
         .ready
         .iter()
         .map(|start| (start, key(start)))
         .filter(|(_, key)| !world.busy.contains_key(key) && !world.aside.contains(key));
-    let mut until: Option<Instant> = None;
+    let mut until: Option<BootInstant> = None;
     let mut waits = false;
     for (start, key) in open {
         if world.closed {
-            return Choice::Wait { until: None };
+            return StartChoice::Wait { until: None };
         }
         waits = true;
         // Work that was done elsewhere needs nobody to start.
-        let parked = world.parked.get(start.agent.as_str()).filter(|_| start.role == Role::Builder);
+        let parked = world.parked.get(start.agent.as_str()).filter(|_| start.role == TaskRole::Builder);
         let waits = [world.not_before.get(&key), parked];
         if let Some(at) = waits.into_iter().flatten().max().filter(|at| **at > world.now) {
             until = Some(until.map_or(*at, |soonest| soonest.min(*at)));
             continue;
         }
-        if hindrance(world, start.agent.as_str()).is_none() {
-            return Choice::Start(start);
+        if start_delay(world, start.agent.as_str()).is_none() {
+            return StartChoice::Start(start);
         }
     }
     match waits {
-        true => Choice::Wait { until },
-        false => Choice::Nothing,
+        true => StartChoice::Wait { until },
+        false => StartChoice::Nothing,
     }
 }
 
 /// What keeps one more of an agent from starting now, though it could.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hindrance {
+pub enum StartDelay {
     /// As many are at work as may be.
     Parallel { most: usize },
     /// As many of this agent are.
@@ -100,7 +100,7 @@ pub enum Hindrance {
     Parked { seconds: u64 },
 }
 
-pub fn hindrance(world: &World<'_>, agent: &str) -> Option<Hindrance> {
+pub fn start_delay(world: &PlanFacts<'_>, agent: &str) -> Option<StartDelay> {
     let limits = world.limits;
     let judging = world.judging.get(agent).copied().unwrap_or(0);
     let of_agent = world.busy.values().filter(|busy| *busy == agent).count() + judging;
@@ -110,13 +110,13 @@ pub fn hindrance(world: &World<'_>, agent: &str) -> Option<Hindrance> {
     let fits = world.busy.is_empty() || world.free_memory >= needed;
     let parked = world.parked.get(agent).filter(|until| **until > world.now);
     if let Some(until) = parked {
-        Some(Hindrance::Parked { seconds: until.since(world.now).as_secs() })
+        Some(StartDelay::Parked { seconds: until.since(world.now).as_secs() })
     } else if world.busy.len() >= limits.total {
-        Some(Hindrance::Parallel { most: limits.total })
+        Some(StartDelay::Parallel { most: limits.total })
     } else if of_agent >= most {
-        Some(Hindrance::Agent { most })
+        Some(StartDelay::Agent { most })
     } else if !fits {
-        Some(Hindrance::Memory { needed })
+        Some(StartDelay::Memory { needed })
     } else {
         None
     }
@@ -125,18 +125,18 @@ pub fn hindrance(world: &World<'_>, agent: &str) -> Option<Hindrance> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agency_protocols::board::Scope;
+    use agency_protocols::board::TaskScope;
     use agency_protocols::names::{AgentName, TaskId};
     use proptest::prelude::*;
 
-    fn start(id: u8, agent: &str) -> Start {
-        Start {
+    fn start(id: u8, agent: &str) -> ReadyTask {
+        ReadyTask {
             task: TaskId::parse(&format!("T{id:04}")).expect("an id"),
             title: "x".into(),
-            role: Role::Builder,
+            role: TaskRole::Builder,
             agent: AgentName::parse(agent).expect("a name"),
             file: "f".into(),
-            scope: Scope::default(),
+            scope: TaskScope::default(),
             profile: "auto".into(),
             urgency: 0,
             handed_in: false,
@@ -149,30 +149,30 @@ mod tests {
         TaskKey { protocol: "kodingx".into(), id: format!("T{id:04}") }
     }
 
-    fn limits(total: usize) -> Limits {
+    fn limits(total: usize) -> StartLimits {
         let of_agent = BTreeMap::from([("codex".to_owned(), 1)]);
-        Limits { total, of_agent, memory: BTreeMap::from([("large".to_owned(), 8 << 30)]) }
+        StartLimits { total, of_agent, memory: BTreeMap::from([("large".to_owned(), 8 << 30)]) }
     }
 
-    struct Case {
-        ready: Vec<Start>,
+    struct PlanCase {
+        ready: Vec<ReadyTask>,
         busy: HashMap<TaskKey, String>,
         judging: HashMap<String, usize>,
         aside: HashSet<TaskKey>,
-        not_before: HashMap<TaskKey, Instant>,
-        parked: HashMap<String, Instant>,
-        limits: Limits,
+        not_before: HashMap<TaskKey, BootInstant>,
+        parked: HashMap<String, BootInstant>,
+        limits: StartLimits,
         closed: bool,
     }
 
-    impl Case {
-        fn new(ready: Vec<Start>) -> Self {
+    impl PlanCase {
+        fn new(ready: Vec<ReadyTask>) -> Self {
             let (busy, judging, aside, not_before, parked) = Default::default();
             Self { ready, busy, judging, aside, not_before, parked, limits: limits(2), closed: false }
         }
 
-        fn world(&self) -> World<'_> {
-            World {
+        fn world(&self) -> PlanFacts<'_> {
+            PlanFacts {
                 ready: &self.ready,
                 protocol: "kodingx",
                 busy: &self.busy,
@@ -180,20 +180,20 @@ mod tests {
                 aside: &self.aside,
                 not_before: &self.not_before,
                 parked: &self.parked,
-                now: Instant(100),
+                now: BootInstant(100),
                 limits: &self.limits,
                 free_memory: 4 << 30,
                 closed: self.closed,
             }
         }
 
-        fn choose(&self) -> Choice<'_> {
+        fn choose(&self) -> StartChoice<'_> {
             choose(&self.world())
         }
 
         fn chosen(&self) -> Option<&str> {
             match self.choose() {
-                Choice::Start(start) => Some(start.task.as_str()),
+                StartChoice::Start(start) => Some(start.task.as_str()),
                 _ => None,
             }
         }
@@ -201,38 +201,38 @@ mod tests {
 
     #[test]
     fn the_most_urgent_that_has_room_starts() {
-        let mut case = Case::new(vec![start(1, "codex"), start(2, "codex"), start(3, "shell")]);
+        let mut case = PlanCase::new(vec![start(1, "codex"), start(2, "codex"), start(3, "shell")]);
         assert_eq!(case.chosen(), Some("T0001"));
         case.busy.insert(key(1), "codex".into());
         assert_eq!(case.chosen(), Some("T0003"), "an agent of which there is one is passed over");
         case.busy.insert(key(3), "shell".into());
-        assert_eq!(case.choose(), Choice::Wait { until: None });
+        assert_eq!(case.choose(), StartChoice::Wait { until: None });
     }
 
     #[test]
     fn an_agent_that_needs_more_memory_than_is_free_waits_unless_it_is_alone() {
-        let mut case = Case::new(vec![start(1, "large")]);
+        let mut case = PlanCase::new(vec![start(1, "large")]);
         assert_eq!(case.chosen(), Some("T0001"));
         case.busy.insert(key(2), "shell".into());
-        assert_eq!(case.choose(), Choice::Wait { until: None });
+        assert_eq!(case.choose(), StartChoice::Wait { until: None });
     }
 
     #[test]
     fn what_is_in_the_way_has_a_name() {
-        let mut case = Case::new(Vec::new());
-        assert_eq!(hindrance(&case.world(), "codex"), None);
+        let mut case = PlanCase::new(Vec::new());
+        assert_eq!(start_delay(&case.world(), "codex"), None);
         case.busy.insert(key(1), "codex".into());
-        assert_eq!(hindrance(&case.world(), "codex"), Some(Hindrance::Agent { most: 1 }));
-        assert_eq!(hindrance(&case.world(), "large"), Some(Hindrance::Memory { needed: 8 << 30 }));
+        assert_eq!(start_delay(&case.world(), "codex"), Some(StartDelay::Agent { most: 1 }));
+        assert_eq!(start_delay(&case.world(), "large"), Some(StartDelay::Memory { needed: 8 << 30 }));
         case.busy.insert(key(2), "shell".into());
-        assert_eq!(hindrance(&case.world(), "large"), Some(Hindrance::Parallel { most: 2 }));
+        assert_eq!(start_delay(&case.world(), "large"), Some(StartDelay::Parallel { most: 2 }));
     }
 
     #[test]
     fn an_agent_that_judges_is_at_work() {
-        let mut case = Case::new(vec![start(1, "codex"), start(2, "shell")]);
+        let mut case = PlanCase::new(vec![start(1, "codex"), start(2, "shell")]);
         case.judging.insert("codex".into(), 1);
-        assert_eq!(hindrance(&case.world(), "codex"), Some(Hindrance::Agent { most: 1 }));
+        assert_eq!(start_delay(&case.world(), "codex"), Some(StartDelay::Agent { most: 1 }));
         assert_eq!(case.chosen(), Some("T0002"));
         case.judging.insert("shell".into(), 7);
         assert_eq!(case.chosen(), Some("T0002"), "it has no number of its own");
@@ -240,23 +240,23 @@ mod tests {
 
     #[test]
     fn whoever_failed_waits_and_others_go_on() {
-        let mut case = Case::new(vec![start(1, "shell"), start(2, "shell")]);
-        case.not_before.insert(key(1), Instant(500));
+        let mut case = PlanCase::new(vec![start(1, "shell"), start(2, "shell")]);
+        case.not_before.insert(key(1), BootInstant(500));
         assert_eq!(case.chosen(), Some("T0002"));
         case.aside.insert(key(2));
-        assert_eq!(case.choose(), Choice::Wait { until: Some(Instant(500)) });
+        assert_eq!(case.choose(), StartChoice::Wait { until: Some(BootInstant(500)) });
         case.aside.insert(key(1));
-        assert_eq!(case.choose(), Choice::Nothing);
+        assert_eq!(case.choose(), StartChoice::Nothing);
     }
 
     #[test]
     fn tasks_of_an_agent_that_waits_wait_with_it() {
-        let mut case = Case::new(vec![start(1, "codex"), start(2, "codex"), start(3, "shell")]);
-        case.parked.insert("codex".into(), Instant(500));
+        let mut case = PlanCase::new(vec![start(1, "codex"), start(2, "codex"), start(3, "shell")]);
+        case.parked.insert("codex".into(), BootInstant(500));
         assert_eq!(case.chosen(), Some("T0003"));
         case.aside.insert(key(3));
-        assert_eq!(case.choose(), Choice::Wait { until: Some(Instant(500)) });
-        case.parked.insert("codex".into(), Instant(99));
+        assert_eq!(case.choose(), StartChoice::Wait { until: Some(BootInstant(500)) });
+        case.parked.insert("codex".into(), BootInstant(99));
         assert_eq!(case.chosen(), Some("T0001"), "it is time");
     }
 
@@ -266,11 +266,11 @@ mod tests {
             busy in prop::collection::hash_set(0_u8..20, 0..6), ready in prop::collection::vec(0_u8..20, 0..10),
             total in 1_usize..6, closed in any::<bool>(),
         ) {
-            let mut case = Case::new(ready.iter().map(|id| start(*id, "shell")).collect());
+            let mut case = PlanCase::new(ready.iter().map(|id| start(*id, "shell")).collect());
             case.busy = busy.iter().map(|id| (key(*id), "shell".to_owned())).collect();
             case.limits = limits(total);
             case.closed = closed;
-            if let Choice::Start(start) = case.choose() {
+            if let StartChoice::Start(start) = case.choose() {
                 let id = start.task.as_str();
                 prop_assert!(!closed && busy.len() < total);
                 prop_assert!(!busy.iter().any(|busy| key(*busy).id == id));

@@ -2,15 +2,14 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::Dispatcher;
-use crate::attempt::{Attempt, Ending, TaskKey};
-use crate::store::Store;
+use super::queue::RunQueue;
+use crate::attempt::{Attempt, AttemptEnd, TaskKey};
 
 /// What a run came to.
 #[derive(Debug, Default)]
-pub struct Summary {
+pub struct RunSummary {
     /// How each task that was worked on ended last.
-    pub tasks: BTreeMap<TaskKey, Fate>,
+    pub tasks: BTreeMap<TaskKey, TaskResult>,
     /// What the board could not tell or would not start, with the reason.
     pub waiting: Vec<(String, String)>,
     pub findings: Vec<agency_protocols::finding::Finding>,
@@ -27,14 +26,14 @@ const UNLANDED: &str =
 
 /// What became of a task in a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fate {
-    Ended(Ending),
+pub enum TaskResult {
+    Ended(AttemptEnd),
     Waits(String),
     /// It is still open.
     Open,
 }
 
-impl<S: Store> Dispatcher<S> {
+impl RunQueue {
     /// What this run is about and did not come to, because it was told to end.
     fn not_started(&self) -> Vec<(String, String)> {
         if !self.draining && !self.summary.interrupted {
@@ -51,13 +50,16 @@ impl<S: Store> Dispatcher<S> {
         left.map(|start| (start.task.to_string(), "this run ends before its turn".to_owned())).collect()
     }
 
-    pub(super) fn finish(mut self) -> Summary {
+    pub(super) fn finish(mut self) -> RunSummary {
         for (key, resting) in &self.resting {
-            self.summary.tasks.entry(key.clone()).or_insert_with(|| Fate::Waits(resting.why.clone()));
+            self.summary
+                .tasks
+                .entry(key.clone())
+                .or_insert_with(|| TaskResult::Waits(resting.rest.why.clone()));
         }
-        // Somebody who leaves at once leaves them at work.
-        for key in self.running.keys() {
-            self.summary.tasks.insert(key.clone(), Fate::Open);
+        // A run that is left at once, or waits for an answer in vain, leaves them as they are.
+        for key in self.running.keys().chain(self.settling.keys()) {
+            self.summary.tasks.insert(key.clone(), TaskResult::Open);
         }
         let asked = |id: &str| self.wishes.tasks.as_ref().is_none_or(|tasks| tasks.contains(id));
         // Of what was worked on, it is told how that ended.
@@ -79,7 +81,7 @@ impl<S: Store> Dispatcher<S> {
             .collect();
         self.summary.waiting = waiting;
         self.summary.findings = self.agenda.findings.clone();
-        let others = |attempt: &&Attempt| attempt.held.is_some_and(|held| held.term != self.shop.term);
+        let others = |attempt: &&Attempt| attempt.held.is_some_and(|held| held.term != self.term);
         self.summary.elsewhere = self.latest.values().filter(others).count();
         self.summary
     }

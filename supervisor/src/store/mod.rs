@@ -1,9 +1,9 @@
 //! What is known about attempts, durably, and shared by every supervisor of a repository.
 //!
 //! A store answers one question without fail: whose task is it? Each write by an owner names its lease, task,
-//! epoch and term; a lease that was lost changes nothing, and its owner is told so ([`StoreError::Fenced`]).
+//! epoch and term; a lease that was lost changes nothing, and its owner is told so ([`AttemptStoreError::Fenced`]).
 //! Whether the machine stops just before or just after a write, the next reader sees all of it or nothing. A write
-//! that returned is durable. One that failed with [`StoreError::Unusable`], or was dropped before it returned, may
+//! that returned is durable. One that failed with [`AttemptStoreError::Unusable`], or was dropped before it returned, may
 //! have happened or not: look again.
 //!
 //! The fence is the term and not the time. A lease whose time is up, and that nobody took, still counts: the work
@@ -18,36 +18,44 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::attempt::{Answer, Attempt, Ending, Epoch, Lease, Phase, Spent, TaskKey, Term};
-use crate::clock::Instant;
+use crate::attempt::{Attempt, AttemptEnd, Epoch, HumanDecision, Lease, Phase, TaskKey, Term, UsageTotals};
+use crate::clock::BootInstant;
 
 /// A place where attempts are kept.
-pub trait Store: Send + Sync + std::fmt::Debug + 'static {
+pub trait AttemptStore: Send + Sync + std::fmt::Debug + 'static {
     /// The store's own time, by which leases end.
-    fn now(&self) -> impl Future<Output = Result<Instant, StoreError>> + Send;
+    fn now(&self) -> impl Future<Output = Result<BootInstant, AttemptStoreError>> + Send;
 
     /// A supervisor takes charge, and gets a term nobody had before.
-    fn enter(&self, owner: &Owner) -> impl Future<Output = Result<Term, StoreError>> + Send;
+    fn enter(
+        &self,
+        owner: &SupervisorProcess,
+    ) -> impl Future<Output = Result<Term, AttemptStoreError>> + Send;
 
     /// A supervisor goes. What it still held is its own until somebody takes it, which they can at once; it gets
     /// no more, and its leases are not put off any more.
-    fn leave(&self, term: Term) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn leave(&self, term: Term) -> impl Future<Output = Result<(), AttemptStoreError>> + Send;
 
     /// Whoever is or was in charge under these terms, the first one first.
-    fn owners(&self) -> impl Future<Output = Result<Vec<(Term, Owner)>, StoreError>> + Send;
+    fn owners(
+        &self,
+    ) -> impl Future<Output = Result<Vec<(Term, SupervisorProcess)>, AttemptStoreError>> + Send;
 
     /// A new attempt at a task, if none is open and the last one is the one the claimer knows of. The epoch is one
     /// more than any before, here or elsewhere.
     fn claim(
         &self,
-        claim: &Claim<'_>,
+        claim: &ClaimRequest<'_>,
         term: Term,
         ttl: Duration,
-    ) -> impl Future<Output = Result<Claimed, StoreError>> + Send;
+    ) -> impl Future<Output = Result<ClaimResult, AttemptStoreError>> + Send;
 
     /// Puts the end of every lease of a term off. Returns those it still has, by task.
-    fn renew(&self, term: Term, ttl: Duration)
-    -> impl Future<Output = Result<Vec<Lease>, StoreError>> + Send;
+    fn renew(
+        &self,
+        term: Term,
+        ttl: Duration,
+    ) -> impl Future<Output = Result<Vec<Lease>, AttemptStoreError>> + Send;
 
     /// Takes an open attempt over from another owner: the same epoch, a new term. `None` if it is not as it was
     /// seen any more. That the other is dead, or its time up, is for the caller to know.
@@ -56,34 +64,41 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
         seen: &Lease,
         term: Term,
         ttl: Duration,
-    ) -> impl Future<Output = Result<Option<Lease>, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Option<Lease>, AttemptStoreError>> + Send;
 
     /// Records the next phase of an attempt, and that it happened. [`Phase::Over`] ends it and its lease. Which
     /// phase may follow which is for the caller to know.
-    fn advance(&self, lease: &Lease, phase: &Phase) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn advance(
+        &self,
+        lease: &Lease,
+        phase: &Phase,
+    ) -> impl Future<Output = Result<(), AttemptStoreError>> + Send;
 
     /// Ends an attempt and its lease, and records what its agents used: both or neither.
     fn end(
         &self,
         lease: &Lease,
-        ending: &Ending,
-        spent: Spent,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+        ending: &AttemptEnd,
+        spent: UsageTotals,
+    ) -> impl Future<Output = Result<(), AttemptStoreError>> + Send;
 
     /// Records something that is worth knowing and changes no phase.
-    fn note(&self, lease: &Lease, text: &str) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn note(&self, lease: &Lease, text: &str) -> impl Future<Output = Result<(), AttemptStoreError>> + Send;
 
     /// Whether a lease still counts. By the time the answer is there it may not, unless the caller keeps others out.
-    fn holds(&self, lease: &Lease) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    fn holds(&self, lease: &Lease) -> impl Future<Output = Result<bool, AttemptStoreError>> + Send;
 
     /// Every attempt that is not over, the oldest first.
-    fn open(&self) -> impl Future<Output = Result<Vec<Attempt>, StoreError>> + Send;
+    fn open(&self) -> impl Future<Output = Result<Vec<Attempt>, AttemptStoreError>> + Send;
 
     /// All attempts at a task, the first one first.
-    fn attempts(&self, task: &TaskKey) -> impl Future<Output = Result<Vec<Attempt>, StoreError>> + Send;
+    fn attempts(
+        &self,
+        task: &TaskKey,
+    ) -> impl Future<Output = Result<Vec<Attempt>, AttemptStoreError>> + Send;
 
     /// The last attempt at each task, by task.
-    fn latest(&self) -> impl Future<Output = Result<Vec<Attempt>, StoreError>> + Send;
+    fn latest(&self) -> impl Future<Output = Result<Vec<Attempt>, AttemptStoreError>> + Send;
 
     /// What happened after an event, in the order in which it did; at most so many. Numbers go up by one: whoever
     /// asks again from the last one misses nothing, but what was pruned.
@@ -91,48 +106,48 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
         &self,
         after: u64,
         most: usize,
-    ) -> impl Future<Output = Result<Vec<Happening>, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Vec<StoreEvent>, AttemptStoreError>> + Send;
 
     /// Asks for the end of a task's open attempt; `false` if there is none. Once asked for, it stays so.
-    fn ask_to_cancel(&self, task: &TaskKey) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    fn ask_to_cancel(&self, task: &TaskKey) -> impl Future<Output = Result<bool, AttemptStoreError>> + Send;
 
     /// A person says what becomes of an attempt that an auditor left to them; `false` if that one does not wait for it.
     fn answer(
         &self,
         task: &TaskKey,
         epoch: Epoch,
-        answer: &Answer,
-    ) -> impl Future<Output = Result<bool, StoreError>> + Send;
+        answer: &HumanDecision,
+    ) -> impl Future<Output = Result<bool, AttemptStoreError>> + Send;
 
     /// What was used for a task since it was last forgiven, but what was pruned.
-    fn spent(&self, task: &TaskKey) -> impl Future<Output = Result<Spent, StoreError>> + Send;
+    fn spent(&self, task: &TaskKey) -> impl Future<Output = Result<UsageTotals, AttemptStoreError>> + Send;
 
     /// Forgets that a task failed: its attempts so far, the open one with them, do not count any more.
-    fn forgive(&self, task: &TaskKey) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn forgive(&self, task: &TaskKey) -> impl Future<Output = Result<(), AttemptStoreError>> + Send;
 
     /// Attempts at a task up to this one do not count any more.
-    fn forgiven(&self, task: &TaskKey) -> impl Future<Output = Result<Epoch, StoreError>> + Send;
+    fn forgiven(&self, task: &TaskKey) -> impl Future<Output = Result<Epoch, AttemptStoreError>> + Send;
 
     /// How many of a task's attempts failed by the agent's fault since it was last forgiven, pruned ones with them.
-    fn failures(&self, task: &TaskKey) -> impl Future<Output = Result<u32, StoreError>> + Send;
+    fn failures(&self, task: &TaskKey) -> impl Future<Output = Result<u32, AttemptStoreError>> + Send;
 
     /// What every supervisor is asked to heed.
-    fn mode(&self) -> impl Future<Output = Result<Mode, StoreError>> + Send;
+    fn mode(&self) -> impl Future<Output = Result<QueueMode, AttemptStoreError>> + Send;
 
-    fn set_mode(&self, mode: Mode) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn set_mode(&self, mode: QueueMode) -> impl Future<Output = Result<(), AttemptStoreError>> + Send;
 
     /// A number that is another one after every change by anybody else. Cheap enough to ask often. It may be
     /// another one without a change, too.
-    fn version(&self) -> impl Future<Output = Result<u64, StoreError>> + Send;
+    fn version(&self) -> impl Future<Output = Result<u64, AttemptStoreError>> + Send;
 
     /// Forgets attempts that are over and older than this (seconds since 1970), but the last of each task, and
     /// what happened to them; also supervisors that left before it. Returns how many attempts.
-    fn prune(&self, before: i64) -> impl Future<Output = Result<u64, StoreError>> + Send;
+    fn prune(&self, before: i64) -> impl Future<Output = Result<u64, AttemptStoreError>> + Send;
 }
 
 /// A supervisor, so that another can tell whether it still lives.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Owner {
+pub struct SupervisorProcess {
     pub host: String,
     /// The boot it runs in: after the next one it is dead, whatever its number.
     pub boot: String,
@@ -141,7 +156,7 @@ pub struct Owner {
 
 /// What is to be claimed.
 #[derive(Debug, Clone, Copy)]
-pub struct Claim<'a> {
+pub struct ClaimRequest<'a> {
     pub task: &'a TaskKey,
     pub title: &'a str,
     pub agent: &'a str,
@@ -154,7 +169,7 @@ pub struct Claim<'a> {
 
 /// What came of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Claimed {
+pub enum ClaimResult {
     Held(Lease),
     /// Somebody has it, or had it meanwhile.
     Taken,
@@ -162,7 +177,7 @@ pub enum Claimed {
 
 /// Something that happened to an attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Happening {
+pub struct StoreEvent {
     pub number: u64,
     pub task: TaskKey,
     pub epoch: Epoch,
@@ -178,7 +193,7 @@ pub struct Happening {
 /// How supervisors are to go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
+pub enum QueueMode {
     #[default]
     Running,
     /// Nothing new is started; what runs goes on.
@@ -187,7 +202,7 @@ pub enum Mode {
     Draining,
 }
 
-impl Mode {
+impl QueueMode {
     /// Its name, as it is shown and kept.
     pub const fn name(self) -> &'static str {
         match self {
@@ -199,7 +214,7 @@ impl Mode {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum StoreError {
+pub enum AttemptStoreError {
     /// Whoever asked has lost the lease. It must stop what it does for it.
     #[error("attempt {} at {} belongs to somebody else now", .0.epoch, .0.task)]
     Fenced(Lease),

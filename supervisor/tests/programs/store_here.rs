@@ -11,10 +11,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agency_supervisor::attempt::{Ending, Epoch, Failure, FailureKind, Lease, Phase, TaskKey, Term};
-use agency_supervisor::clock::{BootClock, wall};
+use agency_supervisor::attempt::{
+    AttemptEnd, AttemptFailure, Epoch, FailureKind, Lease, Phase, TaskKey, Term,
+};
+use agency_supervisor::clock::{BootClock, wall_seconds};
 use agency_supervisor::store::sqlite::SqliteStore;
-use agency_supervisor::store::{Claim, Claimed, Owner, Store};
+use agency_supervisor::store::{AttemptStore, ClaimRequest, ClaimResult, SupervisorProcess};
 use serde_json::{Value, json};
 
 const TTL: Duration = Duration::from_secs(900);
@@ -31,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let path = Path::new(value("path")?);
     tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-        let opened = SqliteStore::open(path, Arc::new(BootClock), wall).await;
+        let opened = SqliteStore::open(path, Arc::new(BootClock), wall_seconds).await;
         let store = match opened {
             Ok(store) => store,
             Err(error) => {
@@ -70,26 +72,26 @@ fn task(id: &str) -> TaskKey {
     TaskKey { protocol: "sample".into(), id: id.into() }
 }
 
-async fn enter(store: &impl Store) -> Result<Term, Box<dyn Error>> {
-    let owner = Owner { host: "host".into(), boot: "boot".into(), pid: std::process::id() };
+async fn enter(store: &impl AttemptStore) -> Result<Term, Box<dyn Error>> {
+    let owner = SupervisorProcess { host: "host".into(), boot: "boot".into(), pid: std::process::id() };
     Ok(store.enter(&owner).await?)
 }
 
 /// The next attempt at a task, over the last one there is.
-async fn take(store: &impl Store, id: &str, term: Term) -> Result<Claimed, Box<dyn Error>> {
+async fn take(store: &impl AttemptStore, id: &str, term: Term) -> Result<ClaimResult, Box<dyn Error>> {
     let task = task(id);
     let after = store.attempts(&task).await?.last().map(|attempt| attempt.epoch);
-    let claim = Claim { task: &task, title: "A title", agent: "an agent", after, beyond: Epoch(0) };
+    let claim = ClaimRequest { task: &task, title: "A title", agent: "an agent", after, beyond: Epoch(0) };
     Ok(store.claim(&claim, term, TTL).await?)
 }
 
-async fn claim(store: &impl Store) -> Result<(), Box<dyn Error>> {
+async fn claim(store: &impl AttemptStore) -> Result<(), Box<dyn Error>> {
     let term = enter(store).await?;
     say(&json!({ "entered": term }));
     stdin().read_line(&mut String::new())?;
     match take(store, "T1", term).await? {
-        Claimed::Held(lease) => say(&json!({ "held": lease })),
-        Claimed::Taken => say(&json!({ "taken": true })),
+        ClaimResult::Held(lease) => say(&json!({ "held": lease })),
+        ClaimResult::Taken => say(&json!({ "taken": true })),
     }
     Ok(())
 }
@@ -100,24 +102,24 @@ fn told(lease: &Lease, what: &str, detail: &str) {
     );
 }
 
-async fn advance(store: &impl Store, lease: &Lease, phase: &Phase) -> Result<(), Box<dyn Error>> {
+async fn advance(store: &impl AttemptStore, lease: &Lease, phase: &Phase) -> Result<(), Box<dyn Error>> {
     store.advance(lease, phase).await?;
     told(lease, phase.name(), &serde_json::to_string(phase)?);
     Ok(())
 }
 
-async fn work(store: &impl Store) -> Result<(), Box<dyn Error>> {
+async fn work(store: &impl AttemptStore) -> Result<(), Box<dyn Error>> {
     let term = enter(store).await?;
     say(&json!({ "entered": term }));
-    let failure = Failure::new(FailureKind::Exit, "it ended with 1");
-    let over = [Phase::Over(Ending::failed(failure)), Phase::Over(Ending::Canceled)];
+    let failure = AttemptFailure::new(FailureKind::Exit, "it ended with 1");
+    let over = [Phase::Over(AttemptEnd::failed(failure)), Phase::Over(AttemptEnd::Canceled)];
     for left in store.open().await?.iter().filter_map(|attempt| attempt.lease()) {
         let lease = store.adopt(&left, term, TTL).await?.ok_or("somebody else is here")?;
         told(&lease, "adopted", &format!("from term {}", left.term));
         advance(store, &lease, &over[0]).await?;
     }
     for number in 0_usize.. {
-        let Claimed::Held(lease) = take(store, &format!("T{}", number % 5), term).await? else {
+        let ClaimResult::Held(lease) = take(store, &format!("T{}", number % 5), term).await? else {
             return Err("somebody else is here".into());
         };
         told(&lease, "claimed", &serde_json::to_string(&Phase::Claimed)?);
@@ -133,7 +135,7 @@ async fn work(store: &impl Store) -> Result<(), Box<dyn Error>> {
 
 async fn fill(store: SqliteStore, ballast: &Path) -> Result<(), Box<dyn Error>> {
     let term = enter(&store).await?;
-    let Claimed::Held(lease) = take(&store, "T1", term).await? else { return Err("it is taken".into()) };
+    let ClaimResult::Held(lease) = take(&store, "T1", term).await? else { return Err("it is taken".into()) };
     let text = "x".repeat(1000);
     let mut written = 0_u32;
     let error = loop {
@@ -150,7 +152,7 @@ async fn fill(store: SqliteStore, ballast: &Path) -> Result<(), Box<dyn Error>> 
     let after = store.note(&lease, &text).await.err().map(|error| chain(&error));
     let path = store.path().to_owned();
     store.close().await?;
-    let store = SqliteStore::open(&path, Arc::new(BootClock), wall).await?;
+    let store = SqliteStore::open(&path, Arc::new(BootClock), wall_seconds).await?;
     let read = store.events(0, usize::MAX).await?.len();
     store.close().await?;
     say(&json!({

@@ -14,31 +14,32 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use agency_landing::remote::{self, TrustedUpstreams};
 use agency_protocols::board::Board;
-use agency_protocols::claim::{self, ClaimKind};
-use agency_protocols::codifica::{Codifica, Setting};
+use agency_protocols::claim::ClaimKind;
+use agency_protocols::claim_reader;
+use agency_protocols::codifica::{Codifica, CodificaSettings};
 use agency_protocols::detect::Protocol;
 use agency_protocols::kodingx::KodingX;
 use agency_protocols::names::{AgentName, TaskId};
-use agency_protocols::store::Store;
-use agency_sandbox::changed;
-use agency_sandbox::host::Host;
-use agency_sandbox::policy::Level;
-use agency_sandbox::workspace::folder::Folder;
+use agency_protocols::store::BoardStore;
+use agency_sandbox::fsmonitor;
+use agency_sandbox::host::HostUser;
+use agency_sandbox::policy::IsolationLevel;
+use agency_sandbox::workspace::folder::WorkspaceFolder;
 use agency_sandbox::workspace::state::StateHome;
 use agency_supervisor::attempt::Term;
+use agency_supervisor::board_sync::BoardSync;
+use agency_supervisor::board_thread::BoardThread;
 use agency_supervisor::budget::Budget;
-use agency_supervisor::charge::{self, Charge};
-use agency_supervisor::desk::Desk;
-use agency_supervisor::dispatch::Wishes;
-use agency_supervisor::errand::order::{Program, Reach, Trust};
-use agency_supervisor::errand::{self, claims::ClaimReader, send::Shim};
-use agency_supervisor::identity;
-use agency_supervisor::landing::remote::{self, Trusted};
-use agency_supervisor::life::{Side, Step, Witness};
-use agency_supervisor::notice::Silent;
-use agency_supervisor::settings::{Agent, Committer, Land, Leases, Settings};
-use agency_supervisor::sharing::Sharing;
+use agency_supervisor::dispatch::RunOptions;
+use agency_supervisor::driver::{AttemptStep, StepHook, StepSide};
+use agency_supervisor::job::order::{AgentProgram, NetworkAccess, ProfileTrust};
+use agency_supervisor::job::{self, claim_reader::ClaimReader, shim_client::ShimProgram};
+use agency_supervisor::run_event::NullSink;
+use agency_supervisor::settings::{AgentSettings, Committer, LandingTarget, LeaseTimes, RunSettings};
+use agency_supervisor::startup::{self, Startup};
+use agency_supervisor::store_identity;
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::sync::mpsc;
 
@@ -46,15 +47,15 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 #[allow(clippy::print_stdout)]
 fn main() -> Result<()> {
-    if let Some(answer) = changed::answer(std::env::args_os()) {
+    if let Some(answer) = fsmonitor::answer(std::env::args_os()) {
         return Ok(io::stdout().write_all(&answer)?);
     }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.first().map(String::as_str) {
-        Some("steps") => Step::ALL.iter().for_each(|step| println!("{}", step.name())),
+        Some("steps") => AttemptStep::ALL.iter().for_each(|step| println!("{}", step.name())),
         Some("shim") => {
             let (folder, term) = (Path::new(&arguments[1]), Term(arguments[2].parse()?));
-            errand::shim::run(folder, term, &reader(), &mut io::stdout())?;
+            job::shim::run(folder, term, &reader(), &mut io::stdout())?;
         }
         Some("read-claim") => read_claim(&arguments[1..])?,
         _ => supervise(&Arguments(arguments))?,
@@ -72,7 +73,7 @@ fn read_claim(arguments: &[String]) -> Result<()> {
     let protocol = Protocol::parse(protocol).ok_or("no protocol")?;
     let kind = ClaimKind::parse(kind).ok_or("no kind")?;
     let text = io::read_to_string(io::stdin())?;
-    let claim = claim::read(protocol, kind, &TaskId::parse(task)?, &AgentName::parse(agent)?, &text);
+    let claim = claim_reader::read(protocol, kind, &TaskId::parse(task)?, &AgentName::parse(agent)?, &text);
     Ok(serde_json::to_writer(io::stdout(), &claim)?)
 }
 
@@ -90,42 +91,47 @@ impl Arguments {
 
 fn supervise(arguments: &Arguments) -> Result<()> {
     let root = std::env::current_dir()?;
-    let host = Host::observe();
-    let folder = Folder::around(&root)?;
+    let host = HostUser::observe();
+    let folder = WorkspaceFolder::discover(&root)?;
     let state = folder.state(&StateHome::find()?)?.path().to_owned();
-    let repository = charge::open_repository(&folder, &state, &host.home)?;
-    let branch = charge::branch(&repository, &folder)?;
+    let repository = startup::open_repository(&folder, &state, &host.home)?;
+    let branch = startup::branch(&repository, &folder)?;
     let real = folder.repository.as_ref().ok_or("no repository")?;
-    identity::confirm(&repository, &state, &real.common)?;
-    let agent = Agent {
-        program: Program {
+    store_identity::confirm(&repository, &state, &real.common)?;
+    let agent = AgentSettings {
+        program: AgentProgram {
             command: ["sh", "-c", arguments.value("script").unwrap_or("true")].map(str::to_owned).to_vec(),
-            network: arguments.value("network").map_or(Reach::None, |hosts| Reach::Hosts(hosts.to_owned())),
-            ..Program::default()
+            network: arguments
+                .value("network")
+                .map_or(NetworkAccess::None, |hosts| NetworkAccess::Hosts(hosts.to_owned())),
+            ..AgentProgram::default()
         },
-        ..Agent::default()
+        ..AgentSettings::default()
     };
     let mut agents = BTreeMap::from([("shell".to_owned(), agent)]);
     if let Some(script) = arguments.value("auditor") {
         let command = ["sh", "-c", script].map(str::to_owned).to_vec();
         agents.insert(
             "judge".to_owned(),
-            Agent { program: Program { command, ..Program::default() }, ..Agent::default() },
+            AgentSettings {
+                program: AgentProgram { command, ..AgentProgram::default() },
+                ..AgentSettings::default()
+            },
         );
     }
-    let settings = Settings {
+    let settings = RunSettings {
         unusable: BTreeMap::new(),
         root: folder.root.clone(),
         state: state.clone(),
         copies: PathBuf::from("/var/tmp"),
-        level: Level::Process,
+        level: IsolationLevel::Process,
         container: None,
         branch,
-        land: Land::Merge,
+        land: LandingTarget::Merge,
         auditor: arguments.value("auditor").map(|_| "judge".to_owned()),
         setup: None,
         agents,
-        trust: Trust::All,
+        trust: ProfileTrust::All,
         committer: Committer { name: "agency".to_owned(), email: "agency@localhost".to_owned() },
         parallel: usize::try_from(arguments.number("parallel", 1)?)?,
         attempts: 3,
@@ -133,7 +139,7 @@ fn supervise(arguments: &Arguments) -> Result<()> {
         budget: Budget::default(),
         backoff: Duration::from_millis(100),
         // One that stops itself in the middle of a heartbeat would take the store's lock along.
-        leases: Leases {
+        leases: LeaseTimes {
             ttl: Duration::from_secs(arguments.number("lease", 900)?),
             heartbeat: Duration::from_secs(300),
         },
@@ -146,22 +152,22 @@ fn supervise(arguments: &Arguments) -> Result<()> {
         // What a test shares is its own.
         let upstream = remote::upstream(&repository, &branch);
         let named = upstream.map(|upstream| upstream.hashes()).unwrap_or_default();
-        let trusted = Trusted { named, network: false };
-        Sharing::new(Arc::clone(&repository), branch, committer, own, trusted, Arc::new(|_| {}))
+        let trusted = TrustedUpstreams { named, network: false };
+        BoardSync::new(Arc::clone(&repository), branch, committer, own, trusted, Arc::new(|_| {}))
     });
-    let charge = Charge {
+    let charge = Startup {
         settings,
         repository,
         desk: desk(sharing.clone(), folder.root, state)?,
         sharing,
-        shim: Shim { command: vec![std::env::current_exe()?.into(), "shim".into()] },
+        shim: ShimProgram { command: vec![std::env::current_exe()?.into(), "shim".into()] },
         reader: reader(),
-        teller: Arc::new(Silent),
+        teller: Arc::new(NullSink),
         witness: witness(arguments)?,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (_interrupt, interrupts) = mpsc::channel(1);
-    let summary = runtime.block_on(charge::run(charge, Wishes::default(), interrupts))?;
+    let summary = runtime.block_on(startup::run(charge, RunOptions::default(), interrupts))?;
     for (task, fate) in &summary.tasks {
         writeln!(io::stdout(), "{task}: {fate:?}")?;
     }
@@ -171,11 +177,12 @@ fn supervise(arguments: &Arguments) -> Result<()> {
     }
 }
 
-fn desk(sharing: Option<Sharing>, root: PathBuf, state: PathBuf) -> Result<Desk> {
-    Desk::open(sharing.clone(), move || -> Result<(Store, Box<dyn Board>)> {
-        let store = Store::open(&root, &state, agency_sandbox::writers::is_open_for_writing)?;
+fn desk(sharing: Option<BoardSync>, root: PathBuf, state: PathBuf) -> Result<BoardThread> {
+    BoardThread::open(sharing.clone(), move || -> Result<(BoardStore, Box<dyn Board>)> {
+        let store = BoardStore::open(&root, &state, agency_sandbox::file_writers::is_open_for_writing)?;
         if sharing.is_some() {
-            let setting = Setting { site: Some("here".to_owned()), agent: AgentName::parse("shell").ok() };
+            let setting =
+                CodificaSettings { site: Some("here".to_owned()), agent: AgentName::parse("shell").ok() };
             let board = Codifica::open(store.tree(), setting)?;
             return Ok((store, Box::new(board)));
         }
@@ -185,15 +192,15 @@ fn desk(sharing: Option<Sharing>, root: PathBuf, state: PathBuf) -> Result<Desk>
 }
 
 /// What is done when a step is come to.
-fn witness(arguments: &Arguments) -> Result<Witness> {
+fn witness(arguments: &Arguments) -> Result<StepHook> {
     for (act, signal) in [("kill", Signal::KILL), ("stop", Signal::STOP)] {
         let Some((step, side)) = arguments.value(act).and_then(|moment| moment.split_once(':')) else {
             continue;
         };
-        let step = *Step::ALL.iter().find(|known| known.name() == step).ok_or("no such step")?;
+        let step = *AttemptStep::ALL.iter().find(|known| known.name() == step).ok_or("no such step")?;
         let side = match side {
-            "before" => Side::Before,
-            "after" => Side::After,
+            "before" => StepSide::Before,
+            "after" => StepSide::After,
             _ => return Err("a side is before or after".into()),
         };
         let done = std::sync::atomic::AtomicBool::new(false);

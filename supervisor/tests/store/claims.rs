@@ -1,7 +1,7 @@
 //! A claim: one has the task, and everybody else is told that it is taken.
 
-use agency_supervisor::attempt::{Attempt, Ending, Epoch, Held, Lease, Phase, Spent};
-use agency_supervisor::store::{Claim, Claimed, Store};
+use agency_supervisor::attempt::{Attempt, AttemptEnd, Epoch, Lease, LeaseHolder, Phase, UsageTotals};
+use agency_supervisor::store::{AttemptStore, ClaimRequest, ClaimResult};
 
 use crate::place::{
     Place, TTL, at_once, block_on, blocked, claim_after, end, enter, failed, hold, supervisors, task, wall,
@@ -26,15 +26,16 @@ pub(crate) async fn a_first_attempt_comes_after_those_that_are_known_elsewhere<P
     let store = place.open().await;
     let term = enter(&store).await;
     let of = task("T1");
-    let claim = |after, beyond| Claim { task: &of, title: "", agent: "a", after, beyond: Epoch(beyond) };
+    let claim =
+        |after, beyond| ClaimRequest { task: &of, title: "", agent: "a", after, beyond: Epoch(beyond) };
     let lease = Lease { task: of.clone(), epoch: Epoch(8), term };
     let claimed = store.claim(&claim(None, 7), term, TTL).await.expect("it answers");
-    assert_eq!(claimed, Claimed::Held(lease.clone()));
+    assert_eq!(claimed, ClaimResult::Held(lease.clone()));
     assert!(store.holds(&lease).await.expect("it answers"));
     end(&store, &lease, failed()).await;
     assert!(!store.holds(&lease).await.expect("it answers"));
     let claimed = store.claim(&claim(Some(Epoch(8)), 99), term, TTL).await.expect("it answers");
-    assert_eq!(claimed, Claimed::Held(Lease { epoch: Epoch(9), ..lease }), "its own count goes before");
+    assert_eq!(claimed, ClaimResult::Held(Lease { epoch: Epoch(9), ..lease }), "its own count goes before");
 }
 
 pub(crate) async fn an_open_attempt_is_refused_to_everybody<P: Place>(place: &P) {
@@ -46,29 +47,32 @@ pub(crate) async fn an_open_attempt_is_refused_to_everybody<P: Place>(place: &P)
         for term in [one, other] {
             for after in [None, Some(1), Some(2)] {
                 let answer = claim_after(&store, term, "T1", after).await.expect("it answers");
-                assert_eq!(answer, Claimed::Taken);
+                assert_eq!(answer, ClaimResult::Taken);
             }
         }
         store.advance(&lease, phase).await.expect("held");
     }
     // That its time is up is a reason to adopt it, and none to begin again.
     place.pass(TTL * 2);
-    assert_eq!(claim_after(&store, other, "T1", Some(1)).await.expect("it answers"), Claimed::Taken);
+    assert_eq!(claim_after(&store, other, "T1", Some(1)).await.expect("it answers"), ClaimResult::Taken);
 }
 
 pub(crate) async fn a_claim_over_something_that_is_not_the_last_is_refused<P: Place>(place: &P) {
     let store = place.open().await;
     let term = enter(&store).await;
     for after in [Some(0), Some(1), Some(u64::MAX)] {
-        assert_eq!(claim_after(&store, term, "T1", after).await.expect("it answers"), Claimed::Taken);
+        assert_eq!(claim_after(&store, term, "T1", after).await.expect("it answers"), ClaimResult::Taken);
     }
     whole(&store, term, "T1", failed()).await;
-    whole(&store, term, "T1", Ending::Canceled).await;
+    whole(&store, term, "T1", AttemptEnd::Canceled).await;
     for after in [None, Some(0), Some(1), Some(3)] {
-        assert_eq!(claim_after(&store, term, "T1", after).await.expect("it answers"), Claimed::Taken);
+        assert_eq!(claim_after(&store, term, "T1", after).await.expect("it answers"), ClaimResult::Taken);
     }
     let expected = Lease { task: task("T1"), epoch: Epoch(3), term };
-    assert_eq!(claim_after(&store, term, "T1", Some(2)).await.expect("it answers"), Claimed::Held(expected));
+    assert_eq!(
+        claim_after(&store, term, "T1", Some(2)).await.expect("it answers"),
+        ClaimResult::Held(expected)
+    );
 }
 
 pub(crate) async fn a_refused_claim_changes_nothing<P: Place>(place: &P) {
@@ -78,7 +82,7 @@ pub(crate) async fn a_refused_claim_changes_nothing<P: Place>(place: &P) {
     whole(&store, one, "T2", blocked()).await;
     let before = place.picture().await;
     for (id, after) in [("T1", None), ("T1", Some(1)), ("T2", None), ("T3", Some(1))] {
-        assert_eq!(claim_after(&store, other, id, after).await.expect("it answers"), Claimed::Taken);
+        assert_eq!(claim_after(&store, other, id, after).await.expect("it answers"), ClaimResult::Taken);
     }
     assert_eq!(place.picture().await, before);
 }
@@ -93,10 +97,10 @@ pub(crate) async fn an_attempt_begins_with_what_was_claimed<P: Place>(place: &P)
         title: "A title".into(),
         agent: "an agent".into(),
         phase: Phase::Claimed,
-        held: Some(Held { term, until: store.now().await.expect("a time") + TTL }),
+        held: Some(LeaseHolder { term, until: store.now().await.expect("a time") + TTL }),
         cancel: false,
         answer: None,
-        spent: Spent::default(),
+        spent: UsageTotals::default(),
         claimed_at: wall(),
         recorded_at: wall(),
     };
@@ -111,13 +115,13 @@ pub(crate) async fn of_32_claimers_one_has_it<P: Place>(place: &P) {
             claim_after(store, *term, "T1", (round > 0).then_some(round)).await
         });
         let held: Vec<usize> =
-            (0..32).filter(|number| matches!(answers[*number], Ok(Claimed::Held(_)))).collect();
-        let taken = answers.iter().filter(|answer| matches!(answer, Ok(Claimed::Taken))).count();
+            (0..32).filter(|number| matches!(answers[*number], Ok(ClaimResult::Held(_)))).collect();
+        let taken = answers.iter().filter(|answer| matches!(answer, Ok(ClaimResult::Taken))).count();
         assert_eq!((held.len(), taken), (1, 31), "{answers:?}");
         let (store, term) = &claimers[held[0]];
         let lease = Lease { task: task("T1"), epoch: Epoch(round + 1), term: *term };
-        assert_eq!(answers[held[0]].as_ref().expect("held"), &Claimed::Held(lease.clone()));
-        end(store, &lease, Ending::Canceled).await;
+        assert_eq!(answers[held[0]].as_ref().expect("held"), &ClaimResult::Held(lease.clone()));
+        end(store, &lease, AttemptEnd::Canceled).await;
     }
 }
 
@@ -127,8 +131,8 @@ pub(crate) async fn a_claimer_that_was_slower_is_refused_after_the_other_ended<P
     let (first, second) = (enter(&fast).await, enter(&slow).await);
     let seen = slow.attempts(&task("T1")).await.expect("read");
     assert_eq!(seen, []);
-    whole(&fast, first, "T1", Ending::Done { commit: "c".into() }).await;
-    assert_eq!(claim_after(&slow, second, "T1", None).await.expect("it answers"), Claimed::Taken);
+    whole(&fast, first, "T1", AttemptEnd::Done { commit: "c".into() }).await;
+    assert_eq!(claim_after(&slow, second, "T1", None).await.expect("it answers"), ClaimResult::Taken);
     assert_eq!(slow.attempts(&task("T1")).await.expect("read").len(), 1);
 }
 

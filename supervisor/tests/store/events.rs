@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use agency_supervisor::attempt::{Ending, Phase};
-use agency_supervisor::store::{Happening, Store};
+use agency_supervisor::attempt::{AttemptEnd, Phase};
+use agency_supervisor::store::{AttemptStore, StoreEvent};
 
 use crate::place::{Place, adopt, all_events, assert_fenced, block_on, end, enter, hold, task, wall, whole};
 
-fn numbers(events: &[Happening]) -> Vec<u64> {
+fn numbers(events: &[StoreEvent]) -> Vec<u64> {
     events.iter().map(|event| event.number).collect()
 }
 
@@ -19,7 +19,7 @@ pub(crate) async fn numbers_are_consecutive_over_all_tasks<P: Place>(place: &P) 
         one.note(&first, &number.to_string()).await.expect("held");
         other.advance(&second, &Phase::Started).await.expect("held");
     }
-    end(&other, &first, Ending::Canceled).await;
+    end(&other, &first, AttemptEnd::Canceled).await;
     let events = all_events(&one).await;
     assert_eq!(numbers(&events), (1..=13).collect::<Vec<_>>());
     assert_eq!(all_events(&other).await, events);
@@ -34,7 +34,7 @@ pub(crate) async fn an_event_says_what_happened_to_whom_by_whom_and_when<P: Plac
     store.note(&lease, "a \"note\"\nof two lines").await.expect("held");
     place.pass(Duration::from_secs(5));
     let newer = adopt(&store, &lease, other).await;
-    end(&store, &newer, Ending::Done { commit: "c0ffee".into() }).await;
+    end(&store, &newer, AttemptEnd::Done { commit: "c0ffee".into() }).await;
     let told: Vec<_> = all_events(&store)
         .await
         .into_iter()
@@ -56,7 +56,7 @@ pub(crate) async fn a_page_has_as_many_as_asked_for_and_the_next_one_goes_on<P: 
     let term = enter(&store).await;
     assert_eq!(all_events(&store).await, []);
     for _ in 0..5 {
-        whole(&store, term, "T1", Ending::Canceled).await;
+        whole(&store, term, "T1", AttemptEnd::Canceled).await;
     }
     let page = async |after, most| numbers(&store.events(after, most).await.expect("read"));
     assert_eq!(page(0, 4).await, [1, 2, 3, 4]);
@@ -88,7 +88,7 @@ pub(crate) async fn who_reads_in_pages_while_others_write_misses_nothing<P: Plac
         };
         let writers: Vec<_> = (0..WRITERS).map(|writer| scope.spawn(write(writer))).collect();
         let reading = async move {
-            let mut seen: Vec<Happening> = Vec::new();
+            let mut seen: Vec<StoreEvent> = Vec::new();
             loop {
                 // Asked before the page is read: an empty one after it is the end.
                 let all = writers.iter().all(|writer| writer.is_finished());

@@ -1,11 +1,11 @@
 //! What counts against a task: failures by the agent's fault, since it was last forgiven.
 
-use agency_supervisor::attempt::{Ending, Epoch, Failure, FailureKind};
-use agency_supervisor::store::Store;
+use agency_supervisor::attempt::{AttemptEnd, AttemptFailure, Epoch, FailureKind};
+use agency_supervisor::store::AttemptStore;
 
 use crate::place::{Place, blocked, end, enter, failed, hold, task, wall, whole};
 
-async fn failures(store: &impl Store, id: &str) -> u32 {
+async fn failures(store: &impl AttemptStore, id: &str) -> u32 {
     store.failures(&task(id)).await.expect("read")
 }
 
@@ -14,11 +14,11 @@ pub(crate) async fn only_what_failed_by_the_agents_fault_counts<P: Place>(place:
     let term = enter(&store).await;
     assert_eq!(failures(&store, "T1").await, 0);
     let others = [
-        Ending::Done { commit: "c".into() },
-        Ending::Kept { candidate: "c".into() },
+        AttemptEnd::Done { commit: "c".into() },
+        AttemptEnd::Kept { candidate: "c".into() },
         blocked(),
-        Ending::Lost { reason: "the machine stopped".into() },
-        Ending::Canceled,
+        AttemptEnd::Lost { reason: "the machine stopped".into() },
+        AttemptEnd::Canceled,
     ];
     for ending in others {
         whole(&store, term, "T1", ending).await;
@@ -26,10 +26,10 @@ pub(crate) async fn only_what_failed_by_the_agents_fault_counts<P: Place>(place:
     }
     let kinds = [FailureKind::Exit, FailureKind::Stopped, FailureKind::Scope, FailureKind::Verify];
     for (kind, count) in kinds.into_iter().zip(1..) {
-        let failure = Failure::new(kind, "no");
-        whole(&store, term, "T1", Ending::failed(failure)).await;
+        let failure = AttemptFailure::new(kind, "no");
+        whole(&store, term, "T1", AttemptEnd::failed(failure)).await;
         assert_eq!(failures(&store, "T1").await, count);
-        whole(&store, term, "T1", Ending::Canceled).await;
+        whole(&store, term, "T1", AttemptEnd::Canceled).await;
         assert_eq!(failures(&store, "T1").await, count, "nothing else takes it back");
     }
 }

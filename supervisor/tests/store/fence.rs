@@ -5,10 +5,13 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use agency_supervisor::attempt::{
-    Answer, Attempt, Ended, Ending, Epoch, Lease, Merge, Phase, Spent, TaskKey, Term, Work,
+    AgentWork, Attempt, AttemptEnd, Epoch, HumanDecision, Lease, Merge, Phase, TaskKey, Term, UsageTotals,
+    WorkResult,
 };
-use agency_supervisor::clock::Instant;
-use agency_supervisor::store::{Claim, Claimed, Happening, Mode, Owner, Store, StoreError};
+use agency_supervisor::clock::BootInstant;
+use agency_supervisor::store::{
+    AttemptStore, AttemptStoreError, ClaimRequest, ClaimResult, QueueMode, StoreEvent, SupervisorProcess,
+};
 
 use crate::memory::{InMemory, Memory};
 use crate::place::{
@@ -18,18 +21,18 @@ use crate::place::{
 /// Every phase an owner may want to record.
 fn phases() -> Vec<Phase> {
     let merge = Merge {
-        work: Work { base: "b".into(), candidate: "c".into() },
+        work: AgentWork { base: "b".into(), candidate: "c".into() },
         audit: None,
         onto: None,
         commit: Some("m".into()),
         number: 1,
         lost: 0,
     };
-    let endings = [Ending::Done { commit: "m".into() }, Ending::Canceled, blocked(), failed()];
+    let endings = [AttemptEnd::Done { commit: "m".into() }, AttemptEnd::Canceled, blocked(), failed()];
     let mut phases = vec![
         Phase::Claimed,
         Phase::Started,
-        Phase::Ended(Ended::Canceled),
+        Phase::Ended(WorkResult::Canceled),
         Phase::Merged(merge.clone()),
         Phase::Proved { merge, passed: true },
         Phase::Landed { commit: "m".into() },
@@ -39,7 +42,7 @@ fn phases() -> Vec<Phase> {
 }
 
 /// Tries everything that can be done with a lease that is lost, and returns what should not have been possible.
-async fn violations<P: Place>(place: &P, store: &impl Store, lost: &Lease) -> Vec<String> {
+async fn violations<P: Place>(place: &P, store: &impl AttemptStore, lost: &Lease) -> Vec<String> {
     let mut found = Vec::new();
     let mut before = place.picture().await;
     let mut judge = async |what: String, refused: bool| {
@@ -52,13 +55,13 @@ async fn violations<P: Place>(place: &P, store: &impl Store, lost: &Lease) -> Ve
         }
         before = after;
     };
-    let fenced =
-        |answer: Result<(), StoreError>| matches!(answer, Err(StoreError::Fenced(of)) if of == *lost);
+    let fenced = |answer: Result<(), AttemptStoreError>| matches!(answer, Err(AttemptStoreError::Fenced(of)) if of == *lost);
     for phase in phases() {
         let answer = store.advance(lost, &phase).await;
         judge(format!("{phase:?}"), fenced(answer)).await;
     }
-    let answer = store.end(lost, &Ending::Canceled, Spent { tokens: 7, ..Spent::default() }).await;
+    let answer =
+        store.end(lost, &AttemptEnd::Canceled, UsageTotals { tokens: 7, ..UsageTotals::default() }).await;
     judge("an end".into(), fenced(answer)).await;
     let answer = store.note(lost, "a note").await;
     judge("a note".into(), fenced(answer)).await;
@@ -79,7 +82,7 @@ enum Loss {
 const LOSSES: [Loss; 4] = [Loss::Adopted, Loss::AdoptedAndEnded, Loss::NextOpen, Loss::NextEnded];
 
 /// A lease that was lost this way, while its owner believes to be in charge.
-async fn lost(store: &impl Store, loss: Loss) -> Lease {
+async fn lost(store: &impl AttemptStore, loss: Loss) -> Lease {
     let (old, new) = (enter(store).await, enter(store).await);
     // Another task of the same owner, which is still held, must not count for this one.
     hold(store, old, "T0").await;
@@ -217,7 +220,7 @@ pub(crate) async fn without_the_fence_the_same_writes_are_found_out<P: Place>(pl
 #[derive(Debug)]
 struct Unfenced<S>(S);
 
-impl<S: Store> Unfenced<S> {
+impl<S: AttemptStore> Unfenced<S> {
     async fn current(&self, lease: &Lease) -> Lease {
         let open = self.0.open().await.expect("read");
         let held = open.iter().find(|attempt| attempt.task == lease.task).and_then(Attempt::lease);
@@ -225,106 +228,126 @@ impl<S: Store> Unfenced<S> {
     }
 }
 
-impl<S: Store> Store for Unfenced<S> {
-    async fn advance(&self, lease: &Lease, phase: &Phase) -> Result<(), StoreError> {
+impl<S: AttemptStore> AttemptStore for Unfenced<S> {
+    async fn advance(&self, lease: &Lease, phase: &Phase) -> Result<(), AttemptStoreError> {
         self.0.advance(&self.current(lease).await, phase).await
     }
 
-    async fn end(&self, lease: &Lease, ending: &Ending, spent: Spent) -> Result<(), StoreError> {
+    async fn end(
+        &self,
+        lease: &Lease,
+        ending: &AttemptEnd,
+        spent: UsageTotals,
+    ) -> Result<(), AttemptStoreError> {
         self.0.end(&self.current(lease).await, ending, spent).await
     }
 
-    async fn holds(&self, lease: &Lease) -> Result<bool, StoreError> {
+    async fn holds(&self, lease: &Lease) -> Result<bool, AttemptStoreError> {
         self.0.holds(&self.current(lease).await).await
     }
 
-    async fn note(&self, lease: &Lease, text: &str) -> Result<(), StoreError> {
+    async fn note(&self, lease: &Lease, text: &str) -> Result<(), AttemptStoreError> {
         self.0.note(&self.current(lease).await, text).await
     }
 
-    async fn adopt(&self, seen: &Lease, term: Term, ttl: Duration) -> Result<Option<Lease>, StoreError> {
+    async fn adopt(
+        &self,
+        seen: &Lease,
+        term: Term,
+        ttl: Duration,
+    ) -> Result<Option<Lease>, AttemptStoreError> {
         self.0.adopt(&self.current(seen).await, term, ttl).await
     }
 
     // The rest is as it is.
 
-    async fn now(&self) -> Result<Instant, StoreError> {
+    async fn now(&self) -> Result<BootInstant, AttemptStoreError> {
         self.0.now().await
     }
 
-    async fn enter(&self, owner: &Owner) -> Result<Term, StoreError> {
+    async fn enter(&self, owner: &SupervisorProcess) -> Result<Term, AttemptStoreError> {
         self.0.enter(owner).await
     }
 
-    async fn leave(&self, term: Term) -> Result<(), StoreError> {
+    async fn leave(&self, term: Term) -> Result<(), AttemptStoreError> {
         self.0.leave(term).await
     }
 
-    async fn owners(&self) -> Result<Vec<(Term, Owner)>, StoreError> {
+    async fn owners(&self) -> Result<Vec<(Term, SupervisorProcess)>, AttemptStoreError> {
         self.0.owners().await
     }
 
-    async fn claim(&self, claim: &Claim<'_>, term: Term, ttl: Duration) -> Result<Claimed, StoreError> {
+    async fn claim(
+        &self,
+        claim: &ClaimRequest<'_>,
+        term: Term,
+        ttl: Duration,
+    ) -> Result<ClaimResult, AttemptStoreError> {
         self.0.claim(claim, term, ttl).await
     }
 
-    async fn renew(&self, term: Term, ttl: Duration) -> Result<Vec<Lease>, StoreError> {
+    async fn renew(&self, term: Term, ttl: Duration) -> Result<Vec<Lease>, AttemptStoreError> {
         self.0.renew(term, ttl).await
     }
 
-    async fn open(&self) -> Result<Vec<Attempt>, StoreError> {
+    async fn open(&self) -> Result<Vec<Attempt>, AttemptStoreError> {
         self.0.open().await
     }
 
-    async fn attempts(&self, task: &TaskKey) -> Result<Vec<Attempt>, StoreError> {
+    async fn attempts(&self, task: &TaskKey) -> Result<Vec<Attempt>, AttemptStoreError> {
         self.0.attempts(task).await
     }
 
-    async fn latest(&self) -> Result<Vec<Attempt>, StoreError> {
+    async fn latest(&self) -> Result<Vec<Attempt>, AttemptStoreError> {
         self.0.latest().await
     }
 
-    async fn events(&self, after: u64, most: usize) -> Result<Vec<Happening>, StoreError> {
+    async fn events(&self, after: u64, most: usize) -> Result<Vec<StoreEvent>, AttemptStoreError> {
         self.0.events(after, most).await
     }
 
-    async fn ask_to_cancel(&self, task: &TaskKey) -> Result<bool, StoreError> {
+    async fn ask_to_cancel(&self, task: &TaskKey) -> Result<bool, AttemptStoreError> {
         self.0.ask_to_cancel(task).await
     }
 
-    async fn answer(&self, task: &TaskKey, epoch: Epoch, answer: &Answer) -> Result<bool, StoreError> {
+    async fn answer(
+        &self,
+        task: &TaskKey,
+        epoch: Epoch,
+        answer: &HumanDecision,
+    ) -> Result<bool, AttemptStoreError> {
         self.0.answer(task, epoch, answer).await
     }
 
-    async fn spent(&self, task: &TaskKey) -> Result<Spent, StoreError> {
+    async fn spent(&self, task: &TaskKey) -> Result<UsageTotals, AttemptStoreError> {
         self.0.spent(task).await
     }
 
-    async fn forgive(&self, task: &TaskKey) -> Result<(), StoreError> {
+    async fn forgive(&self, task: &TaskKey) -> Result<(), AttemptStoreError> {
         self.0.forgive(task).await
     }
 
-    async fn forgiven(&self, task: &TaskKey) -> Result<Epoch, StoreError> {
+    async fn forgiven(&self, task: &TaskKey) -> Result<Epoch, AttemptStoreError> {
         self.0.forgiven(task).await
     }
 
-    async fn failures(&self, task: &TaskKey) -> Result<u32, StoreError> {
+    async fn failures(&self, task: &TaskKey) -> Result<u32, AttemptStoreError> {
         self.0.failures(task).await
     }
 
-    async fn mode(&self) -> Result<Mode, StoreError> {
+    async fn mode(&self) -> Result<QueueMode, AttemptStoreError> {
         self.0.mode().await
     }
 
-    async fn set_mode(&self, mode: Mode) -> Result<(), StoreError> {
+    async fn set_mode(&self, mode: QueueMode) -> Result<(), AttemptStoreError> {
         self.0.set_mode(mode).await
     }
 
-    async fn version(&self) -> Result<u64, StoreError> {
+    async fn version(&self) -> Result<u64, AttemptStoreError> {
         self.0.version().await
     }
 
-    async fn prune(&self, before: i64) -> Result<u64, StoreError> {
+    async fn prune(&self, before: i64) -> Result<u64, AttemptStoreError> {
         self.0.prune(before).await
     }
 }

@@ -7,9 +7,9 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::pin::pin;
 use std::task::Poll;
 
-use agency_supervisor::attempt::{Answer, Ending, Epoch, Phase, Spent};
+use agency_supervisor::attempt::{AttemptEnd, Epoch, HumanDecision, Phase, UsageTotals};
 use agency_supervisor::store::sqlite::SqliteStore;
-use agency_supervisor::store::{Claimed, Mode, Store, StoreError};
+use agency_supervisor::store::{AttemptStore, AttemptStoreError, ClaimResult, QueueMode};
 use rustix::fs::{CWD, FileType, mknodat};
 
 use crate::place::{
@@ -19,9 +19,9 @@ use crate::sqlite::{InAFile, assert_intact, raw, rows, tamper};
 
 /// What it says, with all causes.
 #[track_caller]
-fn unusable<T: std::fmt::Debug>(answer: Result<T, StoreError>) -> String {
+fn unusable<T: std::fmt::Debug>(answer: Result<T, AttemptStoreError>) -> String {
     let error = answer.expect_err("it is refused");
-    assert!(matches!(error, StoreError::Unusable { .. }), "{error:?}");
+    assert!(matches!(error, AttemptStoreError::Unusable { .. }), "{error:?}");
     let cause = std::error::Error::source(&error).expect("a cause");
     format!("{error}: {cause}")
 }
@@ -42,7 +42,7 @@ fn a_store_of_a_newer_schema_is_refused_and_left_as_it_is() {
         let before = fs::read(place.path()).expect("read");
         for _ in 0..2 {
             let refused = place.try_open().await.expect_err("it is newer");
-            assert!(matches!(refused, StoreError::Newer { found: 7, known: 2, .. }), "{refused:?}");
+            assert!(matches!(refused, AttemptStoreError::Newer { found: 7, known: 2, .. }), "{refused:?}");
             assert!(refused.to_string().contains(&place.path().display().to_string()), "{refused}");
         }
         assert_eq!(fs::read(place.path()).expect("read"), before);
@@ -50,8 +50,8 @@ fn a_store_of_a_newer_schema_is_refused_and_left_as_it_is() {
     });
 }
 
-fn answer() -> Answer {
-    Answer { pass: true, person: "ann".into(), reason: "yes".into() }
+fn answer() -> HumanDecision {
+    HumanDecision { pass: true, person: "ann".into(), reason: "yes".into() }
 }
 
 #[test]
@@ -70,16 +70,19 @@ fn a_store_that_becomes_newer_while_it_is_open_is_not_written_any_more() {
             store.renew(term, TTL).await.err(),
             store.adopt(&lease, heir, TTL).await.err(),
             store.advance(&lease, &Phase::Started).await.err(),
-            store.end(&lease, &Ending::Canceled, Spent::default()).await.err(),
+            store.end(&lease, &AttemptEnd::Canceled, UsageTotals::default()).await.err(),
             store.answer(&task("T1"), Epoch(1), &answer()).await.err(),
             store.note(&lease, "a note").await.err(),
             store.ask_to_cancel(&task("T1")).await.err(),
             store.forgive(&task("T1")).await.err(),
-            store.set_mode(Mode::Paused).await.err(),
+            store.set_mode(QueueMode::Paused).await.err(),
             store.prune(i64::MAX).await.err(),
         ];
         for refused in refused {
-            assert!(matches!(refused, Some(StoreError::Newer { found: 3, known: 2, .. })), "{refused:?}");
+            assert!(
+                matches!(refused, Some(AttemptStoreError::Newer { found: 3, known: 2, .. })),
+                "{refused:?}"
+            );
         }
         assert_eq!(rows(&mut raw(&place.path()).await).await, before);
     });
@@ -152,7 +155,7 @@ fn a_store_that_was_cut_off_or_overwritten_is_an_error() {
             let store = place.open().await;
             let term = enter(&store).await;
             for _ in 0..40 {
-                whole(&store, term, "T1", Ending::Canceled).await;
+                whole(&store, term, "T1", AttemptEnd::Canceled).await;
             }
             store.close().await.expect("closed");
             let mut bytes = fs::read(place.path()).expect("read");
@@ -178,7 +181,9 @@ fn a_store_that_was_cut_off_or_overwritten_is_an_error() {
             assert!(
                 matches!(
                     refused,
-                    Err(StoreError::Unusable { .. } | StoreError::Damaged { .. } | StoreError::Odd { .. })
+                    Err(AttemptStoreError::Unusable { .. }
+                        | AttemptStoreError::Damaged { .. }
+                        | AttemptStoreError::Odd { .. })
                 ),
                 "{damage}: {refused:?}"
             );
@@ -212,7 +217,10 @@ fn what_is_not_understood_is_said_and_not_guessed() {
                 store.events(0, 10).await
             };
             let refused = read.await.expect_err("it is odd");
-            assert!(matches!(&refused, StoreError::Odd { what } if what.contains(says)), "{refused:?}");
+            assert!(
+                matches!(&refused, AttemptStoreError::Odd { what } if what.contains(says)),
+                "{refused:?}"
+            );
             // It is one row that is odd, and the store goes on.
             let term = enter(&store).await;
             hold(&store, term, "T2").await;
@@ -291,7 +299,7 @@ fn a_write_that_is_dropped_in_the_middle_happened_as_a_whole_or_not_at_all() {
                 None => unfinished += 1,
                 Some(answer) => {
                     finished += 1;
-                    assert!(matches!(answer, Ok(Claimed::Held(_))), "{answer:?}");
+                    assert!(matches!(answer, Ok(ClaimResult::Held(_))), "{answer:?}");
                 }
             }
             let found = store.attempts(&task(&id)).await.expect("read");
@@ -300,14 +308,14 @@ fn a_write_that_is_dropped_in_the_middle_happened_as_a_whole_or_not_at_all() {
             let lease = match found.first().and_then(|attempt| attempt.lease()) {
                 Some(lease) => lease,
                 None => match claim_after(&store, term, &id, None).await.expect("it answers") {
-                    Claimed::Held(lease) => lease,
+                    ClaimResult::Held(lease) => lease,
                     // It was still under way when it was looked for.
-                    Claimed::Taken => {
+                    ClaimResult::Taken => {
                         store.attempts(&task(&id)).await.expect("read")[0].lease().expect("held")
                     }
                 },
             };
-            end(&store, &lease, Ending::Canceled).await;
+            end(&store, &lease, AttemptEnd::Canceled).await;
         }
         assert!(unfinished > 3 && finished > 3, "{unfinished} were dropped, {finished} were not");
         let events = all_events(&store).await;

@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use agency_supervisor::attempt::{Ending, Epoch, Term};
+use agency_supervisor::attempt::{AttemptEnd, Epoch, Term};
 use agency_supervisor::store::sqlite::SqliteStore;
-use agency_supervisor::store::{Happening, Store};
+use agency_supervisor::store::{AttemptStore, StoreEvent};
 use serde::Deserialize;
 
 use crate::place::{Place, all_events, block_on, end, enter, hold};
@@ -22,7 +22,7 @@ enum Said {
 }
 
 impl Said {
-    fn is_among(&self, events: &[Happening], terms: &[Term]) -> bool {
+    fn is_among(&self, events: &[StoreEvent], terms: &[Term]) -> bool {
         match self {
             Self::Entered { entered } => terms.contains(entered),
             Self::Told { task, epoch, term, what, detail } => events.iter().any(|event| {
@@ -44,7 +44,7 @@ impl Dice {
 }
 
 /// What is said of the attempts and what happened to them is one story.
-async fn assert_sound(store: &SqliteStore, events: &[Happening]) {
+async fn assert_sound(store: &SqliteStore, events: &[StoreEvent]) {
     assert!(events.iter().map(|event| event.number).eq(1..=u64::try_from(events.len()).expect("few")));
     let latest = store.latest().await.expect("read");
     let mut open = Vec::new();
@@ -139,7 +139,7 @@ fn who_has_the_store_open_goes_on_when_a_writer_is_killed() {
             Program::start(&place, &["act=work"]).kill_after(9, Duration::from_micros(dice.below(3000)));
             assert_ne!(store.version().await.expect("asked"), before);
             let lease = hold(&store, term, &format!("mine {number}")).await;
-            end(&store, &lease, Ending::Canceled).await;
+            end(&store, &lease, AttemptEnd::Canceled).await;
         }
     });
 }

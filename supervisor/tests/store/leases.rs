@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use agency_supervisor::attempt::{Ending, Held, Lease, Phase, Term};
-use agency_supervisor::clock::Instant;
-use agency_supervisor::store::Store;
+use agency_supervisor::attempt::{AttemptEnd, Lease, LeaseHolder, Phase, Term};
+use agency_supervisor::clock::BootInstant;
+use agency_supervisor::store::AttemptStore;
 
 use crate::place::{
     Place, TTL, adopt, all_events, assert_fenced, at_once, end, enter, hold, supervisors, task, wall, whole,
 };
 
-async fn until(store: &impl Store, id: &str) -> Instant {
+async fn until(store: &impl AttemptStore, id: &str) -> BootInstant {
     let attempts = store.attempts(&task(id)).await.expect("read");
     attempts.last().and_then(|attempt| attempt.held).expect("held").until
 }
@@ -42,7 +42,7 @@ pub(crate) async fn renewing_returns_what_is_still_held_by_task<P: Place>(place:
     held.sort_by(|one, other| one.task.cmp(&other.task));
     assert_eq!(store.renew(one, TTL).await.expect("renewed"), held);
     let ended = held.remove(1);
-    end(&store, &ended, Ending::Canceled).await;
+    end(&store, &ended, AttemptEnd::Canceled).await;
     let taken = held.remove(2);
     let taken = adopt(&store, &taken, other).await;
     assert_eq!(store.renew(one, TTL).await.expect("renewed"), held);
@@ -76,7 +76,7 @@ pub(crate) async fn adopting_keeps_the_attempt_and_changes_its_owner<P: Place>(p
     let adopted = adopt(&store, &lease, other).await;
     assert_eq!(adopted, Lease { term: other, ..lease.clone() });
     let mut expected = before;
-    expected.held = Some(Held { term: other, until: store.now().await.expect("a time") + TTL });
+    expected.held = Some(LeaseHolder { term: other, until: store.now().await.expect("a time") + TTL });
     expected.recorded_at = wall();
     assert_eq!(store.attempts(&task("T1")).await.expect("read"), [expected]);
     let last = all_events(&store).await.pop().expect("an event");
@@ -109,7 +109,7 @@ pub(crate) async fn an_attempt_that_is_not_as_it_was_seen_is_not_adopted<P: Plac
     let before = place.picture().await;
     assert_eq!(store.adopt(&seen, third, TTL).await.expect("it answers"), None);
     assert_eq!(place.picture().await, before);
-    end(&store, &adopted, Ending::Canceled).await;
+    end(&store, &adopted, AttemptEnd::Canceled).await;
     let before = place.picture().await;
     assert_eq!(store.adopt(&adopted, third, TTL).await.expect("it answers"), None);
     assert_eq!(place.picture().await, before);
@@ -146,7 +146,7 @@ pub(crate) async fn a_request_to_cancel_stays<P: Place>(place: &P) {
     store.renew(one, TTL).await.expect("renewed");
     let lease = adopt(&store, &lease, other).await;
     assert_eq!(cancel().await, [true]);
-    end(&store, &lease, Ending::Canceled).await;
+    end(&store, &lease, AttemptEnd::Canceled).await;
     assert_eq!(cancel().await, [true]);
     hold(&store, one, "T1").await;
     assert_eq!(cancel().await, [true, false], "the next attempt is another one");
@@ -156,7 +156,7 @@ pub(crate) async fn a_request_to_cancel_stays<P: Place>(place: &P) {
 pub(crate) async fn a_request_to_cancel_needs_an_open_attempt<P: Place>(place: &P) {
     let store = place.open().await;
     let term: Term = enter(&store).await;
-    whole(&store, term, "T1", Ending::Canceled).await;
+    whole(&store, term, "T1", AttemptEnd::Canceled).await;
     let before = place.picture().await;
     assert!(!store.ask_to_cancel(&task("T1")).await.expect("it answers"));
     assert!(!store.ask_to_cancel(&task("T2")).await.expect("it answers"));

@@ -1,7 +1,7 @@
 //! What is read comes back as it was written, in the order that is promised, over every connection.
 
-use agency_supervisor::attempt::{Attempt, Ending, Epoch, Phase};
-use agency_supervisor::store::{Claim, Claimed, Mode, Store};
+use agency_supervisor::attempt::{Attempt, AttemptEnd, Epoch, Phase};
+use agency_supervisor::store::{AttemptStore, ClaimRequest, ClaimResult, QueueMode};
 
 use crate::place::{Place, TTL, adopt, claim_after, end, enter, failed, hold, task, whole};
 use crate::sample;
@@ -27,7 +27,7 @@ pub(crate) async fn open_attempts_are_listed_the_oldest_first<P: Place>(place: &
     store.advance(&later, &Phase::Started).await.expect("held");
     store.renew(one, TTL).await.expect("renewed");
     assert_eq!(names(&store.open().await.expect("read")), order);
-    end(&store, &later, Ending::Canceled).await;
+    end(&store, &later, AttemptEnd::Canceled).await;
     hold(&store, one, "a later one").await;
     let order = [("z", 1), ("b", 1), ("T1", 2), ("a", 1), ("a later one", 2)];
     assert_eq!(names(&store.open().await.expect("read")), order);
@@ -43,7 +43,7 @@ pub(crate) async fn the_last_attempt_of_each_task_is_listed_by_task<P: Place>(pl
         whole(&store, term, id, failed()).await;
     }
     hold(&store, term, "T9").await;
-    whole(&store, term, "Z", Ending::Canceled).await;
+    whole(&store, term, "Z", AttemptEnd::Canceled).await;
     let latest = store.latest().await.expect("read");
     let mut sorted = ids;
     sorted.sort_unstable();
@@ -77,7 +77,7 @@ pub(crate) async fn every_phase_comes_back_as_it_was_recorded<P: Place>(place: &
         assert_eq!(last.phase, phase);
         assert_eq!(last.held.is_none(), phase.is_over());
         if !phase.is_over() {
-            end(&store, &lease, Ending::Canceled).await;
+            end(&store, &lease, AttemptEnd::Canceled).await;
         }
     }
 }
@@ -97,8 +97,8 @@ pub(crate) async fn texts_come_back_as_they_were_given<P: Place>(place: &P) {
     for (number, text) in texts.into_iter().enumerate() {
         let mut task = task(text);
         task.protocol = format!("{number}{text}");
-        let claim = Claim { task: &task, title: text, agent: text, after: None, beyond: Epoch(0) };
-        let Claimed::Held(lease) = store.claim(&claim, term, TTL).await.expect("it answers") else {
+        let claim = ClaimRequest { task: &task, title: text, agent: text, after: None, beyond: Epoch(0) };
+        let ClaimResult::Held(lease) = store.claim(&claim, term, TTL).await.expect("it answers") else {
             panic!("{text} is taken")
         };
         store.note(&lease, text).await.expect("held");
@@ -116,8 +116,8 @@ pub(crate) async fn tasks_of_two_protocols_are_two_tasks<P: Place>(place: &P) {
     let ours = hold(&store, term, "T1").await;
     let mut theirs = task("T1");
     theirs.protocol = "other".into();
-    let claim = Claim { task: &theirs, title: "", agent: "", after: None, beyond: Epoch(0) };
-    let Claimed::Held(theirs) = store.claim(&claim, term, TTL).await.expect("it answers") else {
+    let claim = ClaimRequest { task: &theirs, title: "", agent: "", after: None, beyond: Epoch(0) };
+    let ClaimResult::Held(theirs) = store.claim(&claim, term, TTL).await.expect("it answers") else {
         panic!("it is another task")
     };
     end(&store, &ours, failed()).await;
@@ -128,8 +128,8 @@ pub(crate) async fn tasks_of_two_protocols_are_two_tasks<P: Place>(place: &P) {
 
 pub(crate) async fn everybody_sees_the_mode_that_was_set_last<P: Place>(place: &P) {
     let (one, other) = (place.open().await, place.open().await);
-    assert_eq!(other.mode().await.expect("read"), Mode::Running);
-    for mode in [Mode::Paused, Mode::Draining, Mode::Draining, Mode::Running] {
+    assert_eq!(other.mode().await.expect("read"), QueueMode::Running);
+    for mode in [QueueMode::Paused, QueueMode::Draining, QueueMode::Draining, QueueMode::Running] {
         one.set_mode(mode).await.expect("set");
         assert_eq!(one.mode().await.expect("read"), mode);
         assert_eq!(other.mode().await.expect("read"), mode);
@@ -162,7 +162,7 @@ pub(crate) async fn the_version_changes_when_somebody_else_writes<P: Place>(plac
     changed("advance").await;
     writer.forgive(&task("T1")).await.expect("forgiven");
     changed("forgive").await;
-    writer.set_mode(Mode::Paused).await.expect("set");
+    writer.set_mode(QueueMode::Paused).await.expect("set");
     changed("mode").await;
     writer.leave(term).await.expect("left");
     changed("leave").await;
@@ -180,7 +180,7 @@ pub(crate) async fn what_one_recorded_the_other_reads<P: Place>(place: &P) {
         one.advance(&lease, &phase).await.expect("held");
         assert_eq!(other.open().await.expect("read")[0].phase, phase);
     }
-    end(&other, &lease, Ending::Canceled).await;
+    end(&other, &lease, AttemptEnd::Canceled).await;
     assert_eq!(one.open().await.expect("read"), []);
-    assert_eq!(claim_after(&other, term, "T1", None).await.expect("it answers"), Claimed::Taken);
+    assert_eq!(claim_after(&other, term, "T1", None).await.expect("it answers"), ClaimResult::Taken);
 }

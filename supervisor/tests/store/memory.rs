@@ -5,9 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use agency_supervisor::attempt::{Answer, Attempt, Ending, Epoch, Held, Lease, Phase, Spent, TaskKey, Term};
-use agency_supervisor::clock::{Clock, Instant, StoppedClock};
-use agency_supervisor::store::{Claim, Claimed, Happening, Mode, Owner, Store, StoreError};
+use agency_supervisor::attempt::{
+    Attempt, AttemptEnd, Epoch, HumanDecision, Lease, LeaseHolder, Phase, TaskKey, Term, UsageTotals,
+};
+use agency_supervisor::clock::{BootInstant, Clock, ManualClock};
+use agency_supervisor::store::{
+    AttemptStore, AttemptStoreError, ClaimRequest, ClaimResult, QueueMode, StoreEvent, SupervisorProcess,
+};
 
 use crate::place::{Picture, Place, pass_wall, wall};
 
@@ -15,18 +19,18 @@ use crate::place::{Picture, Place, pass_wall, wall};
 #[derive(Debug)]
 pub(crate) struct Memory {
     state: Arc<Mutex<State>>,
-    clock: Arc<StoppedClock>,
+    clock: Arc<ManualClock>,
     /// Without it, whoever asks is believed. Only there to be found out.
     fence: bool,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    mode: Mode,
+    mode: QueueMode,
     owners: BTreeMap<Term, Supervisor>,
     /// By task and epoch.
     attempts: BTreeMap<(TaskKey, Epoch), Attempt>,
-    events: Vec<Happening>,
+    events: Vec<StoreEvent>,
     failed: Vec<(TaskKey, Epoch)>,
     forgiven: BTreeMap<TaskKey, Epoch>,
     changes: u64,
@@ -34,16 +38,16 @@ struct State {
 
 #[derive(Debug)]
 struct Supervisor {
-    owner: Owner,
+    owner: SupervisorProcess,
     left_at: Option<i64>,
     forgotten: bool,
 }
 
 impl State {
-    fn in_charge(&self, term: Term) -> Result<(), StoreError> {
+    fn in_charge(&self, term: Term) -> Result<(), AttemptStoreError> {
         match self.owners.get(&term) {
             Some(Supervisor { left_at: None, .. }) => Ok(()),
-            _ => Err(StoreError::NotInCharge(term)),
+            _ => Err(AttemptStoreError::NotInCharge(term)),
         }
     }
 
@@ -59,7 +63,7 @@ impl State {
 
     fn tell(&mut self, lease: &Lease, what: &str, detail: String) {
         let number = u64::try_from(self.events.len()).expect("memory") + 1;
-        self.events.push(Happening {
+        self.events.push(StoreEvent {
             number,
             task: lease.task.clone(),
             epoch: lease.epoch,
@@ -74,7 +78,7 @@ impl State {
     }
 
     fn began(&self, attempt: &Attempt) -> u64 {
-        let of = |event: &&Happening| event.task == attempt.task && event.epoch == attempt.epoch;
+        let of = |event: &&StoreEvent| event.task == attempt.task && event.epoch == attempt.epoch;
         self.events.iter().find(of).map_or(0, |event| event.number)
     }
 }
@@ -94,48 +98,53 @@ impl Memory {
         state
     }
 
-    fn holding(&self, term: Term, ttl: Duration) -> Held {
-        Held { term, until: self.clock.now() + ttl }
+    fn holding(&self, term: Term, ttl: Duration) -> LeaseHolder {
+        LeaseHolder { term, until: self.clock.now() + ttl }
     }
 }
 
-impl Store for Memory {
-    async fn now(&self) -> Result<Instant, StoreError> {
+impl AttemptStore for Memory {
+    async fn now(&self) -> Result<BootInstant, AttemptStoreError> {
         Ok(self.clock.now())
     }
 
-    async fn enter(&self, owner: &Owner) -> Result<Term, StoreError> {
+    async fn enter(&self, owner: &SupervisorProcess) -> Result<Term, AttemptStoreError> {
         let mut state = self.write();
         let term = Term(state.owners.last_key_value().map_or(0, |(last, _)| last.0) + 1);
         state.owners.insert(term, Supervisor { owner: owner.clone(), left_at: None, forgotten: false });
         Ok(term)
     }
 
-    async fn leave(&self, term: Term) -> Result<(), StoreError> {
+    async fn leave(&self, term: Term) -> Result<(), AttemptStoreError> {
         let mut state = self.write();
         if let Some(supervisor) = state.owners.get_mut(&term) {
             supervisor.left_at.get_or_insert(wall());
         }
         for held in state.attempts.values_mut().filter_map(|attempt| attempt.held.as_mut()) {
             if held.term == term {
-                held.until = Instant(0);
+                held.until = BootInstant(0);
             }
         }
         Ok(())
     }
 
-    async fn owners(&self) -> Result<Vec<(Term, Owner)>, StoreError> {
+    async fn owners(&self) -> Result<Vec<(Term, SupervisorProcess)>, AttemptStoreError> {
         let state = self.read();
         let known = state.owners.iter().filter(|(_, supervisor)| !supervisor.forgotten);
         Ok(known.map(|(term, supervisor)| (*term, supervisor.owner.clone())).collect())
     }
 
-    async fn claim(&self, claim: &Claim<'_>, term: Term, ttl: Duration) -> Result<Claimed, StoreError> {
+    async fn claim(
+        &self,
+        claim: &ClaimRequest<'_>,
+        term: Term,
+        ttl: Duration,
+    ) -> Result<ClaimResult, AttemptStoreError> {
         let mut state = self.write();
         state.in_charge(term)?;
         let last = state.last(claim.task);
         if last.is_some_and(|last| last.held.is_some()) || last.map(|last| last.epoch) != claim.after {
-            return Ok(Claimed::Taken);
+            return Ok(ClaimResult::Taken);
         }
         let epoch = Epoch(last.map_or(claim.beyond.0, |last| last.epoch.0) + 1);
         let attempt = Attempt {
@@ -147,17 +156,17 @@ impl Store for Memory {
             held: Some(self.holding(term, ttl)),
             cancel: false,
             answer: None,
-            spent: Spent::default(),
+            spent: UsageTotals::default(),
             claimed_at: wall(),
             recorded_at: wall(),
         };
         let lease = Lease { task: claim.task.clone(), epoch, term };
         state.attempts.insert((claim.task.clone(), epoch), attempt);
         state.tell(&lease, "claimed", json(&Phase::Claimed));
-        Ok(Claimed::Held(lease))
+        Ok(ClaimResult::Held(lease))
     }
 
-    async fn renew(&self, term: Term, ttl: Duration) -> Result<Vec<Lease>, StoreError> {
+    async fn renew(&self, term: Term, ttl: Duration) -> Result<Vec<Lease>, AttemptStoreError> {
         let mut state = self.write();
         if state.in_charge(term).is_err() {
             return Ok(Vec::new());
@@ -172,7 +181,12 @@ impl Store for Memory {
             .collect())
     }
 
-    async fn adopt(&self, seen: &Lease, term: Term, ttl: Duration) -> Result<Option<Lease>, StoreError> {
+    async fn adopt(
+        &self,
+        seen: &Lease,
+        term: Term,
+        ttl: Duration,
+    ) -> Result<Option<Lease>, AttemptStoreError> {
         let mut state = self.write();
         state.in_charge(term)?;
         let Some(attempt) = state.held(seen, true) else { return Ok(None) };
@@ -182,43 +196,48 @@ impl Store for Memory {
         Ok(Some(lease))
     }
 
-    async fn advance(&self, lease: &Lease, phase: &Phase) -> Result<(), StoreError> {
+    async fn advance(&self, lease: &Lease, phase: &Phase) -> Result<(), AttemptStoreError> {
         let mut state = self.write();
         let Some(attempt) = state.held(lease, self.fence) else {
-            return Err(StoreError::Fenced(lease.clone()));
+            return Err(AttemptStoreError::Fenced(lease.clone()));
         };
         attempt.phase = phase.clone();
         if phase.is_over() {
             attempt.held = None;
         }
-        if matches!(phase, Phase::Over(Ending::Failed { .. })) {
+        if matches!(phase, Phase::Over(AttemptEnd::Failed { .. })) {
             state.failed.push((lease.task.clone(), lease.epoch));
         }
         state.tell(lease, phase.name(), json(phase));
         Ok(())
     }
 
-    async fn end(&self, lease: &Lease, ending: &Ending, spent: Spent) -> Result<(), StoreError> {
+    async fn end(
+        &self,
+        lease: &Lease,
+        ending: &AttemptEnd,
+        spent: UsageTotals,
+    ) -> Result<(), AttemptStoreError> {
         self.advance(lease, &Phase::Over(ending.clone())).await?;
         let key = (lease.task.clone(), lease.epoch);
         self.write().attempts.get_mut(&key).expect("it was just ended").spent = spent;
         Ok(())
     }
 
-    async fn holds(&self, lease: &Lease) -> Result<bool, StoreError> {
+    async fn holds(&self, lease: &Lease) -> Result<bool, AttemptStoreError> {
         Ok(self.write().held(lease, true).is_some())
     }
 
-    async fn note(&self, lease: &Lease, text: &str) -> Result<(), StoreError> {
+    async fn note(&self, lease: &Lease, text: &str) -> Result<(), AttemptStoreError> {
         let mut state = self.write();
         if state.held(lease, self.fence).is_none() {
-            return Err(StoreError::Fenced(lease.clone()));
+            return Err(AttemptStoreError::Fenced(lease.clone()));
         }
         state.tell(lease, "note", text.into());
         Ok(())
     }
 
-    async fn open(&self) -> Result<Vec<Attempt>, StoreError> {
+    async fn open(&self) -> Result<Vec<Attempt>, AttemptStoreError> {
         let state = self.read();
         let mut open: Vec<Attempt> =
             state.attempts.values().filter(|attempt| attempt.held.is_some()).cloned().collect();
@@ -226,24 +245,24 @@ impl Store for Memory {
         Ok(open)
     }
 
-    async fn attempts(&self, task: &TaskKey) -> Result<Vec<Attempt>, StoreError> {
+    async fn attempts(&self, task: &TaskKey) -> Result<Vec<Attempt>, AttemptStoreError> {
         Ok(self.read().attempts.values().filter(|attempt| attempt.task == *task).cloned().collect())
     }
 
-    async fn latest(&self) -> Result<Vec<Attempt>, StoreError> {
+    async fn latest(&self) -> Result<Vec<Attempt>, AttemptStoreError> {
         let state = self.read();
         let is_last = |attempt: &&Attempt| state.last(&attempt.task) == Some(attempt);
         Ok(state.attempts.values().filter(is_last).cloned().collect())
     }
 
-    async fn events(&self, after: u64, most: usize) -> Result<Vec<Happening>, StoreError> {
+    async fn events(&self, after: u64, most: usize) -> Result<Vec<StoreEvent>, AttemptStoreError> {
         let state = self.read();
-        let known = |event: &&Happening| state.attempts.contains_key(&(event.task.clone(), event.epoch));
+        let known = |event: &&StoreEvent| state.attempts.contains_key(&(event.task.clone(), event.epoch));
         let later = state.events.iter().filter(|event| event.number > after);
         Ok(later.filter(known).take(most).cloned().collect())
     }
 
-    async fn ask_to_cancel(&self, task: &TaskKey) -> Result<bool, StoreError> {
+    async fn ask_to_cancel(&self, task: &TaskKey) -> Result<bool, AttemptStoreError> {
         let mut state = self.write();
         let Some((lease, asked)) = state.last(task).and_then(|last| Some((last.lease()?, last.cancel)))
         else {
@@ -256,7 +275,12 @@ impl Store for Memory {
         Ok(true)
     }
 
-    async fn answer(&self, task: &TaskKey, epoch: Epoch, answer: &Answer) -> Result<bool, StoreError> {
+    async fn answer(
+        &self,
+        task: &TaskKey,
+        epoch: Epoch,
+        answer: &HumanDecision,
+    ) -> Result<bool, AttemptStoreError> {
         let mut state = self.write();
         let waits = |last: &&Attempt| last.epoch == epoch && matches!(last.phase, Phase::Undecided { .. });
         let Some(lease) = state.last(task).filter(waits).and_then(Attempt::lease) else { return Ok(false) };
@@ -265,45 +289,45 @@ impl Store for Memory {
         Ok(true)
     }
 
-    async fn spent(&self, task: &TaskKey) -> Result<Spent, StoreError> {
+    async fn spent(&self, task: &TaskKey) -> Result<UsageTotals, AttemptStoreError> {
         let state = self.read();
         let forgiven = state.forgiven.get(task).copied().unwrap_or(Epoch(0));
         let counts = state.attempts.values().filter(|one| one.task == *task && one.epoch > forgiven);
         Ok(counts.map(|one| one.spent).sum())
     }
 
-    async fn forgive(&self, task: &TaskKey) -> Result<(), StoreError> {
+    async fn forgive(&self, task: &TaskKey) -> Result<(), AttemptStoreError> {
         let mut state = self.write();
         let last = state.last(task).map_or(Epoch(0), |last| last.epoch);
         state.forgiven.insert(task.clone(), last);
         Ok(())
     }
 
-    async fn forgiven(&self, task: &TaskKey) -> Result<Epoch, StoreError> {
+    async fn forgiven(&self, task: &TaskKey) -> Result<Epoch, AttemptStoreError> {
         Ok(self.read().forgiven.get(task).copied().unwrap_or(Epoch(0)))
     }
 
-    async fn failures(&self, task: &TaskKey) -> Result<u32, StoreError> {
+    async fn failures(&self, task: &TaskKey) -> Result<u32, AttemptStoreError> {
         let state = self.read();
         let forgiven = state.forgiven.get(task).copied().unwrap_or(Epoch(0));
         let counts = state.failed.iter().filter(|(of, epoch)| of == task && *epoch > forgiven);
         Ok(u32::try_from(counts.count()).expect("few"))
     }
 
-    async fn mode(&self) -> Result<Mode, StoreError> {
+    async fn mode(&self) -> Result<QueueMode, AttemptStoreError> {
         Ok(self.read().mode)
     }
 
-    async fn set_mode(&self, mode: Mode) -> Result<(), StoreError> {
+    async fn set_mode(&self, mode: QueueMode) -> Result<(), AttemptStoreError> {
         self.write().mode = mode;
         Ok(())
     }
 
-    async fn version(&self) -> Result<u64, StoreError> {
+    async fn version(&self) -> Result<u64, AttemptStoreError> {
         Ok(self.read().changes)
     }
 
-    async fn prune(&self, before: i64) -> Result<u64, StoreError> {
+    async fn prune(&self, before: i64) -> Result<u64, AttemptStoreError> {
         let mut state = self.write();
         let goes = |attempt: &Attempt| {
             let is_last = state.last(&attempt.task) == Some(attempt);
@@ -327,12 +351,12 @@ impl Store for Memory {
 #[derive(Debug)]
 pub(crate) struct InMemory {
     state: Arc<Mutex<State>>,
-    clock: Arc<StoppedClock>,
+    clock: Arc<ManualClock>,
 }
 
 impl InMemory {
     /// By the clock of another place.
-    pub(crate) fn by(clock: &Arc<StoppedClock>) -> Self {
+    pub(crate) fn by(clock: &Arc<ManualClock>) -> Self {
         Self { state: Arc::default(), clock: clock.clone() }
     }
 
@@ -345,7 +369,7 @@ impl Place for InMemory {
     type Store = Memory;
 
     fn new() -> Self {
-        Self::by(&Arc::new(StoppedClock::at(Instant(1_000_000))))
+        Self::by(&Arc::new(ManualClock::at(BootInstant(1_000_000))))
     }
 
     async fn open(&self) -> Memory {
@@ -361,7 +385,7 @@ impl Place for InMemory {
     }
 
     fn pass(&self, duration: Duration) {
-        self.clock.pass(duration);
+        self.clock.advance(duration);
         pass_wall(duration);
     }
 }

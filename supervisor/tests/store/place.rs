@@ -5,8 +5,12 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::time::Duration;
 
-use agency_supervisor::attempt::{Ending, Epoch, Failure, FailureKind, Lease, Phase, TaskKey, Term};
-use agency_supervisor::store::{Claim, Claimed, Happening, Owner, Store, StoreError};
+use agency_supervisor::attempt::{
+    AttemptEnd, AttemptFailure, Epoch, FailureKind, Lease, Phase, TaskKey, Term,
+};
+use agency_supervisor::store::{
+    AttemptStore, AttemptStoreError, ClaimRequest, ClaimResult, StoreEvent, SupervisorProcess,
+};
 
 pub(crate) const TTL: Duration = Duration::from_secs(900);
 
@@ -15,7 +19,7 @@ pub(crate) const ALL: usize = 1_000_000;
 
 /// Where a store is.
 pub(crate) trait Place: Sync + Sized {
-    type Store: Store + 'static;
+    type Store: AttemptStore + 'static;
 
     /// An empty store.
     fn new() -> Self;
@@ -98,29 +102,29 @@ pub(crate) fn task(id: &str) -> TaskKey {
     TaskKey { protocol: "sample".into(), id: id.into() }
 }
 
-pub(crate) fn owner(pid: u32) -> Owner {
-    Owner { host: "host".into(), boot: "boot".into(), pid }
+pub(crate) fn owner(pid: u32) -> SupervisorProcess {
+    SupervisorProcess { host: "host".into(), boot: "boot".into(), pid }
 }
 
-pub(crate) fn failed() -> Ending {
-    Ending::failed(Failure::new(FailureKind::Exit, "it ended with 1"))
+pub(crate) fn failed() -> AttemptEnd {
+    AttemptEnd::failed(AttemptFailure::new(FailureKind::Exit, "it ended with 1"))
 }
 
-pub(crate) fn blocked() -> Ending {
-    Ending::Blocked { reason: "which of the two?".into() }
+pub(crate) fn blocked() -> AttemptEnd {
+    AttemptEnd::Blocked { reason: "which of the two?".into() }
 }
 
-pub(crate) async fn enter(store: &impl Store) -> Term {
+pub(crate) async fn enter(store: &impl AttemptStore) -> Term {
     store.enter(&owner(1)).await.expect("it enters")
 }
 
 pub(crate) async fn claim_after(
-    store: &impl Store,
+    store: &impl AttemptStore,
     term: Term,
     id: &str,
     after: Option<u64>,
-) -> Result<Claimed, StoreError> {
-    let claim = Claim {
+) -> Result<ClaimResult, AttemptStoreError> {
+    let claim = ClaimRequest {
         task: &task(id),
         title: "A title",
         agent: "an agent",
@@ -131,39 +135,39 @@ pub(crate) async fn claim_after(
 }
 
 /// Claims the next attempt at a task.
-pub(crate) async fn hold(store: &impl Store, term: Term, id: &str) -> Lease {
+pub(crate) async fn hold(store: &impl AttemptStore, term: Term, id: &str) -> Lease {
     let last = store.attempts(&task(id)).await.expect("read").last().map(|attempt| attempt.epoch.0);
     match claim_after(store, term, id, last).await.expect("it answers") {
-        Claimed::Held(lease) => lease,
-        Claimed::Taken => panic!("{id} is taken"),
+        ClaimResult::Held(lease) => lease,
+        ClaimResult::Taken => panic!("{id} is taken"),
     }
 }
 
-pub(crate) async fn adopt(store: &impl Store, seen: &Lease, term: Term) -> Lease {
+pub(crate) async fn adopt(store: &impl AttemptStore, seen: &Lease, term: Term) -> Lease {
     store.adopt(seen, term, TTL).await.expect("it answers").expect("it is as it was seen")
 }
 
-pub(crate) async fn end(store: &impl Store, lease: &Lease, ending: Ending) {
+pub(crate) async fn end(store: &impl AttemptStore, lease: &Lease, ending: AttemptEnd) {
     store.advance(lease, &Phase::Over(ending)).await.expect("it is held");
 }
 
 /// Claims the next attempt at a task, and ends it.
-pub(crate) async fn whole(store: &impl Store, term: Term, id: &str, ending: Ending) -> Lease {
+pub(crate) async fn whole(store: &impl AttemptStore, term: Term, id: &str, ending: AttemptEnd) -> Lease {
     let lease = hold(store, term, id).await;
     end(store, &lease, ending).await;
     lease
 }
 
-pub(crate) async fn all_events(store: &impl Store) -> Vec<Happening> {
+pub(crate) async fn all_events(store: &impl AttemptStore) -> Vec<StoreEvent> {
     store.events(0, ALL).await.expect("read")
 }
 
 #[track_caller]
-pub(crate) fn assert_fenced<T: Debug>(answer: Result<T, StoreError>, lease: &Lease) {
-    assert!(matches!(&answer, Err(StoreError::Fenced(of)) if of == lease), "{answer:?}");
+pub(crate) fn assert_fenced<T: Debug>(answer: Result<T, AttemptStoreError>, lease: &Lease) {
+    assert!(matches!(&answer, Err(AttemptStoreError::Fenced(of)) if of == lease), "{answer:?}");
 }
 
 #[track_caller]
-pub(crate) fn assert_not_in_charge<T: Debug>(answer: Result<T, StoreError>, term: Term) {
-    assert!(matches!(&answer, Err(StoreError::NotInCharge(of)) if *of == term), "{answer:?}");
+pub(crate) fn assert_not_in_charge<T: Debug>(answer: Result<T, AttemptStoreError>, term: Term) {
+    assert!(matches!(&answer, Err(AttemptStoreError::NotInCharge(of)) if *of == term), "{answer:?}");
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use agency_supervisor::attempt::{Ending, Epoch, Term};
-use agency_supervisor::store::Store;
+use agency_supervisor::attempt::{AttemptEnd, Epoch, Term};
+use agency_supervisor::store::AttemptStore;
 
 use crate::place::{
     Place, adopt, all_events, assert_not_in_charge, claim_after, end, enter, failed, hold, task, wall, whole,
@@ -11,7 +11,7 @@ use crate::place::{
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-async fn epochs(store: &impl Store, id: &str) -> Vec<u64> {
+async fn epochs(store: &impl AttemptStore, id: &str) -> Vec<u64> {
     store.attempts(&task(id)).await.expect("read").iter().map(|attempt| attempt.epoch.0).collect()
 }
 
@@ -108,5 +108,5 @@ pub(crate) async fn a_supervisor_that_left_something_open_is_not_forgotten<P: Pl
     let lease = adopt(&store, &lease, heir).await;
     store.prune(i64::MAX).await.expect("pruned");
     assert_eq!(store.owners().await.expect("read").len(), 1);
-    end(&store, &lease, Ending::Canceled).await;
+    end(&store, &lease, AttemptEnd::Canceled).await;
 }

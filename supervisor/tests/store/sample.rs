@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use agency_supervisor::attempt::{
-    Answer, Audit, Auditing, Ended, Ending, Epoch, Failure, FailureKind, Merge, Phase, Spent, TaskKey, Work,
+    AgentWork, AttemptEnd, AttemptFailure, Audit, Epoch, FailureKind, HumanDecision, Merge, Phase,
+    RunningAudit, TaskKey, UsageTotals, WorkResult,
 };
-use agency_supervisor::store::{Claim, Claimed, Mode, Owner, Store};
+use agency_supervisor::store::{AttemptStore, ClaimRequest, ClaimResult, QueueMode, SupervisorProcess};
 use serde_json::{Value, json};
 
 use crate::place::{ALL, Place, TTL};
 
 /// Every phase, and every kind of what it can carry.
 pub(crate) fn phases() -> Vec<Phase> {
-    let work = Work { base: "ba5e".into(), candidate: "ca7d".into() };
-    let answer = Answer { pass: true, person: "ann".into(), reason: "it is meant so".into() };
+    let work = AgentWork { base: "ba5e".into(), candidate: "ca7d".into() };
+    let answer = HumanDecision { pass: true, person: "ann".into(), reason: "it is meant so".into() };
     let audit = Audit { auditor: "gemini".into(), number: 2, answer: Some(answer) };
     let asked = Audit { answer: None, ..audit.clone() };
     let merge = Merge {
@@ -36,9 +37,9 @@ pub(crate) fn phases() -> Vec<Phase> {
         FailureKind::Start,
         FailureKind::Decision,
     ];
-    let failure = |kind| Failure::new(kind, format!("because of {kind:?}"));
-    let found = Failure::new(FailureKind::Audit, "it is wrong").of(&work);
-    let auditing = Auditing {
+    let failure = |kind| AttemptFailure::new(kind, format!("because of {kind:?}"));
+    let found = AttemptFailure::new(FailureKind::Audit, "it is wrong").with_work(&work);
+    let auditing = RunningAudit {
         work: work.clone(),
         audit: asked.clone(),
         unheard: 1,
@@ -47,11 +48,11 @@ pub(crate) fn phases() -> Vec<Phase> {
     };
     let mut phases = vec![
         Phase::Started,
-        Phase::Ended(Ended::Work(work.clone())),
-        Phase::Ended(Ended::Blocked { reason: "which of the two?".into() }),
-        Phase::Ended(Ended::Failed { failure: failure(FailureKind::Exit) }),
-        Phase::Ended(Ended::Failed { failure: found }),
-        Phase::Ended(Ended::Canceled),
+        Phase::Ended(WorkResult::Work(work.clone())),
+        Phase::Ended(WorkResult::Blocked { reason: "which of the two?".into() }),
+        Phase::Ended(WorkResult::Failed { failure: failure(FailureKind::Exit) }),
+        Phase::Ended(WorkResult::Failed { failure: found }),
+        Phase::Ended(WorkResult::Canceled),
         Phase::Auditing(auditing),
         Phase::Undecided { work: work.clone(), audit: asked, why: "which of the two?".into() },
         Phase::Audited { work, audit },
@@ -60,20 +61,20 @@ pub(crate) fn phases() -> Vec<Phase> {
         Phase::Proved { merge, passed: true },
         Phase::Proved { merge: elsewhere, passed: false },
         Phase::Landed { commit: "c033".into() },
-        Phase::Over(Ending::Done { commit: "c033".into() }),
-        Phase::Over(Ending::Kept { candidate: "ca7d".into() }),
-        Phase::Over(Ending::Blocked { reason: "which of the two?".into() }),
-        Phase::Over(Ending::Lost { reason: "the machine stopped".into() }),
-        Phase::Over(Ending::Canceled),
+        Phase::Over(AttemptEnd::Done { commit: "c033".into() }),
+        Phase::Over(AttemptEnd::Kept { candidate: "ca7d".into() }),
+        Phase::Over(AttemptEnd::Blocked { reason: "which of the two?".into() }),
+        Phase::Over(AttemptEnd::Lost { reason: "the machine stopped".into() }),
+        Phase::Over(AttemptEnd::Canceled),
     ];
-    phases.extend(kinds.map(|kind| Phase::Over(Ending::failed(failure(kind)))));
+    phases.extend(kinds.map(|kind| Phase::Over(AttemptEnd::failed(failure(kind)))));
     phases
 }
 
 /// Fills an empty store: an attempt in each phase, one that was adopted and is to be canceled, failures that count
 /// and some that do not, somebody who left, and something forgotten.
 pub(crate) async fn fill<P: Place>(place: &P, store: &P::Store) {
-    let owner = |pid| Owner { host: "host".into(), boot: "b007".into(), pid };
+    let owner = |pid| SupervisorProcess { host: "host".into(), boot: "b007".into(), pid };
     let left = store.enter(&owner(100)).await.expect("entered");
     let here = store.enter(&owner(u32::MAX)).await.expect("entered");
     let mut held = Vec::new();
@@ -81,21 +82,27 @@ pub(crate) async fn fill<P: Place>(place: &P, store: &P::Store) {
         let task = TaskKey { protocol: "sample".into(), id: format!("T{number}") };
         for after in [None, Some(1)] {
             let after = after.map(Epoch);
-            let claim =
-                Claim { task: &task, title: "Tëst \"it\"", agent: "claude-code", after, beyond: Epoch(0) };
+            let claim = ClaimRequest {
+                task: &task,
+                title: "Tëst \"it\"",
+                agent: "claude-code",
+                after,
+                beyond: Epoch(0),
+            };
             let term = if number % 2 == 0 { left } else { here };
-            if let Claimed::Held(lease) = store.claim(&claim, term, TTL).await.expect("answered") {
+            if let ClaimResult::Held(lease) = store.claim(&claim, term, TTL).await.expect("answered") {
                 place.pass(Duration::from_secs(1));
                 store.note(&lease, "a note").await.expect("held");
                 match &phase {
                     Phase::Over(ending) => {
-                        let spent = Spent { time_ms: 1500, tokens: 12, cost_micros: 40_000 };
+                        let spent = UsageTotals { time_ms: 1500, tokens: 12, cost_micros: 40_000 };
                         store.end(&lease, ending, spent).await.expect("held");
                     }
                     phase => store.advance(&lease, phase).await.expect("held"),
                 }
                 if matches!(phase, Phase::Undecided { .. }) {
-                    let answer = Answer { pass: false, person: "ann".into(), reason: "the first".into() };
+                    let answer =
+                        HumanDecision { pass: false, person: "ann".into(), reason: "the first".into() };
                     assert!(store.answer(&task, lease.epoch, &answer).await.expect("answered"));
                 }
                 held.push(lease);
@@ -106,12 +113,12 @@ pub(crate) async fn fill<P: Place>(place: &P, store: &P::Store) {
     store.adopt(&held[0], here, TTL).await.expect("answered").expect("as it was seen");
     store.forgive(&held[held.len() - 1].task).await.expect("forgiven");
     store.leave(left).await.expect("left");
-    store.set_mode(Mode::Paused).await.expect("set");
+    store.set_mode(QueueMode::Paused).await.expect("set");
     store.prune(crate::place::wall() - 3).await.expect("pruned");
 }
 
 /// All that can be read of a store.
-pub(crate) async fn read(store: &impl Store) -> Value {
+pub(crate) async fn read(store: &impl AttemptStore) -> Value {
     let latest = store.latest().await.expect("read");
     let (mut attempts, mut failures, mut spent) = (Vec::new(), Vec::new(), Vec::new());
     for last in &latest {

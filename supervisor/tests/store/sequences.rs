@@ -3,9 +3,11 @@
 
 use std::time::Duration;
 
-use agency_supervisor::attempt::{Answer, Audit, Ending, Epoch, Lease, Phase, Spent, Term, Work};
+use agency_supervisor::attempt::{
+    AgentWork, AttemptEnd, Audit, Epoch, HumanDecision, Lease, Phase, Term, UsageTotals,
+};
 use agency_supervisor::store::sqlite::SqliteStore;
-use agency_supervisor::store::{Claim, Mode, Store};
+use agency_supervisor::store::{AttemptStore, ClaimRequest, QueueMode};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -30,7 +32,7 @@ enum Wish {
     Answer { task: usize, epoch: u64 },
     Cancel(usize),
     Forgive(usize),
-    Mode(Mode),
+    Mode(QueueMode),
     Prune { ago: i64 },
     Pass { seconds: u64 },
 }
@@ -45,21 +47,21 @@ enum After {
 
 fn phase() -> impl Strategy<Value = Phase> {
     let failed = crate::place::failed();
-    let work = Work { base: "b".into(), candidate: "c".into() };
+    let work = AgentWork { base: "b".into(), candidate: "c".into() };
     let audit = Audit { auditor: "gemini".into(), number: 1, answer: None };
     prop_oneof![
         Just(Phase::Started),
         Just(Phase::Landed { commit: "c".into() }),
         Just(Phase::Undecided { work, audit, why: "?".into() }),
         Just(Phase::Over(failed)),
-        Just(Phase::Over(Ending::Canceled)),
+        Just(Phase::Over(AttemptEnd::Canceled)),
     ]
 }
 
 fn wish() -> impl Strategy<Value = Wish> {
     let task = || 0..TASKS.len();
     let after = prop_oneof![6 => Just(After::Last), 1 => Just(After::OneBefore), 1 => Just(After::None)];
-    let mode = prop_oneof![Just(Mode::Running), Just(Mode::Paused), Just(Mode::Draining)];
+    let mode = prop_oneof![Just(QueueMode::Running), Just(QueueMode::Paused), Just(QueueMode::Draining)];
     prop_oneof![
         2 => Just(Wish::Enter),
         2 => any::<Index>().prop_map(Wish::Leave),
@@ -94,7 +96,7 @@ impl Known {
 }
 
 /// The answer, as text.
-async fn grant(store: &impl Store, wish: &Wish, known: &Known, last: [Option<u64>; 3]) -> String {
+async fn grant(store: &impl AttemptStore, wish: &Wish, known: &Known, last: [Option<u64>; 3]) -> String {
     let term = |index: &Index| *index.get(&known.terms);
     match wish {
         Wish::Enter => format!("{:?}", store.enter(&owner(1)).await),
@@ -106,7 +108,7 @@ async fn grant(store: &impl Store, wish: &Wish, known: &Known, last: [Option<u64
                 After::None => None,
             };
             let task = task(TASKS[*of]);
-            let claim = Claim {
+            let claim = ClaimRequest {
                 task: &task,
                 title: "title",
                 agent: "agent",
@@ -121,11 +123,11 @@ async fn grant(store: &impl Store, wish: &Wish, known: &Known, last: [Option<u64
         }
         Wish::Advance { lease, phase } => format!("{:?}", store.advance(known.lease(lease), phase).await),
         Wish::End { lease, tokens } => {
-            let spent = Spent { tokens: *tokens, ..Spent::default() };
-            format!("{:?}", store.end(known.lease(lease), &Ending::Canceled, spent).await)
+            let spent = UsageTotals { tokens: *tokens, ..UsageTotals::default() };
+            format!("{:?}", store.end(known.lease(lease), &AttemptEnd::Canceled, spent).await)
         }
         Wish::Answer { task: of, epoch } => {
-            let answer = Answer { pass: true, person: "ann".into(), reason: "yes".into() };
+            let answer = HumanDecision { pass: true, person: "ann".into(), reason: "yes".into() };
             format!("{:?}", store.answer(&task(TASKS[*of]), Epoch(*epoch), &answer).await)
         }
         Wish::Note(lease) => format!("{:?}", store.note(known.lease(lease), "a note").await),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agency_supervisor::clock::{Instant, StoppedClock};
+use agency_supervisor::clock::{BootInstant, ManualClock};
 use agency_supervisor::store::sqlite::SqliteStore;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, query_scalar, raw_sql};
@@ -16,13 +16,13 @@ use crate::place::{Picture, Place, pass_wall, wall};
 #[derive(Debug)]
 pub(crate) struct InAFile {
     folder: TempDir,
-    pub(crate) clock: Arc<StoppedClock>,
+    pub(crate) clock: Arc<ManualClock>,
 }
 
 impl InAFile {
     fn under(parent: &Path) -> Self {
         let folder = tempfile::Builder::new().prefix("agency-store-").tempdir_in(parent).expect("a folder");
-        Self { folder, clock: Arc::new(StoppedClock::at(Instant(1_000_000))) }
+        Self { folder, clock: Arc::new(ManualClock::at(BootInstant(1_000_000))) }
     }
 
     /// Where writing costs nothing, for what is not about the disk.
@@ -39,7 +39,7 @@ impl InAFile {
         self.folder().join("store")
     }
 
-    pub(crate) async fn try_open(&self) -> Result<SqliteStore, agency_supervisor::store::StoreError> {
+    pub(crate) async fn try_open(&self) -> Result<SqliteStore, agency_supervisor::store::AttemptStoreError> {
         SqliteStore::open(&self.path(), self.clock.clone(), wall).await
     }
 }
@@ -67,7 +67,7 @@ impl Place for InAFile {
     }
 
     fn pass(&self, duration: Duration) {
-        self.clock.pass(duration);
+        self.clock.advance(duration);
         pass_wall(duration);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use agency_supervisor::attempt::{Ending, Phase, Term};
-use agency_supervisor::store::{Owner, Store};
+use agency_supervisor::attempt::{AttemptEnd, Phase, Term};
+use agency_supervisor::store::{AttemptStore, SupervisorProcess};
 
 use crate::place::{
     Place, TTL, adopt, assert_not_in_charge, at_once, claim_after, end, enter, hold, owner, task,
@@ -65,7 +65,7 @@ pub(crate) async fn what_a_term_held_when_it_left_can_be_adopted_at_once<P: Plac
     assert_eq!(held.term, left);
     assert!(held.until <= store.now().await.expect("a time"), "its time is up");
     let adopted = adopt(&store, &lease, next).await;
-    end(&store, &adopted, Ending::Canceled).await;
+    end(&store, &adopted, AttemptEnd::Canceled).await;
 }
 
 pub(crate) async fn a_term_that_left_may_finish_what_nobody_took<P: Place>(place: &P) {
@@ -74,7 +74,7 @@ pub(crate) async fn a_term_that_left_may_finish_what_nobody_took<P: Place>(place
     let lease = hold(&store, term, "T1").await;
     store.leave(term).await.expect("left");
     store.advance(&lease, &Phase::Started).await.expect("still its own");
-    end(&store, &lease, Ending::Canceled).await;
+    end(&store, &lease, AttemptEnd::Canceled).await;
     assert_eq!(store.open().await.expect("read"), []);
     assert_not_in_charge(claim_after(&store, term, "T1", Some(1)).await, term);
 }
@@ -91,7 +91,7 @@ pub(crate) async fn leaving_twice_is_leaving_once<P: Place>(place: &P) {
 
 pub(crate) async fn owners_are_listed_with_all_that_is_known_of_them<P: Place>(place: &P) {
     let store = place.open().await;
-    let somebody = Owner { host: "ein Rechner".into(), boot: "7d0c-é".into(), pid: u32::MAX };
+    let somebody = SupervisorProcess { host: "ein Rechner".into(), boot: "7d0c-é".into(), pid: u32::MAX };
     store.enter(&owner(7)).await.expect("it enters");
     store.enter(&somebody).await.expect("it enters");
     store.leave(Term(1)).await.expect("left");

@@ -6,12 +6,12 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use agency_sandbox::host::{self, Host};
-use agency_sandbox::launch::{self, Request};
+use agency_sandbox::host::{self, HostUser};
+use agency_sandbox::launch::{self, LaunchRequest};
 use agency_sandbox::path::RelPath;
-use agency_sandbox::policy::{Folder as Bound, Level, Policy};
-use agency_sandbox::supervise::End;
-use agency_sandbox::workspace::folder::Folder;
+use agency_sandbox::policy::{IsolationLevel, Policy, WritableFolder as Bound};
+use agency_sandbox::supervise::CommandExit;
+use agency_sandbox::workspace::folder::WorkspaceFolder;
 use agency_sandbox::workspace::state::StateHome;
 
 #[allow(clippy::print_stderr)]
@@ -31,8 +31,8 @@ fn run() -> Result<u8, Box<dyn std::error::Error>> {
     let protect = arguments.next().ok_or("protect what?")?.into_string().map_err(|_| "not text")?;
     let command: Vec<OsString> = arguments.collect();
 
-    let host = Host::observe();
-    let folder = Folder::around(&std::env::current_dir()?)?;
+    let host = HostUser::observe();
+    let folder = WorkspaceFolder::discover(&std::env::current_dir()?)?;
     let state = folder.state(&StateHome::find()?)?;
     let (run, staging, ignored) = (state.run(), state.folder("stage")?, folder.ignored());
     let workspace = folder.workspace(&run, &ignored, &state, true)?;
@@ -40,12 +40,12 @@ fn run() -> Result<u8, Box<dyn std::error::Error>> {
         protect.split(',').filter(|path| !path.is_empty()).map(|path| RelPath::parse(path.as_bytes()));
     let policy = Policy {
         folders: vec![Bound { target: source.clone(), source, protect: protect.collect::<Result<_, _>>()? }],
-        environment: host::environment(&host, Level::Process, std::env::vars_os(), &[]),
-        ..Policy::closed()
+        environment: host::environment(&host, IsolationLevel::Process, std::env::vars_os(), &[]),
+        ..Policy::deny_all()
     };
     let (input, output, error) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
     let outcome = launch::run(
-        &Request {
+        &LaunchRequest {
             policy: &policy,
             host: &host,
             workspace: &workspace,
@@ -55,12 +55,12 @@ fn run() -> Result<u8, Box<dyn std::error::Error>> {
             start: &folder.start,
             terminal: false,
             streams: [input.as_fd(), output.as_fd(), error.as_fd()],
-            attendant: &agency_sandbox::supervise::Nobody,
+            attendant: &agency_sandbox::monitor::NoMonitor,
         },
         None,
     )?;
     match outcome.end {
-        End::Exited(code) => Ok(code as u8),
+        CommandExit::Exited(code) => Ok(code as u8),
         other => Err(format!("{other:?}").into()),
     }
 }

@@ -227,12 +227,12 @@ fn a_network_of_ones_own_is_not_made_wider_by_what_is_known() {
 #[test]
 fn an_untrusted_repository_may_only_narrow() {
     let queue = Queue::new();
-    queue.ground.write("agency.toml", "[agents.codex]\nstall = \"900h\"\ntimeout = \"1h\"\n");
+    queue.ground.write("agency.toml", "[agents.codex]\nidle_timeout = \"900h\"\ntimeout = \"1h\"\n");
     let shown = queue.ground.ok(&["agents", "show", "codex", "--json"]).json();
-    assert_eq!((&shown["agent"]["stall"], &shown["agent"]["timeout"]), (&"15m".into(), &"1h".into()));
-    queue.ground.write("agency.toml", "[agents.codex]\nstall = \"1m\"\n");
+    assert_eq!((&shown["agent"]["idle_timeout"], &shown["agent"]["timeout"]), (&"15m".into(), &"1h".into()));
+    queue.ground.write("agency.toml", "[agents.codex]\nidle_timeout = \"1m\"\n");
     let shown = queue.ground.ok(&["agents", "show", "codex", "--json"]).json();
-    assert_eq!(shown["agent"]["stall"], "1m");
+    assert_eq!(shown["agent"]["idle_timeout"], "1m");
     queue.ground.write("agency.toml", "[agents.mine]\nlike = \"shell\"\n");
     queue.task("mine", &[]);
     let said = queue.run(&[]);
@@ -289,4 +289,19 @@ fn a_command_may_be_a_file_of_the_repository() {
         assert_eq!(said.code, 0, "{said:?}");
         queue.assert_landed(&[id]);
     }
+}
+
+/// A key that was renamed is understood by its old name, and a notice says the present one.
+#[test]
+fn an_old_key_is_understood_with_a_notice() {
+    let queue = Queue::new();
+    queue.ground.write("agency.toml", "[agents.codex]\nstall = \"1m\"\n");
+    let shown = queue.ground.ok(&["agents", "show", "codex", "--json"]);
+    assert_eq!(shown.json()["agent"]["idle_timeout"], "1m");
+    let notice = "agency.toml: `agents.codex.stall` is called `agents.codex.idle_timeout` now";
+    assert!(shown.err.contains(notice), "{}", shown.err);
+    queue.ground.write("agency.toml", "[agents.codex]\nstall = \"1m\"\nidle_timeout = \"2m\"\n");
+    let refused = queue.ground.agency(&["agents", "show", "codex"]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.err.contains("is set twice"), "{}", refused.err);
 }

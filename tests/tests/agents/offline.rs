@@ -50,7 +50,7 @@ fn codex_tests_a_package_whose_dependencies_were_put_there_before() {
     ];
     let Some(mut shop) = Shop::open(name, Program::Codex, script(Program::Codex, &commands)) else { return };
     shop.queue.tables(
-        "[workspace]\nsetup = { command = \"npm ci --offline --no-audit --no-fund\", keyed_by = [\"package-lock.json\"] }\n",
+        "[workspace]\nsetup = { command = \"npm ci --offline --no-audit --no-fund\", cache_key = [\"package-lock.json\"] }\n",
     );
     let ground = &shop.queue.ground;
     ground.write(

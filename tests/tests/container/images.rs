@@ -54,8 +54,13 @@ fn what_an_image_declares_gives_nothing() {
             "its label is our own"
         );
         let id = ground.engine.containers_of(Some(pid)).remove(0);
-        let told = ground.engine.ask(&["inspect", &id]);
-        let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+        let inspected = ground.engine.docker(&["inspect", &id]).output().expect("docker starts");
+        if !inspected.status.success() {
+            drop(child.stdin.take());
+            let ended = Ended { output: child.wait_with_output().expect("ended") };
+            panic!("its container is gone, and it ended with {:?}: {}", ended.code(), ended.stderr());
+        }
+        let told: serde_json::Value = serde_json::from_slice(&inspected.stdout).expect("JSON");
         assert_eq!(told[0]["State"]["Health"], serde_json::Value::Null);
         assert!(told[0]["Config"]["User"].as_str().is_some_and(|user| !user.starts_with("0:")));
         let kinds = told[0]["Mounts"].as_array().expect("a list").iter().map(|one| one["Type"].clone());

@@ -163,7 +163,7 @@ fn a_setup_is_made_in_a_container_and_found_in_every_other() {
     let Some(engine) = engine("a_setup_is_made_in_a_container_and_found_in_every_other") else { return };
     let mut queue = contained(&engine, "cp deps/id src/$AGENCY_TASK_ID");
     let command = "test -f /open/file && mkdir -p deps && cat /proc/sys/kernel/random/uuid > deps/id";
-    queue.tables(&format!("[workspace.setup]\ncommand = \"{command}\"\nkeyed_by = [\"README.md\"]\n"));
+    queue.tables(&format!("[workspace.setup]\ncommand = \"{command}\"\ncache_key = [\"README.md\"]\n"));
     queue.ground.write(".gitignore", "deps/\n");
     queue.ground.profile("quick", &["test -s deps/id"]);
     queue.ground.commit_all();

@@ -52,8 +52,8 @@ fn snake(name: &str) -> String {
 
 /// What there is, by the source: each notice with its fields; `None` where those are another type's.
 fn known() -> BTreeMap<String, Option<Fields>> {
-    let source = text("supervisor/src/notice.rs");
-    let body = source.split("pub enum Notice {\n").nth(1).and_then(|rest| rest.split("\n}").next());
+    let source = text("supervisor/src/run_event.rs");
+    let body = source.split("pub enum RunEvent {\n").nth(1).and_then(|rest| rest.split("\n}").next());
     let mut found = BTreeMap::from([("summary".to_owned(), None)]);
     let mut last = String::new();
     for line in body.expect("the notices").lines() {
@@ -95,8 +95,10 @@ fn every_phase_and_every_end_is_described() {
     };
     // That it is over, the event of that name says.
     let phases = names("Phase").into_iter().filter(|name| name != "over");
-    let missing: Vec<String> =
-        phases.chain(names("Ending")).filter(|name| !page.contains(&format!("\n| `{name}` | "))).collect();
+    let missing: Vec<String> = phases
+        .chain(names("AttemptEnd"))
+        .filter(|name| !page.contains(&format!("\n| `{name}` | ")))
+        .collect();
     assert!(missing.is_empty(), "docs/events.md says nothing of {missing:?}");
     let kinds = source.split("pub enum FailureKind {").nth(1).and_then(|rest| rest.split("\n}").next());
     for kind in kinds.expect("the kinds").lines().filter_map(|line| line.trim().strip_suffix(',')) {

@@ -143,7 +143,7 @@ impl Ended {
 
 #[test]
 fn an_agent_that_hangs_is_stopped_when_it_has_been_silent_for_too_long() {
-    let ended = Office::of(&[Agent::new("exec sleep 600", "stall = \"1s\"\ntimeout = \"10m\"")]).run();
+    let ended = Office::of(&[Agent::new("exec sleep 600", "idle_timeout = \"1s\"\ntimeout = \"10m\"")]).run();
     ended.assert_failed(0, "stopped", &["it showed no sign of life for 1 s"]);
     ended.assert_others_done(10, &[]);
 }
@@ -151,7 +151,7 @@ fn an_agent_that_hangs_is_stopped_when_it_has_been_silent_for_too_long() {
 #[test]
 fn an_agent_that_runs_for_too_long_is_stopped_however_busy_it_is() {
     let busy = "while :; do echo working; sleep 0.05; done";
-    let ended = Office::of(&[Agent::new(busy, "stall = \"10m\"\ntimeout = \"1s\"")]).run();
+    let ended = Office::of(&[Agent::new(busy, "idle_timeout = \"10m\"\ntimeout = \"1s\"")]).run();
     ended.assert_failed(0, "stopped", &["it ran for longer than 1 s"]);
     assert!(ended.log_text(0).contains("working\nworking\n"));
     ended.assert_others_done(10, &[]);

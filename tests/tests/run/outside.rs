@@ -7,7 +7,7 @@ use crate::audit;
 /// A queue whose tasks are Ann's, who works by herself.
 fn queue() -> Queue {
     let mut queue = Queue::with_agent(HONEST);
-    queue.agent("ann", "false", "outside = true");
+    queue.agent("ann", "false", "external = true");
     queue
 }
 

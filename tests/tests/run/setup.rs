@@ -34,7 +34,7 @@ fn queue(actor: Actor, setup: &str, script: &str) -> Queue {
 
 fn configure(queue: &mut Queue, setup: &str, more: &str) {
     let command = serde_json::json!(setup);
-    queue.tables(&format!("[workspace.setup]\ncommand = {command}\nkeyed_by = [\"lock.txt\"]\n{more}\n"));
+    queue.tables(&format!("[workspace.setup]\ncommand = {command}\ncache_key = [\"lock.txt\"]\n{more}\n"));
 }
 
 /// The layers there are, whole or not.
@@ -327,13 +327,17 @@ fn without_namespaces_it_is_copied() {
 #[test]
 fn what_can_not_be_meant_is_refused_before_anything_starts() {
     for (lines, code, words) in [
-        ("command = \"true\"", 2, "workspace.setup has no keyed_by"),
-        ("command = \"true\"\nkeyed_by = []", 2, "workspace.setup has no keyed_by"),
-        ("keyed_by = [\"lock.txt\"]", 2, "workspace.setup has no command"),
-        ("command = \"true\"\nkeyed_by = [\"/etc/passwd\"]", 2, "`/etc/passwd` is no file of the repository"),
-        ("command = \"true\"\nkeyed_by = [\"a/../b\"]", 2, "`a/../b` is no file of the repository"),
-        ("command = \"true\"\nkeyed_by = [\"\"]", 2, "the path is empty"),
-        ("command = \"true\"\nkeyed_by = [\"a\"]\nnetwork = [\"*:x\"]", 2, "workspace.setup.network"),
+        ("command = \"true\"", 2, "workspace.setup has no cache_key"),
+        ("command = \"true\"\ncache_key = []", 2, "workspace.setup has no cache_key"),
+        ("cache_key = [\"lock.txt\"]", 2, "workspace.setup has no command"),
+        (
+            "command = \"true\"\ncache_key = [\"/etc/passwd\"]",
+            2,
+            "`/etc/passwd` is no file of the repository",
+        ),
+        ("command = \"true\"\ncache_key = [\"a/../b\"]", 2, "`a/../b` is no file of the repository"),
+        ("command = \"true\"\ncache_key = [\"\"]", 2, "the path is empty"),
+        ("command = \"true\"\ncache_key = [\"a\"]\nnetwork = [\"*:x\"]", 2, "workspace.setup.network"),
     ] {
         let mut queue = Queue::new();
         let id = queue.task("shell", &[]);

@@ -51,7 +51,7 @@ fn words_of_a_program_are_no_fault_of_the_machine() {
     queue.agent("other", &format!("echo heavy > lock.txt; {HONEST}"), "");
     let setup = "mkdir -p deps; grep -q one lock.txt || { echo 'JavaScript heap out of memory'; exit 134; }";
     let setup = serde_json::json!(setup);
-    queue.tables(&format!("[workspace.setup]\ncommand = {setup}\nkeyed_by = [\"lock.txt\"]\n"));
+    queue.tables(&format!("[workspace.setup]\ncommand = {setup}\ncache_key = [\"lock.txt\"]\n"));
     queue.ground.commit_all();
     let id = queue.task("other", &["--may-touch", "lock.txt"]);
     let said = queue.run(&["--parallel", "1"]);

@@ -205,7 +205,7 @@ fn what_the_log_shows_does_not_depend_on_a_collector() {
         lines.filter(|line| !line.ends_with("next=Await")).collect::<Vec<String>>()
     });
     assert_eq!(alone, collected);
-    let begins = "attempt{task=kodingx:T0001 attempt=1 agent=shell}: agency_supervisor::life: looked";
+    let begins = "attempt{task=kodingx:T0001 attempt=1 agent=shell}: agency_supervisor::driver: looked";
     assert!(alone.len() > 5 && alone.iter().all(|line| line.starts_with(begins)), "{alone:#?}");
 }
 

@@ -1,4 +1,4 @@
-//! Aider's configuration: `read` must name our file, and nothing else may change.
+//! Aider's configuration: adds our file to the list `read`, and changes nothing else.
 //!
 //! Three facts shape this. Of two equal keys in one file the last wins, so a second `read:` would silently
 //! drop a person's list. Of several configuration files the nearest one's `read` wins whole, so our list
@@ -17,20 +17,20 @@ pub const CONFIGURATION: &str = ".aider.conf.yml";
 /// The rules aider is told to read.
 pub const RULES: &str = "AGENCY.md";
 
-/// What is to be done to the configuration.
+/// The change that the configuration needs.
 #[derive(Debug)]
-pub enum Named {
+pub enum ReadListEdit {
     /// The file is named already.
     Already,
     /// The whole new text. It starts with the old one, byte for byte.
     Appended(String),
     /// A person has to do it.
-    ByHand(ByHand),
+    ByHand(ManualEdit),
 }
 
 /// Why we leave the configuration to a person, and what to write there.
 #[derive(Debug, thiserror::Error)]
-pub enum ByHand {
+pub enum ManualEdit {
     #[error("`read` in {CONFIGURATION} names one file: make it `read: [{named}, {file}]`")]
     OneFile { named: String, file: String },
     #[error("`read` in {CONFIGURATION} cannot be added to without touching other lines: add `{file}` to it")]
@@ -51,12 +51,12 @@ pub enum ByHand {
 
 /// Names `file` in the list `read`. `existing` is the configuration as it is, empty if there is none; `header`
 /// is the line that says where a new list comes from.
-pub fn name_in_read(existing: &str, file: &str, header: &str) -> Named {
+pub fn add_to_read(existing: &str, file: &str, header: &str) -> ReadListEdit {
     let mut options = match parsed(existing) {
         Ok(Value::Mapping(options)) => options,
         Ok(Value::Null) => Mapping::new(),
-        Ok(_) => return Named::ByHand(ByHand::NoOptions { file: file.to_owned() }),
-        Err(cause) => return Named::ByHand(ByHand::NotYaml { file: file.to_owned(), cause }),
+        Ok(_) => return ReadListEdit::ByHand(ManualEdit::NoOptions { file: file.to_owned() }),
+        Err(cause) => return ReadListEdit::ByHand(ManualEdit::NotYaml { file: file.to_owned(), cause }),
     };
     let ours = Value::from(file);
     let (lines, otherwise) = match options.get("read").cloned() {
@@ -64,24 +64,26 @@ pub fn name_in_read(existing: &str, file: &str, header: &str) -> Named {
             options.insert("read".into(), Value::Sequence(vec![ours]));
             let gap = if existing.trim().is_empty() { "" } else { "\n" };
             let lines = format!("{gap}# {header}\nread:\n  - {file}\n");
-            (lines, ByHand::NotAppendable { file: file.to_owned() })
+            (lines, ManualEdit::NotAppendable { file: file.to_owned() })
         }
-        Some(Value::Sequence(list)) if list.iter().any(|named| is(named, file)) => return Named::Already,
-        Some(Value::String(named)) if is(&Value::from(named.as_str()), file) => return Named::Already,
+        Some(Value::Sequence(list)) if list.iter().any(|named| is(named, file)) => {
+            return ReadListEdit::Already;
+        }
+        Some(Value::String(named)) if is(&Value::from(named.as_str()), file) => return ReadListEdit::Already,
         Some(Value::Sequence(mut list)) => {
             list.push(ours);
             options.insert("read".into(), Value::Sequence(list));
-            (item_like_the_last(existing, file), ByHand::NotAtTheEnd { file: file.to_owned() })
+            (item_like_the_last(existing, file), ManualEdit::NotAtTheEnd { file: file.to_owned() })
         }
         Some(Value::String(named)) => {
-            return Named::ByHand(ByHand::OneFile { named, file: file.to_owned() });
+            return ReadListEdit::ByHand(ManualEdit::OneFile { named, file: file.to_owned() });
         }
-        Some(_) => return Named::ByHand(ByHand::NotAList { file: file.to_owned() }),
+        Some(_) => return ReadListEdit::ByHand(ManualEdit::NotAList { file: file.to_owned() }),
     };
     let text = appended(existing, &lines);
     match parsed(&text) {
-        Ok(Value::Mapping(found)) if found == options => Named::Appended(text),
-        _ => Named::ByHand(otherwise),
+        Ok(Value::Mapping(found)) if found == options => ReadListEdit::Appended(text),
+        _ => ReadListEdit::ByHand(otherwise),
     }
 }
 
@@ -118,13 +120,13 @@ mod tests {
 
     use super::*;
 
-    fn named(existing: &str) -> Named {
-        name_in_read(existing, RULES, "Ours")
+    fn named(existing: &str) -> ReadListEdit {
+        add_to_read(existing, RULES, "Ours")
     }
 
     fn new_text(existing: &str) -> String {
         match named(existing) {
-            Named::Appended(text) => {
+            ReadListEdit::Appended(text) => {
                 assert!(text.starts_with(existing), "{existing:?} became {text:?}");
                 text
             }
@@ -134,7 +136,7 @@ mod tests {
 
     fn reason(existing: &str) -> String {
         match named(existing) {
-            Named::ByHand(reason) => reason.to_string(),
+            ReadListEdit::ByHand(reason) => reason.to_string(),
             other => panic!("{existing:?}: {other:?}"),
         }
     }
@@ -187,10 +189,10 @@ mod tests {
     #[test]
     fn a_second_time_changes_nothing() {
         for existing in ["", "model: x", "read:\r\n  - a.md\r\n"] {
-            assert!(matches!(named(&new_text(existing)), Named::Already), "{existing:?}");
+            assert!(matches!(named(&new_text(existing)), ReadListEdit::Already), "{existing:?}");
         }
         for existing in ["read: AGENCY.md\n", "read: [a.md, ./AGENCY.md]\nmodel: x\n"] {
-            assert!(matches!(named(existing), Named::Already), "{existing:?}");
+            assert!(matches!(named(existing), ReadListEdit::Already), "{existing:?}");
         }
     }
 
@@ -225,7 +227,7 @@ mod tests {
             if ended {
                 existing.push_str(ending);
             }
-            if let Named::Appended(text) = named(&existing) {
+            if let ReadListEdit::Appended(text) = named(&existing) {
                 prop_assert!(text.starts_with(&existing));
                 let without_read = |text: &str| {
                     let Ok(Value::Mapping(mut options)) = parsed(text) else { return Mapping::new() };
@@ -234,7 +236,7 @@ mod tests {
                 };
                 prop_assert_eq!(without_read(&text), without_read(&existing));
                 prop_assert!(read(&text).ends_with(&[RULES.to_owned()]));
-                prop_assert!(matches!(named(&text), Named::Already));
+                prop_assert!(matches!(named(&text), ReadListEdit::Already));
             }
         }
     }

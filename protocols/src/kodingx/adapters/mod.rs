@@ -1,161 +1,19 @@
-//! What teaches a coding tool to orchestrate by the protocol (§12, §13): one set of rules, in each tool's own
-//! format and place.
+//! Adapters: files that tell a coding tool how to orchestrate by the protocol (§12, §13). One set of rules, in each
+//! tool's own format and place.
 //!
-//! [`adapters()`] says which files a tool reads, [`beside()`] which of them are added to a repository that has
+//! [`adapters()`] says which files a tool reads, [`plan_install()`] which of them are added to a repository that has
 //! files of its own (§22.3), [`missing_parts`] what a file lacks after people have edited it. Nothing here
 //! touches a file.
 
 pub mod aider;
-mod beside;
+mod install;
 mod parts;
 mod rules;
+mod tools;
 
-pub use beside::{Deed, Existing, Step, beside};
-pub use parts::{Part, missing_parts};
-
-use crate::kodingx::texts::Setting;
-use crate::text::region::Comment;
-use rules::rules;
-
-/// The tool that coordinates the work (§12.2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Orchestrator {
-    Cursor,
-    ClaudeCode,
-    Aider,
-    Continue,
-    Windsurf,
-    Antigravity,
-    Other,
-}
-
-impl Orchestrator {
-    pub const ALL: [Self; 7] = [
-        Self::Cursor,
-        Self::ClaudeCode,
-        Self::Aider,
-        Self::Continue,
-        Self::Windsurf,
-        Self::Antigravity,
-        Self::Other,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Cursor => "cursor",
-            Self::ClaudeCode => "claude_code",
-            Self::Aider => "aider",
-            Self::Continue => "continue",
-            Self::Windsurf => "windsurf",
-            Self::Antigravity => "antigravity",
-            Self::Other => "other",
-        }
-    }
-
-    /// The names of the manifest; `claude-code`, the agent's name, is the same tool.
-    pub fn parse(name: &str) -> Option<Self> {
-        let name = if name == "claude-code" { "claude_code" } else { name };
-        Self::ALL.into_iter().find(|tool| tool.as_str() == name)
-    }
-}
-
-/// One file a tool reads.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Adapter {
-    /// From the root of the repository.
-    pub path: &'static str,
-    pub content: Content,
-}
-
-/// What belongs into the file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Content {
-    /// The file is ours alone.
-    Whole(String),
-    /// The inside of a fenced region, in a file that others write too.
-    Region { inside: String, comment: Comment },
-    /// The list `read` of aider's configuration must name this file: see [`aider::name_in_read`].
-    NamedInRead { file: &'static str },
-}
-
-/// The files `orchestrator` reads, in a repository where nothing stands in their way. Where something may,
-/// [`beside()`] knows better.
-pub fn adapters(orchestrator: Orchestrator, setting: &Setting) -> Vec<Adapter> {
-    match orchestrator {
-        Orchestrator::Cursor => vec![cursor(setting)],
-        Orchestrator::ClaudeCode => vec![region("CLAUDE.md", setting)],
-        Orchestrator::Aider => aider(setting),
-        Orchestrator::Continue => vec![continue_dev(setting)],
-        Orchestrator::Windsurf => vec![windsurf(".windsurf/rules/agency.md", setting)],
-        Orchestrator::Antigravity => vec![antigravity(".agents/rules/agency.md", setting)],
-        Orchestrator::Other => vec![region("AGENTS.md", setting)],
-    }
-}
-
-/// Cursor reads `.mdc` files below `.cursor/rules/`. The frontmatter must come first and decides when the rule
-/// is sent; `alwaysApply` must be the boolean `true`, a string is silently taken for false. With it, `globs`
-/// and `description` decide nothing, but Cursor's own editor writes all three.
-/// (<https://cursor.com/docs/context/rules>,
-/// <https://raw.githubusercontent.com/stbenjam/skillsaw/main/docs/rules/cursor-rules-valid.md>)
-fn cursor(setting: &Setting) -> Adapter {
-    let frontmatter = "description: Orchestrating work with KodingX Agency\nglobs:\nalwaysApply: true\n";
-    whole(".cursor/rules/agency.mdc", frontmatter, setting)
-}
-
-/// Continue reads `.md` files in `.continue/rules/`, in the order of their names. `name` is shown to people;
-/// only `alwaysApply: true` sends the rule whatever files are open.
-/// (<https://docs.continue.dev/customize/deep-dives/rules>)
-fn continue_dev(setting: &Setting) -> Adapter {
-    let frontmatter = "name: KodingX Agency\ndescription: Orchestrating work with KodingX Agency\n\
-                       alwaysApply: true\n";
-    whole(".continue/rules/agency.md", frontmatter, setting)
-}
-
-/// Windsurf reads `.md` files in `.windsurf/rules/`; without `trigger: always_on` a rule waits to be
-/// mentioned. A file is cut at 12,000 characters, in older builds at 6,000, without a word: the rules stay
-/// below both. The product is called Devin Desktop since June 2026, and its `.devin/rules/` takes precedence;
-/// older builds know this folder alone. (<https://docs.devin.ai/desktop/cascade/memories>,
-/// <https://docs.windsurf.com/plugins/cascade/memories>)
-fn windsurf(path: &'static str, setting: &Setting) -> Adapter {
-    let frontmatter = "trigger: always_on\ndescription: Orchestrating work with KodingX Agency\n";
-    whole(path, frontmatter, setting)
-}
-
-/// Antigravity reads `.md` files of at most 12,000 characters in `.agents/rules/`, or, only where there is no
-/// `.agents`, in `.agent/rules/`, its older folder. Its documentation leaves the frontmatter out, but a rule
-/// without `trigger: always_on` is not loaded. `@name` in a rule pulls in a file.
-/// (<https://antigravity.google/docs/rules-workflows>,
-/// <https://discuss.ai.google.dev/t/new-folder-for-rules/126165>, <https://github.com/rtk-ai/rtk/pull/2916>)
-fn antigravity(path: &'static str, setting: &Setting) -> Adapter {
-    whole(path, "trigger: always_on\n", setting)
-}
-
-/// Aider reads no rules of its own accord: `read` in `.aider.conf.yml` names the files it loads, read-only, in
-/// every session. Ours has a name that does not start with `.aider`, because aider offers to ignore `.aider*`
-/// in git, and lies outside `.kodingx/`, which is the same for every tool (§12.1).
-/// (<https://aider.chat/docs/usage/conventions.html>, <https://github.com/Aider-AI/aider/issues/471>)
-fn aider(setting: &Setting) -> Vec<Adapter> {
-    let note = "In aider you see only the files of the chat and run nothing yourself: propose each command, \
-                the user confirms it. `/run agency status` puts its output into the chat.";
-    let text = format!("{}\n\n{}", setting.quoted_header(), rules(setting, Some(note)));
-    vec![
-        Adapter { path: aider::RULES, content: Content::Whole(text) },
-        Adapter { path: aider::CONFIGURATION, content: Content::NamedInRead { file: aider::RULES } },
-    ]
-}
-
-/// A file in which nobody else writes: frontmatter first, because each of these tools reads it only there.
-fn whole(path: &'static str, frontmatter: &str, setting: &Setting) -> Adapter {
-    let text = format!("---\n{frontmatter}---\n{}\n\n{}", setting.quoted_header(), rules(setting, None));
-    Adapter { path, content: Content::Whole(text) }
-}
-
-/// A part of a file that others write too: `CLAUDE.md`, `AGENTS.md`, `.cursorrules`. None of them has a
-/// frontmatter. (<https://code.claude.com/docs/en/memory>, <https://agents.md>)
-fn region(path: &'static str, setting: &Setting) -> Adapter {
-    let inside = format!("{}\n\n{}", setting.quoted_header(), rules(setting, None));
-    Adapter { path, content: Content::Region { inside, comment: Comment::Html } }
-}
+pub use install::{AdapterAction, AdapterStep, ExistingFiles, plan_install};
+pub use parts::{AdapterPart, missing_parts};
+pub use tools::{Adapter, AdapterContent, Orchestrator, adapters};
 
 #[cfg(test)]
 mod tests;

@@ -1,14 +1,14 @@
-//! What an adapter must contain (§13, §18), and what one that people have edited lacks.
+//! The parts that an adapter must contain (§13, §18), and which of them an edited adapter lacks.
 //!
-//! A part is a section: a heading that names it, and under it at least the words without which it would say
-//! something else. How the heading is written (`## Role`, `**Role:**`, underlined, `ROLE:`), in which order
-//! and how deep, does not matter. Whether the sentences are good is not judged.
+//! A part is a section: a heading that names it, and under it the required words. The form of the heading (`## Role`,
+//! `**Role:**`, underlined, `ROLE:`), its order and its depth do not matter. The quality of the sentences is not
+//! judged.
 
 use std::fmt;
 
 /// Something an adapter must contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Part {
+pub enum AdapterPart {
     Role,
     OperatingLoop,
     FileLocations,
@@ -23,7 +23,7 @@ pub enum Part {
     Scope,
 }
 
-impl Part {
+impl AdapterPart {
     /// The seven parts of §13 and the five rules of §18, in their order.
     pub const ALL: [Self; 12] = [
         Self::Role,
@@ -79,7 +79,7 @@ impl Part {
         }
     }
 
-    /// Whether a section's lowercase text says what this part is there for.
+    /// Whether a section's lowercase text has the part's required words.
     fn is_said_in(self, text: &str) -> bool {
         let any = |words: &[&str]| words.iter().any(|word| text.contains(word));
         match self {
@@ -100,7 +100,7 @@ impl Part {
         }
     }
 
-    fn is_in(self, section: &Section) -> bool {
+    fn is_in(self, section: &AdapterSection) -> bool {
         let heading = words(&section.heading);
         let announced = match self {
             Self::TrustBoundary | Self::Secrets | Self::DestructiveActions | Self::DoneGate | Self::Scope => {
@@ -112,7 +112,7 @@ impl Part {
     }
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for AdapterPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Role => "Role",
@@ -131,24 +131,24 @@ impl fmt::Display for Part {
     }
 }
 
-/// What `text`, an adapter or a file with one in it, lacks.
-pub fn missing_parts(text: &str) -> Vec<Part> {
+/// The parts that `text`, an adapter or a file with one in it, lacks.
+pub fn missing_parts(text: &str) -> Vec<AdapterPart> {
     let sections = sections(text);
-    Part::ALL.into_iter().filter(|part| !sections.iter().any(|section| part.is_in(section))).collect()
+    AdapterPart::ALL.into_iter().filter(|part| !sections.iter().any(|section| part.is_in(section))).collect()
 }
 
 /// A heading and everything under it, deeper headings too, in lowercase.
 #[derive(Debug)]
-struct Section {
+struct AdapterSection {
     heading: String,
     level: usize,
     text: String,
 }
 
-fn sections(text: &str) -> Vec<Section> {
+fn sections(text: &str) -> Vec<AdapterSection> {
     let text = text.to_lowercase();
     let lines: Vec<&str> = text.lines().collect();
-    let mut all: Vec<Section> = Vec::new();
+    let mut all: Vec<AdapterSection> = Vec::new();
     // Positions in `all`, outermost first.
     let mut open: Vec<usize> = Vec::new();
     let mut fence = None;
@@ -166,10 +166,10 @@ fn sections(text: &str) -> Vec<Section> {
             (None, None) => heading(line, lines.get(number + 1).copied()),
         };
         let said = match found {
-            Some(Heading { level, title, rest }) => {
+            Some(SectionHeading { level, title, rest }) => {
                 open.retain(|position| all[*position].level < level);
                 open.push(all.len());
-                all.push(Section { heading: title.to_owned(), level, text: String::new() });
+                all.push(AdapterSection { heading: title.to_owned(), level, text: String::new() });
                 rest
             }
             None => line,
@@ -182,7 +182,7 @@ fn sections(text: &str) -> Vec<Section> {
     all
 }
 
-struct Heading<'a> {
+struct SectionHeading<'a> {
     level: usize,
     title: &'a str,
     /// What follows it on its line.
@@ -192,21 +192,21 @@ struct Heading<'a> {
 /// Bold words and words with a colon are deeper than any `#`.
 const RUN_IN: usize = 7;
 
-fn heading<'a>(line: &'a str, next: Option<&str>) -> Option<Heading<'a>> {
+fn heading<'a>(line: &'a str, next: Option<&str>) -> Option<SectionHeading<'a>> {
     let line = line.trim();
     let hashes = line.len() - line.trim_start_matches('#').len();
     let title = &line[hashes..];
     // `#123` is no heading, but `#Role` is meant to be one.
     if (1..=6).contains(&hashes) && (title.is_empty() || title.starts_with(' ') || names_a_part(title)) {
-        return Some(Heading { level: hashes, title, rest: "" });
+        return Some(SectionHeading { level: hashes, title, rest: "" });
     }
     let plain = line.chars().next().is_some_and(char::is_alphanumeric);
     match next.map(str::trim) {
         Some(under) if plain && under.len() >= 3 && under.chars().all(|c| c == '=') => {
-            return Some(Heading { level: 1, title: line, rest: "" });
+            return Some(SectionHeading { level: 1, title: line, rest: "" });
         }
         Some(under) if plain && under.len() >= 3 && under.chars().all(|c| c == '-') => {
-            return Some(Heading { level: 2, title: line, rest: "" });
+            return Some(SectionHeading { level: 2, title: line, rest: "" });
         }
         _ => {}
     }
@@ -215,16 +215,16 @@ fn heading<'a>(line: &'a str, next: Option<&str>) -> Option<Heading<'a>> {
 
 /// `**Role:** You are …`, `1. **Role Declaration**`, `ROLE:`. Most bold words are no headings, so only the
 /// name of a part counts as one.
-fn run_in(line: &str) -> Option<Heading<'_>> {
+fn run_in(line: &str) -> Option<SectionHeading<'_>> {
     let line = without_list_mark(line);
     let bold = ["**", "__"].iter().find_map(|mark| line.strip_prefix(mark)?.split_once(mark));
     let (title, rest) = bold.or_else(|| Some((line.strip_suffix(':')?, "")))?;
-    names_a_part(title).then_some(Heading { level: RUN_IN, title, rest })
+    names_a_part(title).then_some(SectionHeading { level: RUN_IN, title, rest })
 }
 
 fn names_a_part(title: &str) -> bool {
     let names = words(title);
-    names.len() <= 5 && Part::ALL.into_iter().any(|part| part.is_announced_by(&names))
+    names.len() <= 5 && AdapterPart::ALL.into_iter().any(|part| part.is_announced_by(&names))
 }
 
 fn fence_mark(line: &str) -> Option<&'static str> {
@@ -268,7 +268,7 @@ mod tests {
 
     use super::*;
     use crate::kodingx::adapters::rules::rules;
-    use crate::kodingx::texts::setting::tests::setting;
+    use crate::kodingx::templates::context::tests::setting;
 
     fn ours() -> String {
         rules(&setting(), None)
@@ -289,16 +289,16 @@ mod tests {
 
     #[test]
     fn each_part_is_missed_when_its_section_is_gone() {
-        for part in &Part::ALL[..6] {
+        for part in &AdapterPart::ALL[..6] {
             let text = without(&ours(), &format!("## {part}"), "## ");
             assert_eq!(missing_parts(&text), [*part]);
         }
-        assert_eq!(missing_parts(&without(&ours(), "## Security", "## ")), Part::ALL[6..]);
+        assert_eq!(missing_parts(&without(&ours(), "## Security", "## ")), AdapterPart::ALL[6..]);
     }
 
     #[test]
     fn each_security_rule_is_missed_when_its_line_is_gone() {
-        for (number, part) in Part::ALL[7..].iter().enumerate() {
+        for (number, part) in AdapterPart::ALL[7..].iter().enumerate() {
             let text = without(&ours(), &format!("{}. {}", number + 1, RULES[number]), "");
             assert_eq!(missing_parts(&text), [*part]);
         }
@@ -311,7 +311,7 @@ mod tests {
         let start = text.find("## Delegation\n").expect("a heading") + "## Delegation\n".len();
         let end = start + text[start..].find("## Security").expect("the next heading");
         let emptied = format!("{}\n{}", &text[..start], &text[end..]);
-        assert_eq!(missing_parts(&emptied), [Part::Delegation]);
+        assert_eq!(missing_parts(&emptied), [AdapterPart::Delegation]);
     }
 
     #[test]
@@ -357,7 +357,7 @@ mod tests {
         let hidden = ours()
             .replace("## Delegation\n", "```sh\n## Delegation\n")
             .replace("## Security", "```\n## Security");
-        assert_eq!(missing_parts(&hidden), [Part::Delegation]);
+        assert_eq!(missing_parts(&hidden), [AdapterPart::Delegation]);
     }
 
     proptest! {
@@ -372,6 +372,6 @@ mod tests {
         let ours = ours().replace("5. Scope:", "#123 and #124 taught us:\n5. Scope:");
         let text = format!("# Us\n\n## Security\nAsk Ann.\n\n{ours}\n## Files\nsrc/\n");
         assert_eq!(missing_parts(&text), []);
-        assert_eq!(missing_parts(""), Part::ALL);
+        assert_eq!(missing_parts(""), AdapterPart::ALL);
     }
 }

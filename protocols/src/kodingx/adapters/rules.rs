@@ -3,7 +3,7 @@
 //! An agent pays for every sentence in every session, and some tools cut a long file without a word. The text
 //! holds no `@`: Claude Code and Antigravity take `@name` for a file to pull in.
 
-use crate::kodingx::texts::{RoleMode, Setting, fill};
+use crate::kodingx::templates::{RoleMode, TemplateContext, fill};
 
 const RULES: &str = include_str!("rules.md");
 
@@ -11,7 +11,7 @@ const RULES: &str = include_str!("rules.md");
 const MOST_NAMES: usize = 12;
 
 /// The rules for one repository; `note` is what is different in one tool.
-pub(super) fn rules(setting: &Setting, note: Option<&str>) -> String {
+pub(super) fn rules(setting: &TemplateContext, note: Option<&str>) -> String {
     let note = note.map(|note| format!("\n{note}")).unwrap_or_default();
     fill(
         RULES,
@@ -24,7 +24,7 @@ pub(super) fn rules(setting: &Setting, note: Option<&str>) -> String {
     )
 }
 
-fn people(setting: &Setting) -> String {
+fn people(setting: &TemplateContext) -> String {
     let builders = setting.builders();
     let mut text = match builders.len() {
         0 => "Builders: none yet; `.kodingx/agency.json` names them".to_owned(),

@@ -3,14 +3,15 @@ use std::collections::BTreeSet;
 use serde_yaml::Value;
 
 use super::*;
-use crate::kodingx::texts::RoleMode;
-use crate::kodingx::texts::setting::tests::setting;
+use crate::kodingx::templates::context::tests::setting;
+use crate::kodingx::templates::{RoleMode, TemplateContext};
+use crate::text::region::CommentStyle;
 
 /// The text an agent gets to read.
 fn read_by_the_agent(adapters: &[Adapter]) -> String {
     let texts = adapters.iter().filter_map(|adapter| match &adapter.content {
-        Content::Whole(text) | Content::Region { inside: text, .. } => Some(text.as_str()),
-        Content::NamedInRead { .. } => None,
+        AdapterContent::Whole(text) | AdapterContent::Region { inside: text, .. } => Some(text.as_str()),
+        AdapterContent::NamedInRead { .. } => None,
     });
     texts.collect()
 }
@@ -18,7 +19,7 @@ fn read_by_the_agent(adapters: &[Adapter]) -> String {
 fn every(check: impl Fn(Orchestrator, RoleMode, &str)) {
     for tool in Orchestrator::ALL {
         for role_mode in [RoleMode::Solo, RoleMode::TechLead, RoleMode::AiFirst] {
-            let setting = Setting { role_mode, ..setting() };
+            let setting = TemplateContext { role_mode, ..setting() };
             check(tool, role_mode, &read_by_the_agent(&adapters(tool, &setting)));
         }
     }
@@ -35,7 +36,7 @@ fn only_file(tool: Orchestrator) -> (&'static str, String) {
     let mut adapters = adapters(tool, &setting());
     assert_eq!(adapters.len(), 1);
     match adapters.remove(0) {
-        Adapter { path, content: Content::Whole(text) } => (path, text),
+        Adapter { path, content: AdapterContent::Whole(text) } => (path, text),
         other => panic!("{other:?}"),
     }
 }
@@ -115,8 +116,9 @@ fn an_agent_that_was_handed_a_task_is_told_that_the_rules_are_not_for_it() {
 
 #[test]
 fn the_three_modes_differ_in_who_approves_and_nowhere_else() {
-    let text =
-        |role_mode| read_by_the_agent(&adapters(Orchestrator::Other, &Setting { role_mode, ..setting() }));
+    let text = |role_mode| {
+        read_by_the_agent(&adapters(Orchestrator::Other, &TemplateContext { role_mode, ..setting() }))
+    };
     let modes = [text(RoleMode::Solo), text(RoleMode::TechLead), text(RoleMode::AiFirst)];
     let differing: BTreeSet<&str> = modes
         .iter()
@@ -136,10 +138,11 @@ fn builders_and_auditor_are_named_and_a_long_list_is_cut() {
     assert!(text.contains("--assignee claude-code "));
 
     let many: Vec<String> = (0..50).map(|number| format!("agent-{number}")).collect();
-    let text = read_by_the_agent(&adapters(Orchestrator::Other, &Setting { builders: &many, ..setting() }));
+    let text =
+        read_by_the_agent(&adapters(Orchestrator::Other, &TemplateContext { builders: &many, ..setting() }));
     assert!(text.contains("`agent-11` and 38 more in `.kodingx/agency.json`"));
 
-    let nobody = Setting { builders: &[], auditor: None, ..setting() };
+    let nobody = TemplateContext { builders: &[], auditor: None, ..setting() };
     let text = read_by_the_agent(&adapters(Orchestrator::Other, &nobody));
     assert!(text.contains("Builders: none yet") && text.contains("No auditor"));
 }
@@ -148,7 +151,7 @@ fn builders_and_auditor_are_named_and_a_long_list_is_cut() {
 fn no_tool_cuts_the_rules() {
     let many: Vec<String> = (0..50).map(|number| format!("a-builder-with-a-long-name-{number}")).collect();
     every(|tool, role_mode, _| {
-        let setting = Setting { builders: &many, role_mode, ..setting() };
+        let setting = TemplateContext { builders: &many, role_mode, ..setting() };
         let text = read_by_the_agent(&adapters(tool, &setting));
         // The smallest limit is that of older builds of Windsurf.
         assert!(text.chars().count() < 6_000, "{tool:?}: {}", text.chars().count());
@@ -212,7 +215,7 @@ fn claude_code_and_other_tools_get_a_region_in_a_shared_file() {
         let adapters = adapters(tool, &setting());
         assert_eq!(adapters.len(), 1);
         assert_eq!(adapters[0].path, wanted);
-        assert!(matches!(adapters[0].content, Content::Region { comment: Comment::Html, .. }));
+        assert!(matches!(adapters[0].content, AdapterContent::Region { comment: CommentStyle::Html, .. }));
     }
 }
 
@@ -220,8 +223,8 @@ fn claude_code_and_other_tools_get_a_region_in_a_shared_file() {
 fn aider_is_told_to_read_the_file_that_is_written_for_it() {
     let adapters = adapters(Orchestrator::Aider, &setting());
     let [rules, configuration] = adapters.as_slice() else { panic!("{adapters:?}") };
-    assert!(matches!(rules.content, Content::Whole(_)));
+    assert!(matches!(rules.content, AdapterContent::Whole(_)));
     assert!(!rules.path.starts_with(".aider"), "aider lets git ignore that");
     assert_eq!(configuration.path, ".aider.conf.yml");
-    assert_eq!(configuration.content, Content::NamedInRead { file: rules.path });
+    assert_eq!(configuration.content, AdapterContent::NamedInRead { file: rules.path });
 }

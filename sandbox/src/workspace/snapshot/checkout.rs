@@ -15,12 +15,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::error::{Result, SnapshotError, at};
-use super::index::{Index, ObjectFormat};
-use super::known::{self, Place};
+use super::error::{SnapshotError, SnapshotResult, at};
+use super::index::{GitIndex, ObjectFormat};
+use super::index_extensions::{self, IndexContext};
 use super::layer::LayerWriter;
-use super::objects::{LINK, Objects, SUBMODULE};
-use super::store::{Facts, Held, Site, make_file, make_folder};
+use super::objects::{LINK, SUBMODULE, SnapshotObjects};
+use super::store::{LayerFacts, LayerFolderLock, LockedLayer, make_file, make_folder};
 
 /// What the agent's git stores is what a harvest finds: bytes. Attributes of the tree that would convert
 /// them are overruled; this file has the last word.
@@ -33,7 +33,12 @@ pub(super) fn recent_second() -> u32 {
 }
 
 /// Builds the snapshot of a tree.
-pub(super) fn build(site: &Site<'_>, objects: &Objects, commit: &str, tree: &str) -> Result<Held> {
+pub(super) fn build(
+    site: &LayerFolderLock<'_>,
+    objects: &SnapshotObjects,
+    commit: &str,
+    tree: &str,
+) -> SnapshotResult<LockedLayer> {
     let folder = site.start(tree)?;
     let time = recent_second();
     let mut index = objects.index_of(tree, &folder.join("index"))?;
@@ -46,7 +51,7 @@ pub(super) fn build(site: &Site<'_>, objects: &Objects, commit: &str, tree: &str
         let (folders, blobs): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|(_, entry)| entry.mode == SUBMODULE);
         let mut folders = folders.into_iter().peekable();
-        let mut make_before = |writer: &mut LayerWriter, path: Option<&[u8]>| -> Result<()> {
+        let mut make_before = |writer: &mut LayerWriter, path: Option<&[u8]>| -> SnapshotResult<()> {
             while let Some((_, entry)) =
                 folders.next_if(|(_, entry)| path.is_none_or(|path| entry.path < path))
             {
@@ -77,14 +82,14 @@ pub(super) fn build(site: &Site<'_>, objects: &Objects, commit: &str, tree: &str
     index.set_stat(&sizes, time);
     let git = layer.join(".git");
     skeleton(&git, objects.format)?;
-    let facts = Facts::new(index.len(), time);
+    let facts = LayerFacts::new(index.len(), time);
     write_index(&folder, objects, index, time)?;
     make_file(&git.join("HEAD"), 0o644, format!("{commit}\n").as_bytes())?;
     site.finish(&folder, tree, &facts, &submodules)
 }
 
 /// A repository without objects and references.
-fn skeleton(git: &Path, format: ObjectFormat) -> Result<()> {
+fn skeleton(git: &Path, format: ObjectFormat) -> SnapshotResult<()> {
     for name in ["", "info", "objects", "objects/info", "objects/pack", "refs", "refs/heads", "refs/tags"] {
         make_folder(&git.join(name), 0o755)?;
     }
@@ -100,17 +105,23 @@ fn skeleton(git: &Path, format: ObjectFormat) -> Result<()> {
 
 /// Writes an index that is a second younger than the youngest of its files. A long one also says what git need not
 /// look at, and the folder of the layer where that is so.
-pub(super) fn write_index(folder: &Path, objects: &Objects, index: Index, youngest: u32) -> Result<()> {
+pub(super) fn write_index(
+    folder: &Path,
+    objects: &SnapshotObjects,
+    index: GitIndex,
+    youngest: u32,
+) -> SnapshotResult<()> {
     let path = folder.join("layer/.git/index");
-    let place = Place::of(&objects.repository).filter(|_| known::is_worth_it(index.len()));
+    let place =
+        IndexContext::of(&objects.repository).filter(|_| index_extensions::is_large_enough(index.len()));
     let extensions = match &place {
         Some(place) => place.extensions(objects.format, index.entries()),
         None => Vec::new(),
     };
     if let Some(place) = &place {
-        make_file(&folder.join(known::PLACE), 0o600, place.root.as_os_str().as_bytes())?;
+        make_file(&folder.join(index_extensions::PLACE), 0o600, place.root.as_os_str().as_bytes())?;
     }
-    make_file(&path, 0o644, &index.sealed(&extensions))?;
+    make_file(&path, 0o644, &index.with_extensions(&extensions))?;
     let time = UNIX_EPOCH + Duration::from_secs(u64::from(youngest) + 1);
     std::fs::OpenOptions::new()
         .write(true)

@@ -2,7 +2,7 @@
 //!
 //! It is always the whole difference between the two trees, never a difference to another delta: a stack of
 //! them would grow with every commit, and the kernel bounds how deep it may be. What it holds is decided by
-//! [`plan`], without touching a file. What the delta before it has as well is not written again ([`Source`]).
+//! [`plan`], without touching a file. What the delta before it has as well is not written again ([`ReusableDelta`]).
 //!
 //! In overlayfs a name in an upper layer hides whatever the lower layers have by that name, except that
 //! folders are merged. So a file needs nothing more where it replaces a folder, nor a folder where it
@@ -15,22 +15,22 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::checkout::{self, recent_second};
-use super::error::{Result, SnapshotError, at};
-use super::index::{Index, Replacement};
+use super::error::{SnapshotError, SnapshotResult, at};
+use super::index::{GitIndex, IndexReplacement};
 use super::layer::LayerWriter;
-use super::manifest::{self, Kept, Manifest, Source};
-use super::objects::{Difference, LINK, Objects, SUBMODULE, TREE};
-use super::store::{Facts, Held, Site, make_file, make_folder};
+use super::manifest::{self, DeltaManifest, ManifestEntry, ReusableDelta};
+use super::objects::{LINK, SUBMODULE, SnapshotObjects, TREE, TreeDiffEntry};
+use super::store::{LayerFacts, LayerFolderLock, LockedLayer, make_file, make_folder};
 
 /// One thing a delta holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Piece {
+struct DeltaEntry {
     path: Vec<u8>,
-    what: What,
+    what: DeltaContent,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum What {
+enum DeltaContent {
     /// A file or a link, with its mode and object.
     Blob {
         mode: u32,
@@ -41,14 +41,14 @@ enum What {
     Whiteout,
 }
 
-impl Piece {
+impl DeltaEntry {
     fn is_blob(&self) -> bool {
-        matches!(self.what, What::Blob { .. })
+        matches!(self.what, DeltaContent::Blob { .. })
     }
 }
 
 /// What a delta must hold, in the order of its paths.
-fn plan(differences: &[Difference]) -> Vec<Piece> {
+fn plan(differences: &[TreeDiffEntry]) -> Vec<DeltaEntry> {
     let gone: HashSet<&[u8]> = differences
         .iter()
         .filter(|one| one.old_mode == TREE && one.new_mode == 0)
@@ -60,7 +60,7 @@ fn plan(differences: &[Difference]) -> Vec<Piece> {
         .map(|one| (one.path.as_slice(), one.new_mode))
         .collect();
     let is_folder = |path: &[u8]| !gone.contains(path) || new.get(path) == Some(&SUBMODULE);
-    let mut pieces: BTreeMap<&[u8], What> = BTreeMap::new();
+    let mut pieces: BTreeMap<&[u8], DeltaContent> = BTreeMap::new();
     for one in differences {
         let path = one.path.as_slice();
         match one.new_mode {
@@ -68,39 +68,39 @@ fn plan(differences: &[Difference]) -> Vec<Piece> {
             0 => {
                 let parent = path.iter().rposition(|byte| *byte == b'/').map(|slash| &path[..slash]);
                 if parent.is_none_or(is_folder) {
-                    pieces.insert(path, What::Whiteout);
+                    pieces.insert(path, DeltaContent::Whiteout);
                 }
             }
             TREE => {}
             SUBMODULE if one.old_mode == SUBMODULE => {}
-            SUBMODULE => drop(pieces.insert(path, What::Folder)),
-            mode => drop(pieces.insert(path, What::Blob { mode, object: one.object.clone() })),
+            SUBMODULE => drop(pieces.insert(path, DeltaContent::Folder)),
+            mode => drop(pieces.insert(path, DeltaContent::Blob { mode, object: one.object.clone() })),
         }
     }
     // Whiteouts inside a submodule's folder make that folder.
     let covered: Vec<Vec<u8>> = pieces
         .iter()
-        .filter(|(_, what)| **what == What::Whiteout)
+        .filter(|(_, what)| **what == DeltaContent::Whiteout)
         .filter_map(|(path, _)| {
             path.iter().rposition(|byte| *byte == b'/').map(|slash| path[..slash].to_vec())
         })
         .collect();
     for folder in covered {
-        if pieces.get(folder.as_slice()) == Some(&What::Folder) {
+        if pieces.get(folder.as_slice()) == Some(&DeltaContent::Folder) {
             pieces.remove(folder.as_slice());
         }
     }
-    pieces.into_iter().map(|(path, what)| Piece { path: path.to_vec(), what }).collect()
+    pieces.into_iter().map(|(path, what)| DeltaEntry { path: path.to_vec(), what }).collect()
 }
 
 /// Builds the delta that turns a snapshot into the tree of a commit.
 pub(super) fn build(
-    site: &Site<'_>,
-    objects: &Objects,
-    (snapshot, before): (&Held, Option<&Source>),
+    site: &LayerFolderLock<'_>,
+    objects: &SnapshotObjects,
+    (snapshot, before): (&LockedLayer, Option<&ReusableDelta>),
     (commit, tree): (&str, &str),
-    differences: &[Difference],
-) -> Result<Held> {
+    differences: &[TreeDiffEntry],
+) -> SnapshotResult<LockedLayer> {
     let folder = site.start(tree)?;
     let layer = folder.join("layer");
     // Never older than what it stands on, also if the clock was set back meanwhile.
@@ -108,24 +108,26 @@ pub(super) fn build(
     let time = recent_second().max(oldest);
     let mut writer = LayerWriter::new(&layer, time)?;
     let pieces = plan(differences);
-    let mut manifest = Manifest::new();
+    let mut manifest = DeltaManifest::new();
     for piece in &pieces {
-        if let (What::Blob { mode, object }, Some(before)) = (&piece.what, before)
-            && let Some(kept) = before.offers(&piece.path, *mode, object)
+        if let (DeltaContent::Blob { mode, object }, Some(before)) = (&piece.what, before)
+            && let Some(kept) = before.reusable_entry(&piece.path, *mode, object)
         {
             manifest.insert(piece.path.clone(), kept.clone());
         }
     }
-    let (new, others): (Vec<&Piece>, Vec<&Piece>) =
+    let (new, others): (Vec<&DeltaEntry>, Vec<&DeltaEntry>) =
         pieces.iter().partition(|piece| piece.is_blob() && !manifest.contains_key(&piece.path));
     let mut others = others.into_iter().peekable();
-    let mut make_before = |writer: &mut LayerWriter, path: Option<&[u8]>| -> Result<()> {
+    let mut make_before = |writer: &mut LayerWriter, path: Option<&[u8]>| -> SnapshotResult<()> {
         while let Some(piece) = others.next_if(|piece| path.is_none_or(|path| piece.path.as_slice() < path)) {
             match (&piece.what, before) {
-                (What::Blob { .. }, Some(before)) => writer.same(&piece.path, &before.layer)?,
-                (What::Blob { .. }, None) => {}
-                (What::Folder, _) => writer.directory(&piece.path)?,
-                (What::Whiteout, _) => writer.whiteout(&piece.path)?,
+                (DeltaContent::Blob { .. }, Some(before)) => {
+                    writer.link_existing(&piece.path, &before.layer)?;
+                }
+                (DeltaContent::Blob { .. }, None) => {}
+                (DeltaContent::Folder, _) => writer.directory(&piece.path)?,
+                (DeltaContent::Whiteout, _) => writer.whiteout(&piece.path)?,
             }
         }
         Ok(())
@@ -133,13 +135,13 @@ pub(super) fn build(
     objects.blobs(
         &new,
         |piece| match &piece.what {
-            What::Blob { object, .. } => (object.clone(), piece.path.as_slice()),
-            What::Folder | What::Whiteout => (String::new(), piece.path.as_slice()),
+            DeltaContent::Blob { object, .. } => (object.clone(), piece.path.as_slice()),
+            DeltaContent::Folder | DeltaContent::Whiteout => (String::new(), piece.path.as_slice()),
         },
         |piece, size, content| {
             make_before(&mut writer, Some(&piece.path))?;
-            let What::Blob { mode, object } = &piece.what else { return Ok(()) };
-            let kept = Kept { mode: *mode, object: object.clone(), size, time };
+            let DeltaContent::Blob { mode, object } = &piece.what else { return Ok(()) };
+            let kept = ManifestEntry { mode: *mode, object: object.clone(), size, time };
             manifest.insert(piece.path.clone(), kept);
             match *mode {
                 LINK => writer.link(&piece.path, size, content),
@@ -149,26 +151,13 @@ pub(super) fn build(
     )?;
     make_before(&mut writer, None)?;
 
-    let twice = |path: &[u8]| SnapshotError::Hostile { path: path.to_vec(), reason: "is there twice" };
-    let mut changes: BTreeMap<Vec<u8>, Option<Replacement>> = BTreeMap::new();
-    for one in differences.iter().filter(|one| one.new_mode == 0 && one.old_mode != TREE) {
-        changes.insert(one.path.clone(), None);
-    }
-    for one in differences.iter().filter(|one| one.new_mode != 0 && one.new_mode != TREE) {
-        // Of a submodule nothing is written.
-        let (size, time) = manifest.get(&one.path).map_or((0, time), |kept| (kept.size, kept.time));
-        let object = binary(&one.object);
-        let new = Replacement { mode: one.new_mode, object, size, time };
-        if changes.insert(one.path.clone(), Some(new)).flatten().is_some() {
-            return Err(twice(&one.path));
-        }
-    }
+    let changes = replacements(differences, &manifest, time)?;
     let path = snapshot.layer().join(".git/index");
     let old = std::fs::read(&path).map_err(at("can't read", &path))?;
-    let old = Index::parse(objects.format, old).map_err(|reason| SnapshotError::Index { path, reason })?;
+    let old = GitIndex::parse(objects.format, old).map_err(|reason| SnapshotError::Index { path, reason })?;
     let git = layer.join(".git");
     make_folder(&git, 0o755)?;
-    let (index, replaced) = old.with(&changes);
+    let (index, replaced) = old.with_replacements(&changes);
     // A tree that names a path twice is seen here as one that adds what was there already.
     let changed = differences.iter().filter(|one| one.old_mode != 0 && one.old_mode != TREE).count();
     if replaced != changed {
@@ -183,7 +172,33 @@ pub(super) fn build(
     submodules.sort();
     let (path, text) = manifest::file(&folder, &manifest);
     make_file(&path, 0o600, &text)?;
-    site.finish(&folder, tree, &Facts::new(old.len(), time), &submodules)
+    site.finish(&folder, tree, &LayerFacts::new(old.len(), time), &submodules)
+}
+
+/// What changes in the index. A path that is there twice is refused.
+fn replacements(
+    differences: &[TreeDiffEntry],
+    manifest: &DeltaManifest,
+    time: u32,
+) -> SnapshotResult<BTreeMap<Vec<u8>, Option<IndexReplacement>>> {
+    let mut changes: BTreeMap<Vec<u8>, Option<IndexReplacement>> = BTreeMap::new();
+    for one in differences.iter().filter(|one| one.new_mode == 0 && one.old_mode != TREE) {
+        changes.insert(one.path.clone(), None);
+    }
+    for one in differences.iter().filter(|one| one.new_mode != 0 && one.new_mode != TREE) {
+        // Of a submodule nothing is written.
+        let (size, time) = manifest.get(&one.path).map_or((0, time), |kept| (kept.size, kept.time));
+        let object = binary(&one.object);
+        let new = IndexReplacement { mode: one.new_mode, object, size, time };
+        if changes.insert(one.path.clone(), Some(new)).flatten().is_some() {
+            return Err(twice(&one.path));
+        }
+    }
+    Ok(changes)
+}
+
+fn twice(path: &[u8]) -> SnapshotError {
+    SnapshotError::Hostile { path: path.to_vec(), reason: "is there twice" }
 }
 
 fn binary(hexadecimal: &str) -> Vec<u8> {
@@ -200,16 +215,16 @@ fn binary(hexadecimal: &str) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn difference(path: &str, old_mode: u32, new_mode: u32) -> Difference {
-        Difference { path: path.into(), old_mode, new_mode, object: "00".into() }
+    fn difference(path: &str, old_mode: u32, new_mode: u32) -> TreeDiffEntry {
+        TreeDiffEntry { path: path.into(), old_mode, new_mode, object: "00".into() }
     }
 
     /// `+` a blob, `/` a folder, `-` a whiteout.
-    fn shown(differences: &[Difference]) -> Vec<String> {
-        let sign = |what: &What| match what {
-            What::Blob { .. } => '+',
-            What::Folder => '/',
-            What::Whiteout => '-',
+    fn shown(differences: &[TreeDiffEntry]) -> Vec<String> {
+        let sign = |what: &DeltaContent| match what {
+            DeltaContent::Blob { .. } => '+',
+            DeltaContent::Folder => '/',
+            DeltaContent::Whiteout => '-',
         };
         let pieces = plan(differences);
         pieces

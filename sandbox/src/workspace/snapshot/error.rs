@@ -35,7 +35,7 @@ pub enum SnapshotError {
     Index { path: PathBuf, reason: IndexError },
 }
 
-pub(super) type Result<T> = std::result::Result<T, SnapshotError>;
+pub(super) type SnapshotResult<T> = Result<T, SnapshotError>;
 
 /// Names what was done to which file.
 pub(super) fn at<E: Into<io::Error>>(

@@ -11,7 +11,7 @@
 //!
 //! The format is version 2 of `gitformat-index(5)`. Of the extensions only `TREE`, which names the trees that
 //! are known already, is carried over, with what changed taken out; those that say what need not be looked at are
-//! made anew for each index ([`super::known`]).
+//! made anew for each index ([`super::index_extensions`]).
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -64,7 +64,7 @@ const SIZE: usize = 36;
 
 /// A whole index in memory.
 #[derive(Debug)]
-pub(super) struct Index {
+pub(super) struct GitIndex {
     format: ObjectFormat,
     bytes: Vec<u8>,
     count: usize,
@@ -73,7 +73,7 @@ pub(super) struct Index {
 
 /// One entry, and where in the index it lies.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Entry<'a> {
+pub(super) struct IndexEntry<'a> {
     pub(super) mode: u32,
     pub(super) object: &'a [u8],
     pub(super) path: &'a [u8],
@@ -83,7 +83,7 @@ pub(super) struct Entry<'a> {
 
 /// What replaces an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Replacement {
+pub(super) struct IndexReplacement {
     pub(super) mode: u32,
     pub(super) object: Vec<u8>,
     /// Bytes of the file, or of the link's target.
@@ -92,7 +92,7 @@ pub(super) struct Replacement {
     pub(super) time: u32,
 }
 
-impl Index {
+impl GitIndex {
     pub(super) fn parse(format: ObjectFormat, bytes: Vec<u8>) -> Result<Self, IndexError> {
         if bytes.get(..8) != Some(b"DIRC\0\0\0\x02".as_slice()) {
             return Err(IndexError::Version);
@@ -114,7 +114,7 @@ impl Index {
         self.count
     }
 
-    pub(super) fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = IndexEntry<'_>> {
         let mut at = HEADER;
         (0..self.count).map_while(move |_| {
             let entry = self.entry(at)?;
@@ -123,7 +123,7 @@ impl Index {
         })
     }
 
-    fn entry(&self, at: usize) -> Option<Entry<'_>> {
+    fn entry(&self, at: usize) -> Option<IndexEntry<'_>> {
         let fixed = STAT + self.format.bytes() + 2;
         let rest = self.bytes.get(at..self.bytes.len() - self.format.bytes())?;
         let object = rest.get(STAT..fixed - 2)?;
@@ -138,7 +138,7 @@ impl Index {
             length => length,
         };
         let raw = rest.get(..padded(fixed + length))?;
-        Some(Entry { mode: number(rest, MODE)?, object, path: name.get(..length)?, raw, at })
+        Some(IndexEntry { mode: number(rest, MODE)?, object, path: name.get(..length)?, raw, at })
     }
 
     /// Says of every entry which size and time its file has. A link or a submodule has them too.
@@ -151,7 +151,7 @@ impl Index {
     }
 
     /// The whole file, with these extensions besides its own.
-    pub(super) fn sealed(mut self, extensions: &[u8]) -> Vec<u8> {
+    pub(super) fn with_extensions(mut self, extensions: &[u8]) -> Vec<u8> {
         self.bytes.truncate(self.bytes.len() - self.format.bytes());
         self.bytes.extend_from_slice(extensions);
         let digest = self.format.digest(&self.bytes);
@@ -160,14 +160,17 @@ impl Index {
     }
 
     /// This index with some paths exchanged (`None` takes one out), and how many of the paths it had before.
-    pub(super) fn with(&self, changes: &BTreeMap<Vec<u8>, Option<Replacement>>) -> (Self, usize) {
+    pub(super) fn with_replacements(
+        &self,
+        changes: &BTreeMap<Vec<u8>, Option<IndexReplacement>>,
+    ) -> (Self, usize) {
         let mut out = Vec::with_capacity(self.bytes.len() + changes.len() * 160);
         out.extend_from_slice(&self.bytes[..HEADER]);
         let mut count: u32 = 0;
         let mut waiting = changes.iter().peekable();
         // Runs of entries that stay are copied as one piece.
         let mut run = HEADER..HEADER;
-        let mut put = |out: &mut Vec<u8>, path: &[u8], new: &Option<Replacement>| {
+        let mut put = |out: &mut Vec<u8>, path: &[u8], new: &Option<IndexReplacement>| {
             if let Some(new) = new {
                 count += 1;
                 self.append(out, path, new);
@@ -207,7 +210,7 @@ impl Index {
         (index, self.count - kept as usize)
     }
 
-    fn append(&self, out: &mut Vec<u8>, path: &[u8], new: &Replacement) {
+    fn append(&self, out: &mut Vec<u8>, path: &[u8], new: &IndexReplacement) {
         let start = out.len();
         let mut stat = [0u8; STAT];
         stat[MTIME..MTIME + 4].copy_from_slice(&new.time.to_be_bytes());
@@ -235,7 +238,11 @@ impl Index {
     }
 
     /// The trees that are known, without those that changed.
-    fn known_trees(&self, data: &[u8], changes: &BTreeMap<Vec<u8>, Option<Replacement>>) -> Option<Vec<u8>> {
+    fn known_trees(
+        &self,
+        data: &[u8],
+        changes: &BTreeMap<Vec<u8>, Option<IndexReplacement>>,
+    ) -> Option<Vec<u8>> {
         let mut changed: HashSet<&[u8]> = HashSet::from([b"".as_slice()]);
         for path in changes.keys() {
             for (slash, _) in path.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
@@ -315,23 +322,24 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn empty() -> Index {
+    fn empty() -> GitIndex {
         let mut bytes = b"DIRC\0\0\0\x02\0\0\0\0".to_vec();
         bytes.extend(Sha1::digest(&bytes));
-        Index::parse(ObjectFormat::Sha1, bytes).expect("an index")
+        GitIndex::parse(ObjectFormat::Sha1, bytes).expect("an index")
     }
 
-    fn paths(index: &Index) -> Vec<String> {
+    fn paths(index: &GitIndex) -> Vec<String> {
         index.entries().map(|entry| String::from_utf8_lossy(entry.path).into_owned()).collect()
     }
 
-    fn new(size: u64) -> Option<Replacement> {
-        Some(Replacement { mode: 0o100644, object: vec![7; 20], size, time: 5 })
+    fn new(size: u64) -> Option<IndexReplacement> {
+        Some(IndexReplacement { mode: 0o100644, object: vec![7; 20], size, time: 5 })
     }
 
-    fn changed(index: &Index, changes: &[(&str, Option<Replacement>)]) -> Index {
+    fn changed(index: &GitIndex, changes: &[(&str, Option<IndexReplacement>)]) -> GitIndex {
         let changes = changes.iter().map(|(path, new)| (path.as_bytes().to_vec(), new.clone())).collect();
-        Index::parse(ObjectFormat::Sha1, index.with(&changes).0.sealed(b"")).expect("an index")
+        GitIndex::parse(ObjectFormat::Sha1, index.with_replacements(&changes).0.with_extensions(b""))
+            .expect("an index")
     }
 
     #[test]
@@ -350,10 +358,10 @@ mod tests {
     fn what_is_cut_or_of_another_version_is_refused() {
         let whole = changed(&empty(), &[("b", new(1)), ("d/e", new(2))]);
         for length in 0..whole.bytes.len() - 20 {
-            assert!(Index::parse(ObjectFormat::Sha1, whole.bytes[..length].to_vec()).is_err(), "{length}");
+            assert!(GitIndex::parse(ObjectFormat::Sha1, whole.bytes[..length].to_vec()).is_err(), "{length}");
         }
         let mut other = whole.bytes.clone();
         other[7] = 4;
-        assert_eq!(Index::parse(ObjectFormat::Sha1, other).err(), Some(IndexError::Version));
+        assert_eq!(GitIndex::parse(ObjectFormat::Sha1, other).err(), Some(IndexError::Version));
     }
 }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 
-use super::error::{Result, SnapshotError, at};
+use super::error::{SnapshotError, SnapshotResult, at};
 use crate::harvest::is_dot_git;
 
 /// The longest target a link can have.
@@ -33,7 +33,7 @@ pub(super) struct LayerWriter {
 
 impl LayerWriter {
     /// `time` is the second at which every file says it was changed.
-    pub(super) fn new(path: &Path, time: u32) -> Result<Self> {
+    pub(super) fn new(path: &Path, time: u32) -> SnapshotResult<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty()).map_err(at("can't open", path))?;
         let second = Timespec { tv_sec: time.into(), tv_nsec: 0 };
@@ -41,7 +41,12 @@ impl LayerWriter {
         Ok(Self { path: path.to_owned(), root, open: Vec::new(), times, buffer: vec![0; 128 * 1024] })
     }
 
-    pub(super) fn file(&mut self, path: &[u8], executable: bool, content: &mut dyn Read) -> Result<()> {
+    pub(super) fn file(
+        &mut self,
+        path: &[u8],
+        executable: bool,
+        content: &mut dyn Read,
+    ) -> SnapshotResult<()> {
         let name = self.enter(path)?;
         let mode = Mode::from_raw_mode(if executable { 0o755 } else { 0o644 });
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -60,7 +65,7 @@ impl LayerWriter {
         rustix::fs::futimens(&file, &self.times).map_err(at("can't set the time of", self.shown(path)))
     }
 
-    pub(super) fn link(&mut self, path: &[u8], size: u64, content: &mut dyn Read) -> Result<()> {
+    pub(super) fn link(&mut self, path: &[u8], size: u64, content: &mut dyn Read) -> SnapshotResult<()> {
         let hostile = |reason| SnapshotError::Hostile { path: path.to_vec(), reason };
         if size == 0 || size > LONGEST_LINK {
             return Err(hostile("is a link whose target is empty or too long"));
@@ -79,7 +84,7 @@ impl LayerWriter {
 
     /// The very file, or link, that another layer has at the same path. Layers never change, so it does not matter
     /// how many have it.
-    pub(super) fn same(&mut self, path: &[u8], other: &Path) -> Result<()> {
+    pub(super) fn link_existing(&mut self, path: &[u8], other: &Path) -> SnapshotResult<()> {
         let name = self.enter(path)?;
         let other = other.join(Path::new(OsStr::from_bytes(path)));
         rustix::fs::linkat(rustix::fs::CWD, &other, self.folder(), name, AtFlags::empty())
@@ -87,7 +92,7 @@ impl LayerWriter {
     }
 
     /// An empty folder.
-    pub(super) fn directory(&mut self, path: &[u8]) -> Result<()> {
+    pub(super) fn directory(&mut self, path: &[u8]) -> SnapshotResult<()> {
         let mut inside = path.to_vec();
         inside.extend_from_slice(b"/x");
         self.enter(&inside).map(drop)
@@ -95,7 +100,7 @@ impl LayerWriter {
 
     /// Hides what the layers below have by this name. Such a device can be made without any privilege, and
     /// every overlay understands it, whoever mounts it.
-    pub(super) fn whiteout(&mut self, path: &[u8]) -> Result<()> {
+    pub(super) fn whiteout(&mut self, path: &[u8]) -> SnapshotResult<()> {
         let name = self.enter(path)?;
         rustix::fs::mknodat(self.folder(), name, FileType::CharacterDevice, Mode::empty(), 0)
             .map_err(|error| self.refused(path, error))
@@ -120,7 +125,7 @@ impl LayerWriter {
     }
 
     /// Opens the folder that holds `path`, made if need be, and returns the last component.
-    fn enter<'p>(&mut self, path: &'p [u8]) -> Result<&'p [u8]> {
+    fn enter<'p>(&mut self, path: &'p [u8]) -> SnapshotResult<&'p [u8]> {
         let mut components: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
         // Git refuses these before us; what a layer may hold is too important to be held once.
         if components.iter().any(|name| matches!(*name, b"" | b"." | b"..") || is_dot_git(name)) {

@@ -14,13 +14,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::objects::LINK;
-use super::store::Held;
+use super::store::LockedLayer;
 
 const NAME: &str = "files";
 
 /// A file, or a link, as it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Kept {
+pub(super) struct ManifestEntry {
     pub(super) mode: u32,
     /// Hexadecimal.
     pub(super) object: String,
@@ -31,13 +31,13 @@ pub(super) struct Kept {
 }
 
 /// By path.
-pub(super) type Manifest = BTreeMap<Vec<u8>, Kept>;
+pub(super) type DeltaManifest = BTreeMap<Vec<u8>, ManifestEntry>;
 
 /// `<mode> <object> <size> <time> <path>`, each ended by a NUL.
-fn write(manifest: &Manifest) -> Vec<u8> {
+fn write(manifest: &DeltaManifest) -> Vec<u8> {
     let mut text = Vec::new();
     for (path, kept) in manifest {
-        let Kept { mode, object, size, time } = kept;
+        let ManifestEntry { mode, object, size, time } = kept;
         text.extend_from_slice(format!("{mode:o} {object} {size} {time} ").as_bytes());
         text.extend_from_slice(path);
         text.push(0);
@@ -46,7 +46,7 @@ fn write(manifest: &Manifest) -> Vec<u8> {
 }
 
 /// `None` for what nobody wrote like this.
-fn read(text: &[u8]) -> Option<Manifest> {
+fn read(text: &[u8]) -> Option<DeltaManifest> {
     let records = text.strip_suffix(b"\0")?.split(|byte| *byte == 0);
     records
         .map(|record| {
@@ -55,27 +55,27 @@ fn read(text: &[u8]) -> Option<Manifest> {
             let mode = u32::from_str_radix(field()?, 8).ok()?;
             let object = field()?.to_owned();
             let (size, time) = (field()?.parse().ok()?, field()?.parse().ok()?);
-            Some((fields.next()?.to_vec(), Kept { mode, object, size, time }))
+            Some((fields.next()?.to_vec(), ManifestEntry { mode, object, size, time }))
         })
         .collect()
 }
 
 /// A delta whose files can be taken over.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct ReusableDelta {
     pub(super) layer: PathBuf,
     pub(super) time: u32,
-    manifest: Manifest,
+    manifest: DeltaManifest,
 }
 
-impl Source {
-    pub(super) fn of(delta: &Held) -> Option<Self> {
+impl ReusableDelta {
+    pub(super) fn of(delta: &LockedLayer) -> Option<Self> {
         let manifest = read(&fs::read(delta.path.join(NAME)).ok()?)?;
         Some(Self { layer: delta.layer(), time: delta.facts.time, manifest })
     }
 
     /// What it has at a path, if that is just this, and still as it was written.
-    pub(super) fn offers(&self, path: &[u8], mode: u32, object: &str) -> Option<&Kept> {
+    pub(super) fn reusable_entry(&self, path: &[u8], mode: u32, object: &str) -> Option<&ManifestEntry> {
         let kept = self.manifest.get(path).filter(|kept| kept.mode == mode && kept.object == object)?;
         let found = fs::symlink_metadata(self.layer.join(Path::new(OsStr::from_bytes(path)))).ok()?;
         let same_kind = if mode == LINK { found.is_symlink() } else { found.is_file() };
@@ -85,7 +85,7 @@ impl Source {
 }
 
 /// Where the manifest of a delta under construction is written, and its text.
-pub(super) fn file(folder: &Path, manifest: &Manifest) -> (PathBuf, Vec<u8>) {
+pub(super) fn file(folder: &Path, manifest: &DeltaManifest) -> (PathBuf, Vec<u8>) {
     (folder.join(NAME), write(manifest))
 }
 
@@ -95,8 +95,8 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_anything_else_is_nothing() {
-        let kept = |mode, size| Kept { mode, object: "0a".repeat(20), size, time: 1_700_000_000 };
-        let manifest = Manifest::from([
+        let kept = |mode, size| ManifestEntry { mode, object: "0a".repeat(20), size, time: 1_700_000_000 };
+        let manifest = DeltaManifest::from([
             (b"a b/\xff\n c".to_vec(), kept(0o100755, 0)),
             (b"link".to_vec(), kept(LINK, u64::MAX)),
         ]);

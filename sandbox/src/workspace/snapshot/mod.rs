@@ -12,18 +12,18 @@
 //! snapshot    files, index, an empty repository              many bases    [checkout]
 //! ```
 //!
-//! Layers never change. Who uses one holds it ([`Layers`]), and garbage collection removes only what nobody
+//! Layers never change. Who uses one holds it ([`SnapshotLayers`]), and garbage collection removes only what nobody
 //! holds (`store`).
 
 mod checkout;
 mod delta;
 mod error;
-mod head;
 mod index;
-mod known;
+mod index_extensions;
 mod layer;
 mod manifest;
 mod objects;
+mod run_layer;
 mod setup;
 mod store;
 
@@ -33,24 +33,24 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-use self::error::Result;
-use self::manifest::Source;
-use self::objects::Objects;
-use self::store::{Held, Store};
-use crate::harvest::Base;
+use self::error::SnapshotResult;
+use self::manifest::ReusableDelta;
+use self::objects::SnapshotObjects;
+use self::store::{LockedLayer, SnapshotStore};
+use crate::harvest::BaseLayers;
 use crate::path::RelPath;
-use crate::workspace::folder::Repository;
-use crate::workspace::ignored::Ignored;
-use crate::workspace::state::{Run, State};
-use crate::workspace::{Layer, LongIndex, Overlay, Workspace};
+use crate::workspace::folder::RepositoryPaths;
+use crate::workspace::ignore_rules::IgnoreRules;
+use crate::workspace::state::{RunFolder, StateFolder};
+use crate::workspace::{LongIndex, Overlay, Workspace, WriteLayer};
 
 pub use self::error::SnapshotError;
 pub use self::index::IndexError;
-pub use self::setup::{Key, Prepared, Recipe, Setups, Turn};
+pub use self::setup::{SetupKey, SetupLayer, SetupLayers, SetupLock, SetupRecipe};
 
 /// When a moved base becomes a new snapshot, and how many layers are kept for later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tuning {
+pub struct SnapshotTuning {
     /// A delta has at most so many paths ...
     pub delta_paths: usize,
     /// ... and at most this part of the snapshot's files, in percent, ...
@@ -63,7 +63,7 @@ pub struct Tuning {
     pub keep_deltas: usize,
 }
 
-impl Default for Tuning {
+impl Default for SnapshotTuning {
     fn default() -> Self {
         // Every landing makes a delta longer, whose files later ones have to name again, until it is a snapshot, whose
         // files are written. Writing costs several times as much as naming, and far more where many files were just
@@ -72,7 +72,7 @@ impl Default for Tuning {
     }
 }
 
-impl Tuning {
+impl SnapshotTuning {
     fn largest_delta(&self, files: usize) -> usize {
         self.delta_paths.min(files.saturating_mul(self.delta_percent) / 100).max(self.delta_always)
     }
@@ -81,15 +81,15 @@ impl Tuning {
 /// The snapshots of a repository.
 #[derive(Debug)]
 pub struct Snapshots {
-    store: Store,
-    objects: Objects,
-    tuning: Tuning,
-    state: State,
+    store: SnapshotStore,
+    objects: SnapshotObjects,
+    tuning: SnapshotTuning,
+    state: StateFolder,
 }
 
 /// The tree of a commit, as layers. They stay as they are for as long as this lives.
 #[derive(Debug)]
-pub struct Layers {
+pub struct SnapshotLayers {
     /// Topmost first.
     pub lowers: Vec<PathBuf>,
     pub commit: String,
@@ -97,7 +97,7 @@ pub struct Layers {
     /// Submodules, each an empty folder. What they hold is another repository's.
     pub submodules: Vec<RelPath>,
     /// What had to be made for it.
-    pub made: Made,
+    pub made: SnapshotCost,
     /// How many files, about.
     files: usize,
     /// The work tree that its index speaks of, where it says what git need not look at.
@@ -108,7 +108,7 @@ pub struct Layers {
 
 /// How much work a request was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Made {
+pub enum SnapshotCost {
     /// All of it was there.
     Nothing,
     Delta,
@@ -117,42 +117,42 @@ pub enum Made {
 
 impl Snapshots {
     /// `git` is a program's path or its name.
-    pub fn open(state: &State, repository: &Repository, git: &Path) -> Result<Self> {
+    pub fn open(state: &StateFolder, repository: &RepositoryPaths, git: &Path) -> SnapshotResult<Self> {
         repository.check_objects()?;
-        let store = Store::open(state.path().join("snapshots"))?;
-        let objects = Objects::open(git, &store.git(), repository)?;
+        let store = SnapshotStore::open(state.path().join("snapshots"))?;
+        let objects = SnapshotObjects::open(git, &store.git(), repository)?;
         if !objects.is_created() {
-            objects.create(git, &store.building()?)?;
+            objects.create(git, &store.lock_for_build()?)?;
         }
-        Ok(Self { store, objects, tuning: Tuning::default(), state: state.clone() })
+        Ok(Self { store, objects, tuning: SnapshotTuning::default(), state: state.clone() })
     }
 
-    pub fn with_tuning(mut self, tuning: Tuning) -> Self {
+    pub fn with_tuning(mut self, tuning: SnapshotTuning) -> Self {
         self.tuning = tuning;
         self
     }
 
     /// The layers that show the tree of a commit, made if need be. When two want the same at once, one makes
     /// it and the other waits.
-    pub fn layers(&self, rev: &str) -> Result<Layers> {
+    pub fn layers(&self, rev: &str) -> SnapshotResult<SnapshotLayers> {
         let (commit, tree) = self.objects.resolve(rev)?;
         if let Some(layers) = self.reuse(&commit, &tree)? {
             return Ok(layers);
         }
-        let site = self.store.building()?;
+        let site = self.store.lock_for_build()?;
         // Whoever had the lock before may have made just this, or something near.
         if let Some(layers) = self.reuse(&commit, &tree)? {
             return Ok(layers);
         }
         let snapshot = checkout::build(&site, &self.objects, &commit, &tree)?;
         site.collect(self.tuning.keep_snapshots)?;
-        Ok(self.stack(commit, snapshot, None, Made::Snapshot))
+        Ok(self.stack(commit, snapshot, None, SnapshotCost::Snapshot))
     }
 
     /// Layers on a snapshot that is there: the tree's own, or one that differs little.
-    fn reuse(&self, commit: &str, tree: &str) -> Result<Option<Layers>> {
+    fn reuse(&self, commit: &str, tree: &str) -> SnapshotResult<Option<SnapshotLayers>> {
         if let Some(snapshot) = self.store.snapshot(tree)? {
-            return Ok(Some(self.stack(commit.to_owned(), snapshot, None, Made::Nothing)));
+            return Ok(Some(self.stack(commit.to_owned(), snapshot, None, SnapshotCost::Nothing)));
         }
         for candidate in self.store.recent() {
             let Some(snapshot) = self.store.snapshot(&candidate)? else { continue };
@@ -164,22 +164,27 @@ impl Snapshots {
     }
 
     /// The delta from a snapshot to a tree, unless it would be too large.
-    fn delta(&self, snapshot: &Held, commit: &str, tree: &str) -> Result<Option<(Held, Made)>> {
+    fn delta(
+        &self,
+        snapshot: &LockedLayer,
+        commit: &str,
+        tree: &str,
+    ) -> SnapshotResult<Option<(LockedLayer, SnapshotCost)>> {
         if let Some(delta) = snapshot.delta(tree)? {
-            return Ok(Some((delta, Made::Nothing)));
+            return Ok(Some((delta, SnapshotCost::Nothing)));
         }
         let limit = self.tuning.largest_delta(snapshot.facts.files);
         let Some(differences) = self.objects.differences(&snapshot.tree(), tree, limit)? else {
             return Ok(None);
         };
-        let site = self.store.building_delta(snapshot)?;
+        let site = self.store.lock_for_delta_build(snapshot)?;
         if let Some(delta) = snapshot.delta(tree)? {
-            return Ok(Some((delta, Made::Nothing)));
+            return Ok(Some((delta, SnapshotCost::Nothing)));
         }
-        let build = |before: Option<&Source>| {
+        let build = |before: Option<&ReusableDelta>| {
             delta::build(&site, &self.objects, (snapshot, before), (commit, tree), &differences)
         };
-        let delta = match self.store.last_delta(snapshot)?.as_ref().and_then(Source::of) {
+        let delta = match self.store.last_delta(snapshot)?.as_ref().and_then(ReusableDelta::of) {
             // Not every filesystem lets a file have two names.
             Some(before) => build(Some(&before)).or_else(|_| {
                 site.sweep();
@@ -188,66 +193,77 @@ impl Snapshots {
             None => build(None)?,
         };
         site.collect(self.tuning.keep_deltas)?;
-        Ok(Some((delta, Made::Delta)))
+        Ok(Some((delta, SnapshotCost::Delta)))
     }
 
-    fn stack(&self, commit: String, snapshot: Held, delta: Option<Held>, made: Made) -> Layers {
+    fn stack(
+        &self,
+        commit: String,
+        snapshot: LockedLayer,
+        delta: Option<LockedLayer>,
+        made: SnapshotCost,
+    ) -> SnapshotLayers {
         let top = delta.as_ref().unwrap_or(&snapshot);
         // Git checked these names, and so did we when the layer was written.
         let submodules = top.submodules.iter().filter_map(|path| RelPath::parse(path).ok()).collect();
         let tree = top.tree();
-        let (files, place) = (top.facts.files, known::place_of(&top.path));
-        let lowers = delta.iter().chain([&snapshot]).map(Held::layer).collect();
+        let (files, place) = (top.facts.files, index_extensions::place_of(&top.path));
+        let lowers = delta.iter().chain([&snapshot]).map(LockedLayer::layer).collect();
         let held = [Some(snapshot.lock), delta.map(|delta| delta.lock)].into_iter().flatten().collect();
-        Layers { lowers, commit, tree, submodules, made, files, place, _held: held }
+        SnapshotLayers { lowers, commit, tree, submodules, made, files, place, _held: held }
     }
 
     /// Removes what nobody uses, except what was used last, and makes what stays survive a crash of the
     /// machine. Says how many snapshots and deltas went. Both may take long; no attempt has to wait for it.
-    pub fn collect(&self) -> Result<usize> {
-        let site = self.store.building()?;
+    pub fn collect(&self) -> SnapshotResult<usize> {
+        let site = self.store.lock_for_build()?;
         let mut removed = site.collect(self.tuning.keep_snapshots)?;
         for tree in self.store.recent() {
-            if let Some(snapshot) = self.store.snapshot_quietly(&tree)? {
-                removed += self.store.building_delta(&snapshot)?.collect(self.tuning.keep_deltas)?;
+            if let Some(snapshot) = self.store.snapshot_without_use(&tree)? {
+                removed += self.store.lock_for_delta_build(&snapshot)?.collect(self.tuning.keep_deltas)?;
             }
         }
-        self.store.settle(&site)?;
+        self.store.sync_layers(&site)?;
         Ok(removed)
     }
 
     /// Removes what a loss of power may have spoilt: layers that were never synced and that nobody uses, of snapshots and
     /// of setups. For whoever begins to work in a state folder alone.
-    pub fn distrust(state: &State) -> Result<()> {
+    pub fn remove_unsynced(state: &StateFolder) -> SnapshotResult<()> {
         for name in ["snapshots", "setup"] {
             let path = state.path().join(name);
             if path.is_dir() {
-                let store = Store::open(path)?;
-                store.remove_unsynced(&store.building_plain()?)?;
+                let store = SnapshotStore::open(path)?;
+                store.remove_unsynced(&store.lock_for_plain_build()?)?;
             }
         }
         Ok(())
     }
 
     /// Makes the layers that are there survive a crash of the machine.
-    pub fn settle(state: &State) -> Result<()> {
+    pub fn sync_layers(state: &StateFolder) -> SnapshotResult<()> {
         let path = state.path().join("snapshots");
         if !path.is_dir() {
             return Ok(());
         }
-        let store = Store::open(path)?;
-        store.settle(&store.building_plain()?)
+        let store = SnapshotStore::open(path)?;
+        store.sync_layers(&store.lock_for_plain_build()?)
     }
 
     /// The workspace of one run over these layers, which must outlive it. `root` is the work tree's real
     /// path: the agent sees its workspace there, so that absolute paths mean the same to it as to a person.
-    pub fn workspace(&self, layers: &Layers, root: &Path, run: &Run) -> Result<Workspace> {
-        let long = known::is_worth_it(layers.files);
-        let (added, objects) = head::additions(root, &self.objects, &layers.commit, long)?;
+    pub fn workspace(
+        &self,
+        layers: &SnapshotLayers,
+        root: &Path,
+        run: &RunFolder,
+    ) -> SnapshotResult<Workspace> {
+        let long = index_extensions::is_large_enough(layers.files);
+        let (added, objects) = run_layer::additions(root, &self.objects, &layers.commit, long)?;
         let overlay = Overlay {
             lowers: layers.lowers.clone(),
             // On disk: what an agent did must outlive whoever started it.
-            layer: Layer::Disk { upper: run.path().join("upper"), work: run.path().join("work") },
+            layer: WriteLayer::Disk { upper: run.path().join("upper"), work: run.path().join("work") },
             at: root.to_owned(),
             added,
             user_xattr: !rustix::process::geteuid().is_root(),
@@ -278,18 +294,18 @@ impl Snapshots {
     }
 
     /// What the tree's own rules call scratch.
-    pub fn ignored(&self, layers: &Layers) -> Ignored {
+    pub fn ignored(&self, layers: &SnapshotLayers) -> IgnoreRules {
         let exclude = self.objects.repository.common.join("info/exclude");
-        Ignored::new(layers.lowers.clone(), Some(exclude))
+        IgnoreRules::new(layers.lowers.clone(), Some(exclude))
     }
 }
 
-impl Layers {
+impl SnapshotLayers {
     /// The layers as the one tree they show.
-    fn open(&self) -> io::Result<Base> {
+    fn open(&self) -> io::Result<BaseLayers> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let open = |lower: &PathBuf| rustix::fs::open(lower, flags, Mode::empty());
-        Ok(Base::new(self.lowers.iter().map(open).collect::<std::result::Result<_, _>>()?))
+        Ok(BaseLayers::new(self.lowers.iter().map(open).collect::<Result<_, _>>()?))
     }
 
     /// Whether a path of the tree is a submodule's.

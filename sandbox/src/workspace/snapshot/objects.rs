@@ -13,20 +13,20 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use super::error::{Result, SnapshotError, at};
-use super::head;
-use super::index::{Index, ObjectFormat};
-use super::store::Site;
-use crate::git::{GitError, OwnGit, Running};
+use super::error::{SnapshotError, SnapshotResult, at};
+use super::index::{GitIndex, ObjectFormat};
+use super::run_layer;
+use super::store::LayerFolderLock;
+use crate::git::{GitError, GitProcess, IsolatedGit};
 use crate::path::RelPath;
-use crate::workspace::folder::Repository;
+use crate::workspace::folder::RepositoryPaths;
 use crate::workspace::git_config;
 
 /// The real repository, to be read.
 #[derive(Debug)]
-pub(super) struct Objects {
-    git: OwnGit,
-    pub(super) repository: Repository,
+pub(super) struct SnapshotObjects {
+    git: IsolatedGit,
+    pub(super) repository: RepositoryPaths,
     pub(super) format: ObjectFormat,
     /// Objects may be missing on purpose.
     partial: bool,
@@ -34,7 +34,7 @@ pub(super) struct Objects {
 
 /// One path in which two trees differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Difference {
+pub(super) struct TreeDiffEntry {
     pub(super) path: Vec<u8>,
     /// 0 for nothing.
     pub(super) old_mode: u32,
@@ -71,9 +71,9 @@ const SHA1_CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tbare = true\
 const SHA256_CONFIG: &str =
     "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectformat = sha256\n";
 
-impl Objects {
+impl SnapshotObjects {
     /// `folder` is where our own repository is, or will be.
-    pub(super) fn open(program: &Path, folder: &Path, repository: &Repository) -> Result<Self> {
+    pub(super) fn open(program: &Path, folder: &Path, repository: &RepositoryPaths) -> SnapshotResult<Self> {
         let config = repository.read("config", git_config::LARGEST)?.unwrap_or_default();
         let config = git_config::settings(&String::from_utf8_lossy(&config));
         let unsupported =
@@ -92,7 +92,7 @@ impl Objects {
         }
         let partial = config.contains_key("extensions.partialclone")
             || config.iter().any(|(key, value)| key.ends_with(".promisor") && value == "true");
-        let git = OwnGit::open(program, folder).with_objects(&repository.common.join("objects"));
+        let git = IsolatedGit::open(program, folder).with_objects(&repository.common.join("objects"));
         Ok(Self { git, repository: repository.clone(), format, partial })
     }
 
@@ -112,12 +112,12 @@ impl Objects {
     }
 
     /// Makes our own repository, on the disk before it has its name. `site` keeps others from doing the same.
-    pub(super) fn create(&self, program: &Path, site: &Site<'_>) -> Result<()> {
+    pub(super) fn create(&self, program: &Path, site: &LayerFolderLock<'_>) -> SnapshotResult<()> {
         if self.is_created() {
             return Ok(());
         }
         let (temporary, folder) = (site.new_path("git"), self.git.directory());
-        OwnGit::create(program, &temporary).map_err(|error| self.git_error(error))?;
+        IsolatedGit::create(program, &temporary).map_err(|error| self.git_error(error))?;
         // Whatever a new repository of this git is like.
         let config = match self.format {
             ObjectFormat::Sha1 => SHA1_CONFIG,
@@ -139,7 +139,7 @@ impl Objects {
     }
 
     /// The commit a person means, and its tree.
-    pub(super) fn resolve(&self, rev: &str) -> Result<(String, String)> {
+    pub(super) fn resolve(&self, rev: &str) -> SnapshotResult<(String, String)> {
         let asked = rev;
         let nothing = |source| SnapshotError::NoCommit { rev: asked.to_owned(), source };
         if rev.is_empty() || rev.starts_with('-') || rev.contains(['\0', '\n']) {
@@ -152,7 +152,7 @@ impl Objects {
         let rev = if self.format.is_name(name.as_bytes()) {
             rev.to_owned()
         } else {
-            let refs = head::References::read(&self.repository, self.format)?;
+            let refs = run_layer::SnapshotReferences::read(&self.repository, self.format)?;
             format!("{}{tail}", refs.find(name).unwrap_or(name))
         };
         if let Some(tree) = self.remembered(&rev) {
@@ -160,7 +160,7 @@ impl Objects {
         }
         let mut out = Vec::new();
         let command = self.command(["rev-parse", &format!("{rev}^{{commit}}"), &format!("{rev}^{{tree}}")]);
-        Running::start(command, "rev-parse")
+        GitProcess::start(command, "rev-parse")
             .and_then(|running| running.read_into(&mut out)?.finish())
             .map_err(|error| nothing(Some(error)))?;
         let text = String::from_utf8_lossy(&out);
@@ -198,7 +198,7 @@ impl Objects {
     }
 
     /// What a tree has at some paths, by object; `None` where it has nothing.
-    pub(super) fn objects_at(&self, tree: &str, paths: &[&RelPath]) -> Result<Vec<Option<String>>> {
+    pub(super) fn objects_at(&self, tree: &str, paths: &[&RelPath]) -> SnapshotResult<Vec<Option<String>>> {
         if let Some(path) = paths.iter().find(|path| path.as_bytes().contains(&b'\n')) {
             let path = path.as_bytes().to_vec();
             return Err(SnapshotError::Hostile { path, reason: "is no path that git can be asked about" });
@@ -209,15 +209,16 @@ impl Objects {
             let mut command = self.command(["cat-file", "--batch-check=%(objectname)"]);
             command.stdin(Stdio::piped());
             let mut out = Vec::new();
-            let (running, fed) =
-                Running::start(command, "cat-file").map_err(|error| self.git_error(error))?.feed(|input| {
+            let (running, fed) = GitProcess::start(command, "cat-file")
+                .map_err(|error| self.git_error(error))?
+                .feed(|input| {
                     piece.iter().try_for_each(|path| {
                         input.write_all(format!("{tree}:").as_bytes())?;
                         input.write_all(path.as_bytes())?;
                         input.write_all(b"\n")
                     })
                 });
-            let ended = running.read_into(&mut out).and_then(Running::finish);
+            let ended = running.read_into(&mut out).and_then(GitProcess::finish);
             ended.map_err(|error| self.git_error(error))?;
             fed.map_err(|source: io::Error| {
                 self.git_error(GitError::Pipe { command: "cat-file".into(), source })
@@ -239,19 +240,19 @@ impl Objects {
     }
 
     /// The index git makes of a tree. A tree with names that are none (`..`, `.git`) is refused by it.
-    pub(super) fn index_of(&self, tree: &str, scratch: &Path) -> Result<Index> {
+    pub(super) fn index_of(&self, tree: &str, scratch: &Path) -> SnapshotResult<GitIndex> {
         let mut command = self.command(["read-tree", tree]);
         command.env("GIT_INDEX_FILE", scratch);
-        Running::start(command, "read-tree")
+        GitProcess::start(command, "read-tree")
             .and_then(|running| running.read_into(&mut io::sink())?.finish())
             .map_err(|error| self.git_error(error))?;
         let bytes = fs::read(scratch).map_err(at("can't read", scratch))?;
         fs::remove_file(scratch).map_err(at("can't remove", scratch))?;
-        let index = Index::parse(self.format, bytes)
+        let index = GitIndex::parse(self.format, bytes)
             .map_err(|reason| SnapshotError::Index { path: scratch.to_owned(), reason })?;
         // Of a path that is there twice, the index keeps one without a word.
-        let mut listed = Count::default();
-        Running::start(self.command(["ls-tree", "-r", "-z", tree]), "ls-tree")
+        let mut listed = NulCounter::default();
+        GitProcess::start(self.command(["ls-tree", "-r", "-z", tree]), "ls-tree")
             .and_then(|running| running.read_into(&mut listed)?.finish())
             .map_err(|error| self.git_error(error))?;
         if listed.0 != index.len() {
@@ -264,10 +265,15 @@ impl Objects {
     }
 
     /// Where two trees differ, directories named too; `None` when in more than `limit` paths.
-    pub(super) fn differences(&self, old: &str, new: &str, limit: usize) -> Result<Option<Vec<Difference>>> {
+    pub(super) fn differences(
+        &self,
+        old: &str,
+        new: &str,
+        limit: usize,
+    ) -> SnapshotResult<Option<Vec<TreeDiffEntry>>> {
         let command =
             self.command(["diff-tree", "-r", "-t", "--raw", "-z", "--no-renames", "--no-abbrev", old, new]);
-        let mut child = Spawned::start(command).map_err(|error| self.git_error(error))?;
+        let mut child = StreamingGit::start(command).map_err(|error| self.git_error(error))?;
         let mut found = Vec::new();
         let mut leaves = 0;
         let mut header = Vec::new();
@@ -297,13 +303,13 @@ impl Objects {
         &self,
         wanted: &'a [T],
         name: impl Fn(&'a T) -> (String, &'a [u8]) + Sync,
-        mut take: impl FnMut(&'a T, u64, &mut dyn Read) -> Result<()>,
-    ) -> Result<()> {
+        mut take: impl FnMut(&'a T, u64, &mut dyn Read) -> SnapshotResult<()>,
+    ) -> SnapshotResult<()> {
         if wanted.is_empty() {
             return Ok(());
         }
         let broken = |source| self.git_error(GitError::Pipe { command: "cat-file".into(), source });
-        let mut child = Spawned::start(self.command(["cat-file", "--batch", "--buffer"]))
+        let mut child = StreamingGit::start(self.command(["cat-file", "--batch", "--buffer"]))
             .map_err(|error| self.git_error(error))?;
         let input = child.child.stdin.take();
         std::thread::scope(|scope| {
@@ -364,7 +370,7 @@ impl Objects {
         child.finish("cat-file").map_err(|error| self.git_error(error))
     }
 
-    fn ended(&self, child: &mut Spawned) -> SnapshotError {
+    fn ended(&self, child: &mut StreamingGit) -> SnapshotError {
         let ended = io::Error::from(io::ErrorKind::UnexpectedEof);
         match child.finish("cat-file") {
             Err(error) => self.git_error(error),
@@ -375,9 +381,9 @@ impl Objects {
 
 /// How many names, each ended by a zero, went by.
 #[derive(Debug, Default)]
-struct Count(usize);
+struct NulCounter(usize);
 
-impl Write for Count {
+impl Write for NulCounter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0 += memchr::memchr_iter(0, bytes).count();
         Ok(bytes.len())
@@ -388,24 +394,24 @@ impl Write for Count {
     }
 }
 
-fn parse_difference(header: &[u8], path: Vec<u8>) -> Option<Difference> {
+fn parse_difference(header: &[u8], path: Vec<u8>) -> Option<TreeDiffEntry> {
     let text = std::str::from_utf8(header.strip_prefix(b":")?.strip_suffix(b"\0")?).ok()?;
     let mut parts = text.split(' ');
     let mut mode = || u32::from_str_radix(parts.next()?, 8).ok();
     let (old_mode, new_mode) = (mode()?, mode()?);
     let object = parts.nth(1)?.to_owned();
-    Some(Difference { path, old_mode, new_mode, object })
+    Some(TreeDiffEntry { path, old_mode, new_mode, object })
 }
 
 /// A git whose output is read bit by bit. It is ended when nobody reads it any more.
-struct Spawned {
+struct StreamingGit {
     child: Child,
     out: BufReader<ChildStdout>,
     done: bool,
 }
 
-impl Spawned {
-    fn start(mut command: Command) -> std::result::Result<Self, GitError> {
+impl StreamingGit {
+    fn start(mut command: Command) -> Result<Self, GitError> {
         let program = PathBuf::from(command.get_program());
         command.stdin(Stdio::piped());
         let started = command.spawn().and_then(|mut child| {
@@ -415,7 +421,7 @@ impl Spawned {
         started.map_err(|source| GitError::Start { program, source })
     }
 
-    fn finish(&mut self, name: &str) -> std::result::Result<(), GitError> {
+    fn finish(&mut self, name: &str) -> Result<(), GitError> {
         drop(self.child.stdin.take());
         let mut message = Vec::new();
         if let Some(stderr) = self.child.stderr.take() {
@@ -434,7 +440,7 @@ impl Spawned {
     }
 }
 
-impl Drop for Spawned {
+impl Drop for StreamingGit {
     fn drop(&mut self) {
         if !self.done {
             // It would otherwise wait for somebody to read what it has to say.

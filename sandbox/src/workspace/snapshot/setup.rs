@@ -11,7 +11,7 @@
 //!   <key>/            one layer, complete and never changed: lock, facts.json, layer/
 //! ```
 //!
-//! The key names all that the layer is meant to depend on ([`Setups::key`]), and what it must not contradict: which
+//! The key names all that the layer is meant to depend on ([`SetupLayers::key`]), and what it must not contradict: which
 //! folders are scratch, and what the tree itself has in them. Two trees of one key can therefore share a layer, and
 //! no layer ever covers a file of a tree.
 //!
@@ -30,13 +30,13 @@ use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
 use super::checkout::{hexadecimal, recent_second};
-use super::error::{Result, at};
-use super::store::{Facts, Store, make_folder, open_lock};
-use super::{Layers, Snapshots};
-use crate::bare::replica;
-use crate::harvest::Base;
-use crate::harvest::tree::{self, Kind};
+use super::error::{SnapshotResult, at};
+use super::store::{LayerFacts, SnapshotStore, make_folder, open_lock};
+use super::{SnapshotLayers, Snapshots};
+use crate::harvest::BaseLayers;
+use crate::harvest::tree::{self, NodeKind};
 use crate::path::RelPath;
+use crate::tree_copy::copy_folder;
 
 /// Of everything that a key is made of.
 const VERSION: &str = "1";
@@ -45,7 +45,7 @@ const KEEP: usize = 4;
 
 /// What prepares a workspace.
 #[derive(Debug, Clone)]
-pub struct Recipe<'a> {
+pub struct SetupRecipe<'a> {
     pub command: &'a str,
     /// The files whose contents say whether it has to be run again.
     pub keyed_by: &'a [RelPath],
@@ -57,9 +57,9 @@ pub struct Recipe<'a> {
 
 /// What a layer is called by: everything it depends on, as a digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Key(String);
+pub struct SetupKey(String);
 
-impl Key {
+impl SetupKey {
     /// Each part with its length, so that no two lists of parts are the same text.
     fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut digest = Sha256::new();
@@ -82,19 +82,19 @@ impl Key {
 
 /// The layers that setups left.
 #[derive(Debug)]
-pub struct Setups<'a> {
+pub struct SetupLayers<'a> {
     snapshots: &'a Snapshots,
-    store: Store,
+    store: SnapshotStore,
 }
 
 /// A layer that is complete, and stays for as long as this does.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct SetupLayer {
     path: PathBuf,
     _lock: File,
 }
 
-impl Prepared {
+impl SetupLayer {
     pub fn layer(&self) -> &Path {
         &self.path
     }
@@ -102,13 +102,13 @@ impl Prepared {
 
 /// The right to run the setup of one key. It ends with the process that has it.
 #[derive(Debug)]
-pub struct Turn {
-    key: Key,
+pub struct SetupLock {
+    key: SetupKey,
     path: PathBuf,
     _lock: File,
 }
 
-impl Drop for Turn {
+impl Drop for SetupLock {
     fn drop(&mut self) {
         // While it is still locked: whoever waits for this one looks its name up again.
         let _ = fs::remove_file(&self.path);
@@ -116,15 +116,15 @@ impl Drop for Turn {
 }
 
 impl Snapshots {
-    pub fn setups(&self) -> Result<Setups<'_>> {
-        let store = Store::open(self.state.path().join("setup"))?;
-        Ok(Setups { snapshots: self, store })
+    pub fn setups(&self) -> SnapshotResult<SetupLayers<'_>> {
+        let store = SnapshotStore::open(self.state.path().join("setup"))?;
+        Ok(SetupLayers { snapshots: self, store })
     }
 }
 
-impl Setups<'_> {
+impl SetupLayers<'_> {
     /// What a recipe comes to on a tree. A file that the tree does not have counts as missing.
-    pub fn key(&self, layers: &Layers, recipe: &Recipe<'_>) -> Result<Key> {
+    pub fn key(&self, layers: &SnapshotLayers, recipe: &SetupRecipe<'_>) -> SnapshotResult<SetupKey> {
         let scratch = self.snapshots.ignored(layers).directories();
         let asked: Vec<&RelPath> = recipe.keyed_by.iter().chain(&scratch).collect();
         let objects = self.snapshots.objects.objects_at(&layers.tree, &asked)?;
@@ -134,16 +134,16 @@ impl Setups<'_> {
             .iter()
             .zip(&objects)
             .flat_map(|(path, object)| [path.as_bytes(), object.as_deref().unwrap_or("missing").as_bytes()]);
-        Ok(Key::of(fixed.into_iter().map(str::as_bytes).chain(named)))
+        Ok(SetupKey::of(fixed.into_iter().map(str::as_bytes).chain(named)))
     }
 
-    pub fn find(&self, key: &Key) -> Result<Option<Prepared>> {
+    pub fn find(&self, key: &SetupKey) -> SnapshotResult<Option<SetupLayer>> {
         let held = self.store.snapshot(&key.0)?;
-        Ok(held.map(|held| Prepared { path: held.layer(), _lock: held.lock }))
+        Ok(held.map(|held| SetupLayer { path: held.layer(), _lock: held.lock }))
     }
 
     /// The right to make a layer; `None` while somebody else has it.
-    pub fn turn(&self, key: &Key) -> Result<Option<Turn>> {
+    pub fn lock(&self, key: &SetupKey) -> SnapshotResult<Option<SetupLock>> {
         let path = self.store.path().join(format!("making-{}", key.0));
         let lock = open_lock(&path).map_err(at("can't open", &path))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -154,7 +154,7 @@ impl Setups<'_> {
         let ours = lock.metadata().map_err(at("can't look at", &path))?;
         match fs::symlink_metadata(&path) {
             Ok(now) if (now.dev(), now.ino()) == (ours.dev(), ours.ino()) => {
-                Ok(Some(Turn { key: key.clone(), path, _lock: lock }))
+                Ok(Some(SetupLock { key: key.clone(), path, _lock: lock }))
             }
             // It was let go of between the two.
             _ => Ok(None),
@@ -163,8 +163,13 @@ impl Setups<'_> {
 
     /// Keeps what a setup left in scratch as the layer of its key. `made` is the upper layer, or the private copy, of
     /// a run on these layers whose last process is dead. Files of the tree itself are left out, however they look now.
-    pub fn keep(&self, turn: &Turn, layers: &Layers, made: &Path) -> Result<Prepared> {
-        let site = self.store.building_plain()?;
+    pub fn publish(
+        &self,
+        turn: &SetupLock,
+        layers: &SnapshotLayers,
+        made: &Path,
+    ) -> SnapshotResult<SetupLayer> {
+        let site = self.store.lock_for_plain_build()?;
         let folder = site.start(&turn.key.0)?;
         let failed = || at("can't keep what the setup left in", made);
         let base = layers.open().map_err(failed())?;
@@ -186,13 +191,13 @@ impl Setups<'_> {
                 }
             }
             let target = folder.join("layer").join(scratch.as_path());
-            replica::copy_folder(held, &target, left_out, None).map_err(failed())?;
+            copy_folder(held, &target, left_out, None).map_err(failed())?;
         }
-        let held = site.finish(&folder, &turn.key.0, &Facts::new(0, recent_second()), &[])?;
+        let held = site.finish(&folder, &turn.key.0, &LayerFacts::new(0, recent_second()), &[])?;
         site.collect(KEEP)?;
         // It may have taken half an hour to make; a few seconds more, and it outlives a crash of the machine.
-        self.store.settle(&site)?;
-        Ok(Prepared { path: held.layer(), _lock: held.lock })
+        self.store.sync_layers(&site)?;
+        Ok(SetupLayer { path: held.layer(), _lock: held.lock })
     }
 }
 
@@ -203,15 +208,15 @@ fn open(path: &Path) -> io::Result<OwnedFd> {
 
 /// What may not be taken over from a folder, because the tree has something there: its files, and whatever else stands
 /// where it has a folder. Relative to that folder.
-fn tracked(base: &Base, folder: &RelPath, made: &OwnedFd) -> io::Result<HashSet<RelPath>> {
+fn tracked(base: &BaseLayers, folder: &RelPath, made: &OwnedFd) -> io::Result<HashSet<RelPath>> {
     let mut found = HashSet::new();
-    for (path, is_directory) in base.everything_in(folder)? {
-        let kind = match tree::look(made.as_fd(), path.as_bytes()) {
+    for (path, is_directory) in base.paths_below(folder)? {
+        let kind = match tree::inspect(made.as_fd(), path.as_bytes()) {
             Ok(stat) => stat.map(|stat| tree::kind(&stat)),
             Err(Errno::NOTDIR) => None,
             Err(error) => return Err(error.into()),
         };
-        if kind.is_some_and(|kind| !is_directory || kind != Kind::Directory) {
+        if kind.is_some_and(|kind| !is_directory || kind != NodeKind::Directory) {
             found.insert(path);
         }
     }
@@ -224,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_key_is_of_its_parts_and_of_where_they_end() {
-        let key = |parts: &[&str]| Key::of(parts.iter().map(|part| part.as_bytes()));
+        let key = |parts: &[&str]| SetupKey::of(parts.iter().map(|part| part.as_bytes()));
         assert_eq!(key(&["a", "b"]), key(&["a", "b"]));
         for other in [&["ab"][..], &["a", "b", ""], &["", "a", "b"], &["b", "a"], &["a", "c"]] {
             assert_ne!(key(&["a", "b"]), key(other), "{other:?}");

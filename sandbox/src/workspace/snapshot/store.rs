@@ -24,9 +24,9 @@
 //!
 //! Surviving a crash of the machine is another matter: a name may reach the disk before the contents do. Nobody
 //! waits for a sync, so a new layer names the boot it is good for, and after the next one it is as good as
-//! none. Layers are worth keeping; [`Store::settle`] syncs them later, when nobody is waiting. A file system may lose
+//! none. Layers are worth keeping; [`SnapshotStore::sync_layers`] syncs them later, when nobody is waiting. A file system may lose
 //! power while the machine goes on, so a run that begins alone trusts no layer that was never synced
-//! ([`Store::remove_unsynced`]).
+//! ([`SnapshotStore::remove_unsynced`]).
 //!
 //! Every file of a layer belongs to the user who runs this: mounts map exactly one user and group to the agent.
 
@@ -41,7 +41,7 @@ use std::time::SystemTime;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use super::error::{Result, at};
+use super::error::{SnapshotResult, at};
 use crate::boot;
 use crate::erase;
 
@@ -55,14 +55,14 @@ const LAYER: &str = "layer";
 const DELTAS: &str = "deltas";
 
 /// Makes a folder of just this mode, whatever the umask.
-pub(super) fn make_folder(path: &Path, mode: u32) -> Result<()> {
+pub(super) fn make_folder(path: &Path, mode: u32) -> SnapshotResult<()> {
     let made = DirBuilder::new().mode(mode).create(path);
     made.and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(mode)))
         .map_err(at("can't make the folder", path))
 }
 
 /// Makes a file of just this mode, which must not be there.
-pub(super) fn make_file(path: &Path, mode: u32, contents: &[u8]) -> Result<()> {
+pub(super) fn make_file(path: &Path, mode: u32, contents: &[u8]) -> SnapshotResult<()> {
     let make = || {
         let mut file = OpenOptions::new().create_new(true).write(true).mode(mode).open(path)?;
         file.write_all(contents)?;
@@ -73,7 +73,7 @@ pub(super) fn make_file(path: &Path, mode: u32, contents: &[u8]) -> Result<()> {
 
 /// What is known of a layer. It is written last.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Facts {
+pub(super) struct LayerFacts {
     version: u32,
     /// Entries of its index.
     pub(super) files: usize,
@@ -83,32 +83,32 @@ pub(super) struct Facts {
     boot: Option<String>,
 }
 
-impl Facts {
+impl LayerFacts {
     pub(super) fn new(files: usize, time: u32) -> Self {
         Self { version: VERSION, files, time, boot: Some(boot::id().unwrap_or_default()) }
     }
 
-    fn text(&self, path: &Path) -> Result<Vec<u8>> {
+    fn text(&self, path: &Path) -> SnapshotResult<Vec<u8>> {
         serde_json::to_vec(self).map_err(io::Error::from).map_err(at("can't write", path))
     }
 }
 
 /// The folder of all snapshots.
 #[derive(Debug)]
-pub(super) struct Store {
+pub(super) struct SnapshotStore {
     path: PathBuf,
 }
 
 /// A complete layer that stays as long as this does.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct LockedLayer {
     pub(super) path: PathBuf,
-    pub(super) facts: Facts,
+    pub(super) facts: LayerFacts,
     pub(super) submodules: Vec<Vec<u8>>,
     pub(super) lock: File,
 }
 
-impl Held {
+impl LockedLayer {
     pub(super) fn layer(&self) -> PathBuf {
         self.path.join(LAYER)
     }
@@ -123,13 +123,13 @@ impl Held {
     }
 
     /// The delta that turns this snapshot into another tree, if there is one.
-    pub(super) fn delta(&self, tree: &str) -> Result<Option<Held>> {
+    pub(super) fn delta(&self, tree: &str) -> SnapshotResult<Option<LockedLayer>> {
         hold(&self.deltas().join(tree))
     }
 }
 
-impl Store {
-    pub(super) fn open(path: PathBuf) -> Result<Self> {
+impl SnapshotStore {
+    pub(super) fn open(path: PathBuf) -> SnapshotResult<Self> {
         if !path.is_dir() {
             match make_folder(&path, 0o700) {
                 Err(_) if path.is_dir() => {}
@@ -147,12 +147,12 @@ impl Store {
         self.path.join("git")
     }
 
-    pub(super) fn snapshot(&self, tree: &str) -> Result<Option<Held>> {
+    pub(super) fn snapshot(&self, tree: &str) -> SnapshotResult<Option<LockedLayer>> {
         hold(&self.path.join(tree))
     }
 
     /// The same, without counting as a use.
-    pub(super) fn snapshot_quietly(&self, tree: &str) -> Result<Option<Held>> {
+    pub(super) fn snapshot_without_use(&self, tree: &str) -> SnapshotResult<Option<LockedLayer>> {
         hold_quietly(&self.path.join(tree))
     }
 
@@ -162,22 +162,25 @@ impl Store {
     }
 
     /// Waits until nobody else builds or removes a snapshot, and sweeps what they left.
-    pub(super) fn building(&self) -> Result<Site<'_>> {
-        Site::enter(self.path.clone(), true)
+    pub(super) fn lock_for_build(&self) -> SnapshotResult<LayerFolderLock<'_>> {
+        LayerFolderLock::enter(self.path.clone(), true)
     }
 
     /// The same where layers have no deltas.
-    pub(super) fn building_plain(&self) -> Result<Site<'_>> {
-        Site::enter(self.path.clone(), false)
+    pub(super) fn lock_for_plain_build(&self) -> SnapshotResult<LayerFolderLock<'_>> {
+        LayerFolderLock::enter(self.path.clone(), false)
     }
 
     /// The same for the deltas of one snapshot.
-    pub(super) fn building_delta<'a>(&'a self, snapshot: &'a Held) -> Result<Site<'a>> {
-        Site::enter(snapshot.deltas(), false)
+    pub(super) fn lock_for_delta_build<'a>(
+        &'a self,
+        snapshot: &'a LockedLayer,
+    ) -> SnapshotResult<LayerFolderLock<'a>> {
+        LayerFolderLock::enter(snapshot.deltas(), false)
     }
 
     /// The delta of a snapshot that was used last.
-    pub(super) fn last_delta(&self, snapshot: &Held) -> Result<Option<Held>> {
+    pub(super) fn last_delta(&self, snapshot: &LockedLayer) -> SnapshotResult<Option<LockedLayer>> {
         let last = recent(&snapshot.deltas()).into_iter().next();
         last.map_or(Ok(None), |tree| hold_quietly(&snapshot.deltas().join(tree)))
     }
@@ -186,21 +189,21 @@ impl Store {
     ///
     /// Nothing tells whether a file system lost power and came back while the machine went on: a disk may have been
     /// unplugged. Whoever uses a layer has had the file system all the time.
-    pub(super) fn remove_unsynced(&self, site: &Site<'_>) -> Result<()> {
+    pub(super) fn remove_unsynced(&self, site: &LayerFolderLock<'_>) -> SnapshotResult<()> {
         site.remove_unsynced()?;
         for tree in self.recent() {
-            if let Some(snapshot) = self.snapshot_quietly(&tree)?.filter(|one| one.deltas().is_dir()) {
-                self.building_delta(&snapshot)?.remove_unsynced()?;
+            if let Some(snapshot) = self.snapshot_without_use(&tree)?.filter(|one| one.deltas().is_dir()) {
+                self.lock_for_delta_build(&snapshot)?.remove_unsynced()?;
             }
         }
         Ok(())
     }
 
     /// Makes the snapshots of this boot, and their deltas, survive a crash of the machine.
-    pub(super) fn settle(&self, _site: &Site<'_>) -> Result<()> {
+    pub(super) fn sync_layers(&self, _site: &LayerFolderLock<'_>) -> SnapshotResult<()> {
         let mut fresh = Vec::new();
         for tree in self.recent() {
-            let Some(snapshot) = self.snapshot_quietly(&tree)? else { continue };
+            let Some(snapshot) = self.snapshot_without_use(&tree)? else { continue };
             for tree in recent(&snapshot.deltas()) {
                 fresh.extend(hold_quietly(&snapshot.deltas().join(tree))?);
             }
@@ -214,7 +217,7 @@ impl Store {
             .and_then(|folder| Ok(rustix::fs::syncfs(&folder)?))
             .map_err(at("can't sync", &self.path))?;
         for snapshot in fresh {
-            let facts = Facts { boot: None, ..snapshot.facts.clone() };
+            let facts = LayerFacts { boot: None, ..snapshot.facts.clone() };
             let (path, new) = (snapshot.path.join(FACTS), snapshot.path.join("facts.new"));
             let _ = fs::remove_file(&new);
             make_file(&new, 0o600, &facts.text(&new)?)?;
@@ -227,15 +230,15 @@ impl Store {
 
 /// The right to add and remove layers in one folder.
 #[derive(Debug)]
-pub(super) struct Site<'a> {
+pub(super) struct LayerFolderLock<'a> {
     folder: PathBuf,
     of_snapshots: bool,
     _lock: File,
-    _store: std::marker::PhantomData<&'a Store>,
+    _store: std::marker::PhantomData<&'a SnapshotStore>,
 }
 
-impl Site<'_> {
-    fn enter(folder: PathBuf, of_snapshots: bool) -> Result<Self> {
+impl LayerFolderLock<'_> {
+    fn enter(folder: PathBuf, of_snapshots: bool) -> SnapshotResult<Self> {
         let path = folder.join(BUILDING);
         let lock = open_lock(&path).map_err(at("can't open", &path))?;
         wait(&lock).map_err(at("can't lock", &path))?;
@@ -264,7 +267,7 @@ impl Site<'_> {
     }
 
     /// A place to make a layer in.
-    pub(super) fn start(&self, tree: &str) -> Result<PathBuf> {
+    pub(super) fn start(&self, tree: &str) -> SnapshotResult<PathBuf> {
         let path = self.new_path(tree);
         make_folder(&path, 0o700)?;
         make_folder(&path.join(LAYER), 0o755)?;
@@ -276,9 +279,9 @@ impl Site<'_> {
         &self,
         path: &Path,
         tree: &str,
-        facts: &Facts,
+        facts: &LayerFacts,
         submodules: &[Vec<u8>],
-    ) -> Result<Held> {
+    ) -> SnapshotResult<LockedLayer> {
         make_file(&path.join("submodules"), 0o600, &submodules.join(&0))?;
         make_file(&path.join(LOCK), 0o600, b"")?;
         make_file(&path.join(FACTS), 0o600, &facts.text(path)?)?;
@@ -293,11 +296,11 @@ impl Site<'_> {
             self.remove_useless(&target)?;
         }
         fs::rename(path, &target).map_err(at("can't name", &target))?;
-        Ok(Held { path: target, facts: facts.clone(), submodules: submodules.to_vec(), lock })
+        Ok(LockedLayer { path: target, facts: facts.clone(), submodules: submodules.to_vec(), lock })
     }
 
     /// Gives a small folder its name, in place of one that is no good. It is on the disk before that.
-    pub(super) fn replace(&self, path: &Path, target: &Path) -> Result<()> {
+    pub(super) fn replace(&self, path: &Path, target: &Path) -> SnapshotResult<()> {
         sync_tree(path).map_err(at("can't sync", path))?;
         if target.symlink_metadata().is_ok() {
             self.remove(target)?;
@@ -307,7 +310,7 @@ impl Site<'_> {
     }
 
     /// Removes the layers that were never synced and that nobody uses, with those that can't be read.
-    fn remove_unsynced(&self) -> Result<()> {
+    fn remove_unsynced(&self) -> SnapshotResult<()> {
         for tree in recent(&self.folder) {
             let path = self.folder.join(&tree);
             if read_facts(&path).is_some_and(|facts| facts.boot.is_none()) {
@@ -325,7 +328,7 @@ impl Site<'_> {
     }
 
     /// Removes all but the `keep` layers used last, except those somebody uses. Says how many went.
-    pub(super) fn collect(&self, keep: usize) -> Result<usize> {
+    pub(super) fn collect(&self, keep: usize) -> SnapshotResult<usize> {
         let mut removed = 0;
         for tree in recent(&self.folder).into_iter().skip(keep) {
             let path = self.folder.join(&tree);
@@ -340,14 +343,14 @@ impl Site<'_> {
 
     /// Removes a layer of another boot, which nobody can use any more, or of another version, which another
     /// version of this program may.
-    fn remove_useless(&self, path: &Path) -> Result<()> {
+    fn remove_useless(&self, path: &Path) -> SnapshotResult<()> {
         let lock = File::open(path.join(LOCK));
         let free = lock.as_ref().map_or(Ok(()), |lock| flock(lock, FlockOperation::NonBlockingLockExclusive));
         free.map_err(at("another version of this program uses", path))?;
         self.remove(path)
     }
 
-    fn remove(&self, path: &Path) -> Result<()> {
+    fn remove(&self, path: &Path) -> SnapshotResult<()> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let away = self.folder.join(format!("old-{name}"));
         fs::rename(path, &away).map_err(at("can't move away", path))?;
@@ -370,7 +373,7 @@ fn wait(lock: &File) -> io::Result<()> {
 
 /// Holds a layer that is complete and good. Its lock is only ever taken exclusively to remove it, so one
 /// that can't be had is as good as gone.
-fn hold(path: &Path) -> Result<Option<Held>> {
+fn hold(path: &Path) -> SnapshotResult<Option<LockedLayer>> {
     let held = hold_quietly(path)?;
     if let Some(held) = &held {
         // When it was used last is when its lock was written last; nothing else is ever written there.
@@ -379,7 +382,7 @@ fn hold(path: &Path) -> Result<Option<Held>> {
     Ok(held)
 }
 
-fn hold_quietly(path: &Path) -> Result<Option<Held>> {
+fn hold_quietly(path: &Path) -> SnapshotResult<Option<LockedLayer>> {
     let lock_path = path.join(LOCK);
     let lock = match OpenOptions::new().write(true).open(&lock_path) {
         Ok(lock) => lock,
@@ -404,10 +407,10 @@ fn hold_quietly(path: &Path) -> Result<Option<Held>> {
     let list = path.join("submodules");
     let list = fs::read(&list).map_err(at("can't read", list))?;
     let submodules = list.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec);
-    Ok(Some(Held { path: path.to_owned(), facts, submodules: submodules.collect(), lock }))
+    Ok(Some(LockedLayer { path: path.to_owned(), facts, submodules: submodules.collect(), lock }))
 }
 
-fn read_facts(path: &Path) -> Option<Facts> {
+fn read_facts(path: &Path) -> Option<LayerFacts> {
     serde_json::from_slice(&fs::read(path.join(FACTS)).ok()?).ok()
 }
 
@@ -452,16 +455,16 @@ mod tests {
     #[test]
     fn the_facts_of_version_1_are_understood() {
         let snapshot = br#"{"version":1,"files":3,"time":1700000000,"boot":null}"#;
-        let facts: Facts = serde_json::from_slice(snapshot).expect("facts");
-        assert_eq!(facts, Facts { version: 1, files: 3, time: 1_700_000_000, boot: None });
+        let facts: LayerFacts = serde_json::from_slice(snapshot).expect("facts");
+        assert_eq!(facts, LayerFacts { version: 1, files: 3, time: 1_700_000_000, boot: None });
         assert_eq!(serde_json::to_vec(&facts).expect("text"), snapshot);
     }
 
     #[test]
     fn what_a_killed_builder_left_is_in_nobodys_way() {
         let folder = tempfile::tempdir().expect("a folder");
-        let store = Store::open(folder.path().join("snapshots")).expect("a store");
-        let site = store.building().expect("a site");
+        let store = SnapshotStore::open(folder.path().join("snapshots")).expect("a store");
+        let site = store.lock_for_build().expect("a site");
         let left = site.start("abc").expect("begun");
         // As if its git had written there after it was swept.
         fs::write(left.join("index"), "x").expect("written");

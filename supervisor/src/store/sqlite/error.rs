@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::place::Refusal;
-use crate::store::StoreError;
+use super::store_file::StoreFileError;
+use crate::store::AttemptStoreError;
 
 pub(super) const BUSY: u32 = 5;
 const CORRUPT: u32 = 11;
@@ -15,19 +15,19 @@ pub(super) fn code(error: &sqlx::Error) -> Option<u32> {
 }
 
 /// Says which store it was.
-pub(super) trait At<T> {
-    fn at(self, path: &Path) -> Result<T, StoreError>;
+pub(super) trait WithStorePath<T> {
+    fn at(self, path: &Path) -> Result<T, AttemptStoreError>;
 }
 
-impl<T> At<T> for Result<T, sqlx::Error> {
-    fn at(self, path: &Path) -> Result<T, StoreError> {
+impl<T> WithStorePath<T> for Result<T, sqlx::Error> {
+    fn at(self, path: &Path) -> Result<T, AttemptStoreError> {
         self.map_err(|error| {
             match code(&error) {
-                Some(BUSY) => return StoreError::Busy { path: path.display().to_string() },
+                Some(BUSY) => return AttemptStoreError::Busy { path: path.display().to_string() },
                 Some(CORRUPT) => {
                     let said = error.as_database_error().map(|error| error.message().to_owned());
                     let what = said.unwrap_or_else(|| error.to_string());
-                    return StoreError::Damaged { path: path.display().to_string(), what };
+                    return AttemptStoreError::Damaged { path: path.display().to_string(), what };
                 }
                 _ => {}
             }
@@ -36,14 +36,14 @@ impl<T> At<T> for Result<T, sqlx::Error> {
                 sqlx::Error::Database(error) => error.into_error(),
                 other => other.into(),
             };
-            StoreError::Unusable { path: path.display().to_string(), source }
+            AttemptStoreError::Unusable { path: path.display().to_string(), source }
         })
     }
 }
 
-impl<T> At<T> for Result<T, Refusal> {
-    fn at(self, path: &Path) -> Result<T, StoreError> {
-        self.map_err(|refusal| StoreError::Unusable {
+impl<T> WithStorePath<T> for Result<T, StoreFileError> {
+    fn at(self, path: &Path) -> Result<T, AttemptStoreError> {
+        self.map_err(|refusal| AttemptStoreError::Unusable {
             path: path.display().to_string(),
             source: Box::new(refusal),
         })

@@ -4,9 +4,9 @@ use serde::de::DeserializeOwned;
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
-use crate::attempt::{Answer, Attempt, Epoch, Held, Lease, Spent, TaskKey, Term};
-use crate::clock::Instant;
-use crate::store::{Happening, Owner, StoreError};
+use crate::attempt::{Attempt, Epoch, HumanDecision, Lease, LeaseHolder, TaskKey, Term, UsageTotals};
+use crate::clock::BootInstant;
+use crate::store::{AttemptStoreError, StoreEvent, SupervisorProcess};
 
 /// Attempts with their leases; what follows says which, and in which order.
 macro_rules! attempts {
@@ -46,15 +46,17 @@ pub(super) const SPENT: &str = "SELECT time_ms, tokens, cost_micros FROM attempt
 
 pub(super) const MODE: &str = "SELECT mode FROM charge";
 
-pub(super) fn attempt(row: &SqliteRow) -> Result<Attempt, StoreError> {
+pub(super) fn attempt(row: &SqliteRow) -> Result<Attempt, AttemptStoreError> {
     let (task, epoch) = (task(row)?, Epoch(count(row, "epoch")?));
     let until: Option<i64> = value(row, "until")?;
     let held = match until {
-        Some(_) => Some(Held { term: Term(count(row, "term")?), until: Instant(count(row, "until")?) }),
+        Some(_) => {
+            Some(LeaseHolder { term: Term(count(row, "term")?), until: BootInstant(count(row, "until")?) })
+        }
         None => None,
     };
     let facts: &str = value(row, "facts")?;
-    let phase = serde_json::from_str(facts).map_err(|_| StoreError::Odd {
+    let phase = serde_json::from_str(facts).map_err(|_| AttemptStoreError::Odd {
         what: format!("attempt {epoch} at {task} is in the phase {facts}"),
     })?;
     Ok(Attempt {
@@ -72,22 +74,22 @@ pub(super) fn attempt(row: &SqliteRow) -> Result<Attempt, StoreError> {
     })
 }
 
-fn answer(row: &SqliteRow) -> Result<Option<Answer>, StoreError> {
+fn answer(row: &SqliteRow) -> Result<Option<HumanDecision>, AttemptStoreError> {
     let text: Option<&str> = value(row, "answer")?;
-    let odd = |_| StoreError::Odd { what: format!("the answer {}", text.unwrap_or_default()) };
+    let odd = |_| AttemptStoreError::Odd { what: format!("the answer {}", text.unwrap_or_default()) };
     text.map(serde_json::from_str).transpose().map_err(odd)
 }
 
-pub(super) fn spent(row: &SqliteRow) -> Result<Spent, StoreError> {
-    Ok(Spent {
+pub(super) fn spent(row: &SqliteRow) -> Result<UsageTotals, AttemptStoreError> {
+    Ok(UsageTotals {
         time_ms: count(row, "time_ms")?,
         tokens: count(row, "tokens")?,
         cost_micros: count(row, "cost_micros")?,
     })
 }
 
-pub(super) fn happening(row: &SqliteRow) -> Result<Happening, StoreError> {
-    Ok(Happening {
+pub(super) fn happening(row: &SqliteRow) -> Result<StoreEvent, AttemptStoreError> {
+    Ok(StoreEvent {
         number: count(row, "number")?,
         task: task(row)?,
         epoch: Epoch(count(row, "epoch")?),
@@ -98,39 +100,42 @@ pub(super) fn happening(row: &SqliteRow) -> Result<Happening, StoreError> {
     })
 }
 
-pub(super) fn owner(row: &SqliteRow) -> Result<(Term, Owner), StoreError> {
+pub(super) fn owner(row: &SqliteRow) -> Result<(Term, SupervisorProcess), AttemptStoreError> {
     let pid = count(row, "pid")?;
-    let pid = u32::try_from(pid).map_err(|_| StoreError::Odd { what: format!("a process {pid}") })?;
-    Ok((Term(count(row, "term")?), Owner { host: value(row, "host")?, boot: value(row, "boot")?, pid }))
+    let pid = u32::try_from(pid).map_err(|_| AttemptStoreError::Odd { what: format!("a process {pid}") })?;
+    Ok((
+        Term(count(row, "term")?),
+        SupervisorProcess { host: value(row, "host")?, boot: value(row, "boot")?, pid },
+    ))
 }
 
 /// Of a row that names task and epoch.
-pub(super) fn lease(row: &SqliteRow, term: Term) -> Result<Lease, StoreError> {
+pub(super) fn lease(row: &SqliteRow, term: Term) -> Result<Lease, AttemptStoreError> {
     Ok(Lease { task: task(row)?, epoch: Epoch(count(row, "epoch")?), term })
 }
 
-fn task(row: &SqliteRow) -> Result<TaskKey, StoreError> {
+fn task(row: &SqliteRow) -> Result<TaskKey, AttemptStoreError> {
     Ok(TaskKey { protocol: value(row, "protocol")?, id: value(row, "task")? })
 }
 
-fn value<'r, T>(row: &'r SqliteRow, column: &str) -> Result<T, StoreError>
+fn value<'r, T>(row: &'r SqliteRow, column: &str) -> Result<T, AttemptStoreError>
 where
     T: sqlx::Decode<'r, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
 {
-    row.try_get(column).map_err(|error| StoreError::Odd { what: error.to_string() })
+    row.try_get(column).map_err(|error| AttemptStoreError::Odd { what: error.to_string() })
 }
 
-fn count(row: &SqliteRow, column: &str) -> Result<u64, StoreError> {
+fn count(row: &SqliteRow, column: &str) -> Result<u64, AttemptStoreError> {
     counted(value(row, column)?, column)
 }
 
 /// Numbers are kept with a sign, and none has one.
-pub(super) fn counted<T: TryFrom<i64>>(number: i64, what: &str) -> Result<T, StoreError> {
-    T::try_from(number).map_err(|_| StoreError::Odd { what: format!("{what} is {number}") })
+pub(super) fn counted<T: TryFrom<i64>>(number: i64, what: &str) -> Result<T, AttemptStoreError> {
+    T::try_from(number).map_err(|_| AttemptStoreError::Odd { what: format!("{what} is {number}") })
 }
 
 /// A name as serde spells it.
-pub(super) fn named<T: DeserializeOwned>(name: String, what: &str) -> Result<T, StoreError> {
-    let odd = StoreError::Odd { what: format!("{what} is {name}") };
+pub(super) fn named<T: DeserializeOwned>(name: String, what: &str) -> Result<T, AttemptStoreError> {
+    let odd = AttemptStoreError::Odd { what: format!("{what} is {name}") };
     serde_json::from_value(serde_json::Value::String(name)).map_err(|_| odd)
 }

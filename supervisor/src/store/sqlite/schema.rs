@@ -8,9 +8,9 @@ use std::path::Path;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, query_scalar, raw_sql};
 
-use super::error::At;
-use super::place::Refusal;
-use crate::store::StoreError;
+use super::error::WithStorePath;
+use super::store_file::StoreFileError;
+use crate::store::AttemptStoreError;
 
 const STEPS: &[&str] = &[include_str!("../schema/0001.sql"), include_str!("../schema/0002.sql")];
 
@@ -29,7 +29,7 @@ pub(super) async fn is_marked(connection: &mut SqliteConnection) -> sqlx::Result
 }
 
 /// Makes a store of an empty file.
-pub(super) async fn make(connection: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
+pub(super) async fn make(connection: &mut SqliteConnection, path: &Path) -> Result<(), AttemptStoreError> {
     raw_sql("BEGIN IMMEDIATE").execute(&mut *connection).await.at(path)?;
     raw_sql(AssertSqlSafe(format!("PRAGMA application_id = {MARK}")))
         .execute(&mut *connection)
@@ -41,7 +41,10 @@ pub(super) async fn make(connection: &mut SqliteConnection, path: &Path) -> Resu
 }
 
 /// Brings a store that was found to this program's schema, if it is one.
-pub(super) async fn bring_up(connection: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
+pub(super) async fn bring_up(
+    connection: &mut SqliteConnection,
+    path: &Path,
+) -> Result<(), AttemptStoreError> {
     bring_up_by(connection, STEPS, path).await
 }
 
@@ -49,9 +52,9 @@ async fn bring_up_by(
     connection: &mut SqliteConnection,
     steps: &'static [&'static str],
     path: &Path,
-) -> Result<(), StoreError> {
+) -> Result<(), AttemptStoreError> {
     if !is_marked(connection).await.at(path)? {
-        return Err(Refusal::Foreign).at(path);
+        return Err(StoreFileError::Foreign).at(path);
     }
     if version(connection, steps, path).await? == known(steps) {
         return Ok(());
@@ -65,15 +68,22 @@ async fn bring_up_by(
 }
 
 /// Refuses a store that became newer while it was open: a program that is being replaced may still run.
-pub(super) async fn still_known(connection: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
+pub(super) async fn still_known(
+    connection: &mut SqliteConnection,
+    path: &Path,
+) -> Result<(), AttemptStoreError> {
     version(connection, STEPS, path).await.map(drop)
 }
 
-async fn version(connection: &mut SqliteConnection, steps: &[&str], path: &Path) -> Result<i64, StoreError> {
+async fn version(
+    connection: &mut SqliteConnection,
+    steps: &[&str],
+    path: &Path,
+) -> Result<i64, AttemptStoreError> {
     let found: i64 = query_scalar("PRAGMA user_version").fetch_one(connection).await.at(path)?;
     let known = known(steps);
     if found > known {
-        return Err(StoreError::Newer { path: path.display().to_string(), found, known });
+        return Err(AttemptStoreError::Newer { path: path.display().to_string(), found, known });
     }
     Ok(found)
 }
@@ -92,7 +102,7 @@ async fn climb(
 
 #[cfg(test)]
 mod tests {
-    use super::super::line;
+    use super::super::connection;
     use super::*;
 
     const MORE: &[&str] =
@@ -102,7 +112,7 @@ mod tests {
 
     async fn made(path: &Path) -> SqliteConnection {
         std::fs::write(path, b"").expect("made");
-        let mut connection = line::connect(path).await.expect("connected");
+        let mut connection = connection::connect(path).await.expect("connected");
         make(&mut connection, path).await.expect("a store");
         connection
     }
@@ -126,7 +136,7 @@ mod tests {
                 assert_eq!(number(&mut connection).await.expect("one row"), 7);
             }
             let refused = still_known(&mut connection, &path).await.expect_err("newer than this program");
-            assert!(matches!(refused, StoreError::Newer { found: 3, known: 2, .. }), "{refused:?}");
+            assert!(matches!(refused, AttemptStoreError::Newer { found: 3, known: 2, .. }), "{refused:?}");
         });
     }
 
@@ -138,7 +148,7 @@ mod tests {
             let mut connection = made(&path).await;
             bring_up_by(&mut connection, BROKEN, &path).await.expect_err("no such table");
             drop(connection);
-            let mut connection = line::connect(&path).await.expect("connected");
+            let mut connection = connection::connect(&path).await.expect("connected");
             assert!(number(&mut connection).await.is_err());
             bring_up(&mut connection, &path).await.expect("as it was");
         });

@@ -6,16 +6,16 @@
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{query, query_as, query_scalar};
 
-use crate::attempt::{Answer, Ending, Epoch, Lease, Phase, Spent, TaskKey, Term};
-use crate::clock::Instant;
-use crate::store::{Claim, Owner};
+use crate::attempt::{AttemptEnd, Epoch, HumanDecision, Lease, Phase, TaskKey, Term, UsageTotals};
+use crate::clock::BootInstant;
+use crate::store::{ClaimRequest, SupervisorProcess};
 
 /// The largest there is stands for all larger ones; nothing is ever counted that far.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-pub(super) async fn enter(connection: &mut SqliteConnection, owner: &Owner) -> sqlx::Result<i64> {
+pub(super) async fn enter(connection: &mut SqliteConnection, owner: &SupervisorProcess) -> sqlx::Result<i64> {
     let term: i64 = query_scalar("UPDATE charge SET last_term = last_term + 1 RETURNING last_term")
         .fetch_one(&mut *connection)
         .await?;
@@ -51,9 +51,9 @@ pub(super) async fn is_in_charge(connection: &mut SqliteConnection, term: Term) 
 /// The epoch of the new attempt; `None` if the task is taken.
 pub(super) async fn claim(
     connection: &mut SqliteConnection,
-    claim: &Claim<'_>,
+    claim: &ClaimRequest<'_>,
     term: Term,
-    until: Instant,
+    until: BootInstant,
     at: i64,
 ) -> sqlx::Result<Option<Epoch>> {
     let last: Option<(i64, Option<i64>)> = query_as(
@@ -105,7 +105,7 @@ pub(super) async fn claim(
 pub(super) async fn renew(
     connection: &mut SqliteConnection,
     term: Term,
-    until: Instant,
+    until: BootInstant,
 ) -> sqlx::Result<Vec<SqliteRow>> {
     query(
         "UPDATE leases SET until = $2 WHERE term = $1 \
@@ -123,7 +123,7 @@ pub(super) async fn adopt(
     connection: &mut SqliteConnection,
     seen: &Lease,
     term: Term,
-    until: Instant,
+    until: BootInstant,
     at: i64,
 ) -> sqlx::Result<bool> {
     let changed = query(
@@ -168,7 +168,7 @@ pub(super) async fn advance(
         .bind(&lease.task.id)
         .execute(&mut *connection)
         .await?;
-    if matches!(ending, Ending::Failed { .. }) {
+    if matches!(ending, AttemptEnd::Failed { .. }) {
         query(
             "INSERT INTO failures (protocol, task, counted, forgiven) VALUES ($1, $2, 1, 0) \
              ON CONFLICT (protocol, task) DO UPDATE SET counted = failures.counted + 1 \
@@ -214,7 +214,7 @@ pub(super) async fn tell(
 pub(super) async fn spend(
     connection: &mut SqliteConnection,
     lease: &Lease,
-    spent: Spent,
+    spent: UsageTotals,
 ) -> sqlx::Result<()> {
     query(
         "UPDATE attempts SET time_ms = $4, tokens = $5, cost_micros = $6 \
@@ -236,7 +236,7 @@ pub(super) async fn answer(
     connection: &mut SqliteConnection,
     task: &TaskKey,
     epoch: Epoch,
-    answer: &Answer,
+    answer: &HumanDecision,
     at: i64,
 ) -> sqlx::Result<bool> {
     let open: Option<(i64, i64)> = query_as(

@@ -1,0 +1,126 @@
+//! Where a program is, and what has to be shown to an agent so that it can be started in a sandbox.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use agency_sandbox::host::HostUser;
+
+/// A program on this host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct InstalledProgram {
+    /// Where it was found, and what is started: the end of a link that can't be shown.
+    pub(crate) path: PathBuf,
+    pub(crate) start: PathBuf,
+    /// Folders and files that are not seen in a sandbox by themselves.
+    pub(crate) needs: Vec<PathBuf>,
+}
+
+/// Whether a program is to be looked for here: a name, or a whole path. Others are found in the workspace.
+pub(crate) fn is_host_program(program: &str) -> bool {
+    !program.contains('{') && (program.starts_with('/') || !program.contains('/'))
+}
+
+/// Looks for a program as a shell would.
+pub(crate) fn find(program: &str, host: &HostUser) -> Option<InstalledProgram> {
+    let path = match program.contains('/') {
+        true => PathBuf::from(program),
+        false => std::env::split_paths(&std::env::var_os("PATH")?)
+            .filter(|folder| folder.is_absolute())
+            .map(|folder| folder.join(program))
+            .find(|path| is_program(path))?,
+    };
+    let real = path.canonicalize().ok().filter(|path| is_program(path))?;
+    let mut needs = Vec::new();
+    if !host.is_visible_by_default(&real) {
+        let home = home(&real, host).unwrap_or_else(|| real.clone());
+        needs.extend(interpreter(&home, host).filter(|folder| !host.is_visible_by_default(folder)));
+        needs.push(home);
+    }
+    let is_seen = host.is_visible_by_default(&path) || needs.iter().any(|folder| path.starts_with(folder));
+    let start = if is_seen { path.clone() } else { real };
+    Some(InstalledProgram { path, start, needs })
+}
+
+fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+}
+
+/// The folder a program is installed in, with everything it needs: the packages of npm, or an environment of Python.
+fn home(path: &Path, host: &HostUser) -> Option<PathBuf> {
+    let packages = path.ancestors().filter(|folder| folder.ends_with("node_modules")).last();
+    let environment = || path.ancestors().skip(1).find(|folder| folder.join("pyvenv.cfg").is_file());
+    packages.or_else(environment).filter(|folder| may_be_shown(folder, host)).map(Path::to_owned)
+}
+
+/// Where the Python is installed that an environment was made with. What the environment says of it is nobody's word:
+/// its own program is followed, to a folder that has a Python's library.
+fn interpreter(environment: &Path, host: &HostUser) -> Option<PathBuf> {
+    let program = environment.join("bin/python").canonicalize().ok()?;
+    let prefix = program.parent().filter(|folder| folder.ends_with("bin"))?.parent()?;
+    let mut library = std::fs::read_dir(prefix.join("lib")).ok()?.flatten();
+    let has_library = library.any(|entry| entry.file_name().to_string_lossy().starts_with("python"));
+    (has_library && may_be_shown(prefix, host)).then(|| prefix.to_owned())
+}
+
+/// A folder of its own: neither a home, nor one that everything of a home lies in.
+fn may_be_shown(folder: &Path, host: &HostUser) -> bool {
+    let shared = ["", ".local", ".local/share", ".config", ".cache"].map(|name| host.home.join(name));
+    !host.home.starts_with(folder) && !shared.iter().any(|shared| shared == folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(path: &Path) {
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        std::fs::write(path, "#!/bin/sh\n").expect("written");
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("set");
+    }
+
+    #[test]
+    fn a_program_is_shown_with_the_folder_it_is_installed_in() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path().canonicalize().expect("a path");
+        let host = HostUser { uid: 1000, gid: 1000, home: root.join("home") };
+        let found = |path: &str| find(&root.join(path).display().to_string(), &host).map(|found| found.needs);
+
+        program(&root.join("npm/node_modules/@x/codex/bin/codex.js"));
+        std::fs::create_dir_all(root.join("npm/node_modules/.bin")).expect("made");
+        std::os::unix::fs::symlink("../@x/codex/bin/codex.js", root.join("npm/node_modules/.bin/codex"))
+            .expect("linked");
+        assert_eq!(found("npm/node_modules/.bin/codex"), Some(vec![root.join("npm/node_modules")]));
+
+        program(&root.join("venv/bin/mini"));
+        program(&root.join("python/bin/python3"));
+        std::fs::create_dir_all(root.join("python/lib/python3.11")).expect("made");
+        std::os::unix::fs::symlink("../../python/bin/python3", root.join("venv/bin/python")).expect("linked");
+        std::fs::write(root.join("venv/pyvenv.cfg"), "home = /\n").expect("written");
+        assert_eq!(found("venv/bin/mini"), Some(vec![root.join("python"), root.join("venv")]));
+
+        // A link from elsewhere is not shown; what it leads to is started.
+        std::fs::create_dir_all(root.join("links")).expect("made");
+        std::os::unix::fs::symlink("../npm/node_modules/@x/codex/bin/codex.js", root.join("links/codex"))
+            .expect("linked");
+        let linked = find(&root.join("links/codex").display().to_string(), &host).expect("found");
+        assert_eq!(linked.start, root.join("npm/node_modules/@x/codex/bin/codex.js"));
+        assert_eq!(linked.needs, [root.join("npm/node_modules")]);
+
+        // Nothing makes a whole home visible.
+        program(&root.join("home/.local/bin/tool"));
+        std::fs::write(root.join("home/.local/pyvenv.cfg"), "").expect("written");
+        assert!(!may_be_shown(&root.join("home/.local"), &host) && !may_be_shown(&root, &host));
+        assert_eq!(home(&root.join("home/.local/bin/tool"), &host), None);
+
+        program(&root.join("alone"));
+        assert_eq!(found("alone"), Some(vec![root.join("alone")]));
+        assert_eq!(found("nowhere"), None);
+        std::fs::write(root.join("text"), "").expect("written");
+        assert_eq!(found("text"), None, "it can't be run");
+        assert_eq!(
+            find("sh", &host).map(|found| found.needs),
+            Some(Vec::new()),
+            "what is there anyway is not shown twice"
+        );
+    }
+}

@@ -1,0 +1,13 @@
+//! What verbs are made of, without a terminal: nothing here prints, asks, or knows what was typed.
+
+pub(crate) mod agents;
+pub(crate) mod board;
+pub(crate) mod configuration;
+pub(crate) mod error;
+pub(crate) mod http;
+pub(crate) mod import;
+pub(crate) mod isolation;
+pub(crate) mod runtime;
+pub(crate) mod scratch_repo;
+pub(crate) mod state_folder;
+pub(crate) mod units;

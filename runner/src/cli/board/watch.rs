@@ -1,0 +1,165 @@
+//! `agency status --watch`: the status, again each time something changed.
+//!
+//! At a terminal it is drawn over the last one; elsewhere each comes after the other. Somebody's change to the store
+//! is seen at once, an edit of the board within a second or two: to find it, the board has to be read.
+
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agency_supervisor::attempt::Attempt;
+use agency_supervisor::store::sqlite::SqliteStore;
+use agency_supervisor::store::sqlite::{open_store, store_path};
+use agency_supervisor::store::{AttemptStore, AttemptStoreError};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, sleep};
+
+use super::status;
+use crate::app::board::{Caller, RepoContext};
+use crate::app::error::{CommandError, INTERNAL, INTERRUPTED};
+use crate::app::state_folder;
+use crate::cli::message;
+use crate::cli::output::print;
+use crate::cli::terminal::columns::cut;
+use crate::cli::terminal::pane::TerminalPane;
+use crate::cli::terminal::{is_drawable, size};
+
+/// How often the store is asked whether it has changed.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How often the board is read.
+const READ_EVERY: Duration = Duration::from_secs(1);
+/// A board that takes long to read is read less often: no more of the time than one part in so many.
+const READ_SHARE: u32 = 20;
+
+pub(super) fn run(json: bool, who: &Caller) -> Result<u8, CommandError> {
+    let here = crate::cli::caller::repository()?;
+    let state = state_folder::of_folder(&here.folder)?;
+    let screen = match !json && std::io::stdout().is_terminal() && is_drawable() {
+        true => WatchScreen::Drawn(TerminalPane::open()),
+        false => WatchScreen::Written,
+    };
+    let mut watch = StatusWatch { json, who, state: state.path(), store: None, screen, last: String::new() };
+    crate::app::runtime::new()?.block_on(async {
+        let failed = |error: std::io::Error| CommandError::new(INTERNAL, &error);
+        let mut interrupted = signal(SignalKind::interrupt()).map_err(failed)?;
+        let ended = tokio::select! {
+            _ = interrupted.recv() => Ok(INTERRUPTED),
+            ended = watch.go_on(&here.folder.root) => ended.map(|()| 0),
+        };
+        watch.close()?;
+        ended
+    })
+}
+
+struct StatusWatch<'a> {
+    json: bool,
+    who: &'a Caller,
+    state: &'a Path,
+    /// There is none before the first run.
+    store: Option<SqliteStore>,
+    screen: WatchScreen,
+    last: String,
+}
+
+enum WatchScreen {
+    Drawn(TerminalPane),
+    Written,
+}
+
+impl StatusWatch<'_> {
+    /// Until nobody reads it any more.
+    async fn go_on(&mut self, root: &Path) -> Result<(), CommandError> {
+        let failed = |error: AttemptStoreError| CommandError::new(INTERNAL, &error);
+        loop {
+            let began = Instant::now();
+            let (working, version) = self.working().await.map_err(failed)?;
+            let (text, findings) = status::render_status(
+                &RepoContext::from_folder(root, Arc::new(message::notice))?,
+                self.who,
+                Some(&working),
+                self.json,
+            )?;
+            let told: String = match self.json {
+                true => String::new(),
+                false => findings.iter().map(|finding| format!("{finding}\n")).collect(),
+            };
+            if !self.show(text + &told)? {
+                return Ok(());
+            }
+            let pause = READ_EVERY.max(began.elapsed() * READ_SHARE);
+            while began.elapsed() < pause {
+                sleep(LOOK_EVERY).await;
+                if self.version().await.map_err(failed)? != version {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// What is being worked on, and the version of the store that says so.
+    async fn working(&mut self) -> Result<(Vec<Attempt>, Option<u64>), AttemptStoreError> {
+        let version = self.version().await?;
+        match &self.store {
+            Some(store) => Ok((store.open().await?, version)),
+            None => Ok((Vec::new(), None)),
+        }
+    }
+
+    async fn version(&mut self) -> Result<Option<u64>, AttemptStoreError> {
+        if self.store.is_none() && store_path(self.state).exists() {
+            self.store = Some(open_store(self.state).await?);
+        }
+        match &self.store {
+            Some(store) => store.version().await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Shows what is new; `false` if nobody reads it.
+    fn show(&mut self, text: String) -> Result<bool, CommandError> {
+        match &self.screen {
+            WatchScreen::Drawn(pane) => {
+                pane.draw(&fitting(&text));
+                self.last = text;
+            }
+            WatchScreen::Written if text == self.last => {}
+            WatchScreen::Written => {
+                let mut out = std::io::stdout().lock();
+                let apart = if self.json || self.last.is_empty() { "" } else { "\n" };
+                match out.write_all(format!("{apart}{text}").as_bytes()).and_then(|()| out.flush()) {
+                    Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(false),
+                    written => written.map_err(|error| CommandError::new(INTERNAL, &error))?,
+                }
+                self.last = text;
+            }
+        }
+        Ok(true)
+    }
+
+    /// What was drawn last stays, all of it.
+    fn close(&self) -> Result<(), CommandError> {
+        match &self.screen {
+            WatchScreen::Drawn(pane) => {
+                pane.clear();
+                print(&self.last)
+            }
+            WatchScreen::Written => Ok(()),
+        }
+    }
+}
+
+/// As much of it as the terminal has room for.
+fn fitting(text: &str) -> String {
+    let (width, height) = size();
+    let lines: Vec<String> = text.lines().map(|line| cut(line, width)).collect();
+    let room = height.saturating_sub(1).max(1);
+    if lines.len() <= room {
+        return lines.join("\n");
+    }
+    // What sums it up comes last.
+    let (last, left) = (lines.last().cloned().unwrap_or_default(), lines.len() + 1 - room);
+    let mut shown = lines[..room.saturating_sub(2)].to_vec();
+    shown.extend([cut(&format!("… and {left} more"), width), last]);
+    shown.join("\n")
+}

@@ -1,0 +1,42 @@
+//! Writes answers to standard output.
+
+use std::io::{IsTerminal, Write};
+
+use serde::Serialize;
+
+use crate::app::error::{CommandError, INTERNAL};
+
+/// A document for programs, on standard output. Every one says which version of its format it is.
+pub(crate) fn print_json(document: &impl Serialize) -> Result<(), CommandError> {
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let written = serde_json::to_writer(&mut out, document)
+        .map_err(std::io::Error::from)
+        .and_then(|()| writeln!(out))
+        .and_then(|()| out.flush());
+    check_written(written)
+}
+
+/// Text for people, on standard output.
+pub(crate) fn print(text: &str) -> Result<(), CommandError> {
+    let mut out = std::io::stdout().lock();
+    check_written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// A reader that stopped reading is no failure.
+fn check_written(written: std::io::Result<()>) -> Result<(), CommandError> {
+    match written {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(CommandError::new(INTERNAL, &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Text of a repository, as it is for programs and harmless at a terminal.
+pub(crate) fn for_terminal(text: &str) -> String {
+    if std::io::stdout().is_terminal() {
+        crate::app::error::without_control_chars(text)
+    } else {
+        text.to_owned()
+    }
+}

@@ -1,0 +1,105 @@
+//! `agency decide`: what an auditor left to a person.
+
+use agency_protocols::names::TaskId;
+use agency_supervisor::attempt::{Attempt, Epoch, HumanDecision, Phase};
+use agency_supervisor::store::AttemptStore;
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use super::control::{key, with_store};
+use crate::app::board::{Caller, task_id};
+use crate::app::error::{CommandError, NO_SUCH};
+use crate::cli::message;
+use crate::cli::output::{print, print_json};
+use crate::cli::prompt::require_approver;
+
+/// Say what becomes of work that an auditor left to you; without a task, list what waits for that
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  agency decide\n  agency decide T0007 --attempt 1 --answer pass --reason \"The rounding is meant so\""
+)]
+pub(crate) struct DecideArgs {
+    /// The task
+    #[arg(value_name = "ID", value_parser = task_id, requires = "answer")]
+    task: Option<TaskId>,
+    /// Which attempt at it, as the list shows it
+    #[arg(long, value_name = "N")]
+    attempt: Option<u64>,
+    /// Whether the work goes on to its checks, or back to its builder
+    #[arg(long, value_enum, requires_all = ["task", "attempt", "reason"])]
+    answer: Option<DecisionArg>,
+    /// Why; a builder that gets its work back is told
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Who decides [default: --as human:NAME, or git's user.email]
+    #[arg(long, value_name = "NAME")]
+    approver: Option<String>,
+    /// As JSON, on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum DecisionArg {
+    Pass,
+    Fail,
+}
+
+pub(crate) fn run(command: &DecideArgs, who: &Caller) -> Result<u8, CommandError> {
+    let here = crate::cli::caller::repository()?;
+    let (Some(task), Some(attempt), Some(word), Some(reason)) =
+        (&command.task, command.attempt, command.answer, &command.reason)
+    else {
+        let open = with_store(&here, async |store| store.open().await)?;
+        return list(&open, command.json);
+    };
+    if reason.trim().is_empty() {
+        return Err(CommandError::usage("a decision needs its reason"));
+    }
+    let person =
+        require_approver(command.approver.as_deref(), who, &here, &format!("deciding about {task}"))?;
+    let answer = HumanDecision { pass: word == DecisionArg::Pass, person, reason: reason.trim().to_owned() };
+    let key = key(&here, who, task)?;
+    if !with_store(&here, async |store| store.answer(&key, Epoch(attempt), &answer).await)? {
+        return Err(CommandError::new_message(
+            NO_SUCH,
+            format!("attempt {attempt} at {task} is not left to you"),
+        )
+        .with_hint("`agency decide` lists what is"));
+    }
+    match command.json {
+        true => print_json(&json!({ "version": 1, "task": task, "attempt": attempt, "answer": answer }))?,
+        false => message::notice(&format!("{task}: an `agency run` goes on from here")),
+    }
+    Ok(0)
+}
+
+fn list(open: &[Attempt], as_json: bool) -> Result<u8, CommandError> {
+    let waiting: Vec<(&Attempt, &str)> = open
+        .iter()
+        .filter_map(|attempt| match &attempt.phase {
+            Phase::Undecided { why, .. } if attempt.answer.is_none() => Some((attempt, why.as_str())),
+            _ => None,
+        })
+        .collect();
+    if as_json {
+        let waiting: Vec<_> = waiting
+            .iter()
+            .map(|(attempt, why)| json!({ "task": attempt.task.id, "attempt": attempt.epoch, "why": why }))
+            .collect();
+        print_json(&json!({ "version": 1, "waiting": waiting }))?;
+        return Ok(0);
+    }
+    if waiting.is_empty() {
+        message::notice("nothing is left to you");
+    }
+    let line = |(attempt, why): &(&Attempt, &str)| {
+        let (title, why) = (
+            crate::app::error::without_control_chars(&attempt.title),
+            crate::app::error::without_control_chars(why),
+        );
+        format!("{} --attempt {}  {title}: {why}\n", attempt.task.id, attempt.epoch)
+    };
+    print(&waiting.iter().map(line).collect::<String>())?;
+    Ok(0)
+}

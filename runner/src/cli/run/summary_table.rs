@@ -1,0 +1,91 @@
+//! The end of a run, for people: a table of what was worked on, what is not done and why, and one sentence.
+
+use agency_supervisor::attempt::{AttemptEnd, TaskKey};
+use agency_supervisor::dispatch::{RunSummary, TaskResult};
+
+use super::progress::RunProgress;
+use super::view::render::elapsed;
+use crate::cli::message;
+use crate::cli::terminal::columns::{columns, cut};
+use crate::cli::wording::{fate_text, short_commit};
+
+const HEADS: [&str; 6] = ["task", "agent", "outcome", "attempts", "time", "commit"];
+
+/// Says what it all came to; no line of the table is wider than a terminal that shows it.
+pub(super) fn tell(summary: &RunSummary, progress: &RunProgress, width: Option<usize>) {
+    message::print_block(&table(summary, progress, width));
+    let done = |one: &&TaskResult| {
+        matches!(one, TaskResult::Ended(AttemptEnd::Done { .. } | AttemptEnd::Kept { .. }))
+    };
+    let count = summary.tasks.values().filter(done).count();
+    for (key, one) in summary.tasks.iter().filter(|(_, one)| !done(one)) {
+        message::notice(&format!("{}: {}", key.id, fate_text(one)));
+    }
+    waiting(&summary.waiting);
+    message::warn_findings(&summary.findings);
+    for trouble in &summary.troubles {
+        message::notice(trouble);
+    }
+    message::notice(&match (summary.tasks.len(), summary.elsewhere) {
+        (0, 0) => "there was nothing to do".to_owned(),
+        (0, 1) => "there was nothing to do: another `agency run` has the one task there is".to_owned(),
+        (0, others) => format!("there was nothing to do: another `agency run` has {others} tasks"),
+        (total, _) => format!("{count} of {total} tasks done"),
+    });
+}
+
+/// So many tasks that wait for the same thing have a line each.
+const ALIKE: usize = 3;
+
+/// What was not started, and why. A reason that holds back a whole board is said once.
+fn waiting(all: &[(String, String)]) {
+    let mut told: Vec<&str> = Vec::new();
+    for (task, why) in all {
+        let alike: Vec<&str> =
+            all.iter().filter(|(_, other)| other == why).map(|(task, _)| task.as_str()).collect();
+        if alike.len() <= ALIKE {
+            message::notice(&format!("{task} waits: {why}"));
+        } else if !told.contains(&why.as_str()) {
+            told.push(why);
+            let (named, more) = (alike[..ALIKE].join(", "), alike.len() - ALIKE);
+            message::notice(&format!("{named} and {more} more wait: {why}"));
+        }
+    }
+}
+
+fn table(summary: &RunSummary, progress: &RunProgress, width: Option<usize>) -> String {
+    if summary.tasks.is_empty() {
+        return String::new();
+    }
+    let rows = summary.tasks.iter().map(|(key, fate)| row(key, fate, progress));
+    let rows: Vec<[String; 6]> = std::iter::once(HEADS.map(str::to_owned)).chain(rows).collect();
+    let wide: Vec<usize> = (0..HEADS.len())
+        .map(|column| rows.iter().map(|row| columns(&row[column])).max().unwrap_or(0))
+        .collect();
+    let mut text = String::new();
+    for row in &rows {
+        let cells = row.iter().zip(&wide).map(|(cell, wide)| format!("{cell:wide$}"));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        text.push_str(&cut(line.trim_end(), width.unwrap_or(usize::MAX)));
+        text.push('\n');
+    }
+    text
+}
+
+fn row(key: &TaskKey, fate: &TaskResult, progress: &RunProgress) -> [String; 6] {
+    let (outcome, commit) = match fate {
+        TaskResult::Ended(ending @ AttemptEnd::Done { commit }) => (ending.name(), short_commit(commit)),
+        TaskResult::Ended(ending @ AttemptEnd::Kept { candidate }) => {
+            (ending.name(), short_commit(candidate))
+        }
+        TaskResult::Ended(ending) => (ending.name(), ""),
+        TaskResult::Waits(_) => ("waits", ""),
+        TaskResult::Open => ("open", ""),
+    };
+    let known = progress.of(key);
+    let agent = known.as_ref().map_or_else(String::new, |known| known.agent.clone());
+    let attempts = known.as_ref().map_or_else(String::new, |known| known.attempts.to_string());
+    let time =
+        known.map_or_else(String::new, |known| elapsed(known.took(fate == &TaskResult::Open).as_secs()));
+    [key.id.clone(), agent, outcome.to_owned(), attempts, time, commit.to_owned()]
+}

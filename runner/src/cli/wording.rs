@@ -1,0 +1,54 @@
+//! Words for phases and outcomes of attempts, used by `run`, `status` and the live view.
+
+use agency_supervisor::attempt::{AttemptEnd, ParkDetails, Phase};
+use agency_supervisor::dispatch::TaskResult;
+
+use crate::app::units;
+
+/// What an attempt is at, for people. A phase is what is certain, and this is what follows from it.
+pub(crate) fn phase_label(phase: &Phase) -> &'static str {
+    match phase {
+        Phase::Claimed => "preparing",
+        Phase::Started => "working",
+        Phase::Ended(_) => "collecting",
+        Phase::Auditing(_) => "auditing",
+        Phase::Undecided { .. } => "undecided",
+        Phase::Audited { .. } => "merging",
+        Phase::Merged(_) => "verifying",
+        Phase::Proved { .. } => "landing",
+        Phase::Landed { .. } => "finishing",
+        Phase::Over(_) => "over",
+    }
+}
+
+/// What became of a task, after its name.
+pub(crate) fn fate_text(fate: &TaskResult) -> String {
+    match fate {
+        TaskResult::Ended(AttemptEnd::Done { commit }) => format!("done, {}", short_commit(commit)),
+        TaskResult::Ended(AttemptEnd::Kept { candidate }) => {
+            format!("verified and kept, {}", short_commit(candidate))
+        }
+        TaskResult::Ended(AttemptEnd::Blocked { reason }) => format!("blocked: {reason}"),
+        TaskResult::Ended(AttemptEnd::Failed { failure, given_up }) => {
+            format!("failed: {}{}", failure.reason, given_up.as_deref().unwrap_or_default())
+        }
+        TaskResult::Ended(AttemptEnd::Lost { reason }) => format!("lost: {reason}"),
+        TaskResult::Ended(AttemptEnd::Parked(parked)) => put_off(parked),
+        TaskResult::Ended(AttemptEnd::Canceled) => "canceled".to_owned(),
+        TaskResult::Waits(why) => format!("waits: {why}"),
+        TaskResult::Open => "is still open; `agency run` takes it up again".to_owned(),
+    }
+}
+
+/// An attempt that does not count, because its agent could not work.
+fn put_off(parked: &ParkDetails) -> String {
+    match parked.until {
+        Some(until) => format!("put off until {}: {}", units::local_time(until), parked.reason),
+        None => format!("put off: {}", parked.reason),
+    }
+}
+
+/// A commit as people name it.
+pub(crate) fn short_commit(commit: &str) -> &str {
+    &commit[..commit.len().min(12)]
+}

@@ -1,0 +1,234 @@
+//! How many of an agent are at work at the same time, whatever they do.
+//!
+//! An agent that judges is the same program, with the same quota, as one that builds; so both count. A place is taken
+//! for as long as the agent itself is at work, and whoever has one waits for no other: a builder has given its own back
+//! before its work is judged. So nobody waits in a circle. Who waits to judge comes before who would begin: work that
+//! is nearly done goes first, and is not overtaken for ever. Only what is at work already is counted without being
+//! asked: an attempt that was taken over before its agent had begun waits like any other.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+/// Who is at work here.
+#[derive(Debug, Default)]
+pub(crate) struct AgentSlots {
+    /// By agent, where it has a number of its own.
+    most: BTreeMap<String, usize>,
+    counts: Mutex<HashMap<String, SlotCount>>,
+    freed: Notify,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct SlotCount {
+    building: usize,
+    judging: usize,
+    /// To judge.
+    waiting: usize,
+}
+
+/// What a place is taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SlotPurpose {
+    Build,
+    Judge,
+    /// To wait for a place to judge.
+    Wait,
+}
+
+impl SlotCount {
+    fn of(&mut self, duty: SlotPurpose) -> &mut usize {
+        match duty {
+            SlotPurpose::Build => &mut self.building,
+            SlotPurpose::Judge => &mut self.judging,
+            SlotPurpose::Wait => &mut self.waiting,
+        }
+    }
+
+    /// Whether there is room for one more.
+    fn leaves_room(self, duty: SlotPurpose, most: usize) -> bool {
+        let at_work = self.building + self.judging;
+        match duty {
+            SlotPurpose::Build => at_work + self.waiting < most,
+            SlotPurpose::Judge => at_work < most,
+            SlotPurpose::Wait => true,
+        }
+    }
+}
+
+/// A place that is taken until this is dropped.
+#[derive(Debug)]
+pub(crate) struct SlotGuard {
+    roster: Arc<AgentSlots>,
+    agent: String,
+    duty: SlotPurpose,
+}
+
+impl SlotGuard {
+    pub(crate) fn is_for(&self, agent: &str, duty: SlotPurpose) -> bool {
+        self.agent == agent && self.duty == duty
+    }
+}
+
+impl Drop for SlotGuard {
+    fn drop(&mut self) {
+        if let Some(count) = self.roster.counts().get_mut(&self.agent) {
+            *count.of(self.duty) -= 1;
+        }
+        self.roster.freed.notify_waiters();
+    }
+}
+
+impl AgentSlots {
+    pub(crate) fn new(most: BTreeMap<String, usize>) -> Arc<Self> {
+        Arc::new(Self { most, ..Self::default() })
+    }
+
+    fn counts(&self) -> MutexGuard<'_, HashMap<String, SlotCount>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place, if there is one.
+    pub(crate) fn try_acquire(self: &Arc<Self>, agent: &str, duty: SlotPurpose) -> Option<SlotGuard> {
+        let most = self.most.get(agent).copied().unwrap_or(usize::MAX);
+        let mut counts = self.counts();
+        let count = counts.entry(agent.to_owned()).or_default();
+        if !count.leaves_room(duty, most) {
+            return None;
+        }
+        *count.of(duty) += 1;
+        drop(counts);
+        Some(SlotGuard { roster: Arc::clone(self), agent: agent.to_owned(), duty })
+    }
+
+    /// A place for one that is at work already, whoever began it.
+    pub(crate) fn acquire_for_running(self: &Arc<Self>, agent: &str, duty: SlotPurpose) -> SlotGuard {
+        *self.counts().entry(agent.to_owned()).or_default().of(duty) += 1;
+        SlotGuard { roster: Arc::clone(self), agent: agent.to_owned(), duty }
+    }
+
+    /// Waits for a place. Who waits to judge comes first; whoever stops waiting is not waited for.
+    pub(crate) async fn acquire(self: &Arc<Self>, agent: &str, duty: SlotPurpose) -> SlotGuard {
+        let waiting =
+            (duty == SlotPurpose::Judge).then(|| self.acquire_for_running(agent, SlotPurpose::Wait));
+        loop {
+            let freed = self.freed.notified();
+            tokio::pin!(freed);
+            // From here on nothing that is freed is missed.
+            freed.as_mut().enable();
+            if let Some(seat) = self.try_acquire(agent, duty) {
+                drop(waiting);
+                return seat;
+            }
+            freed.await;
+        }
+    }
+
+    /// How many of each agent judge, or wait to.
+    pub(crate) fn judging(&self) -> HashMap<String, usize> {
+        self.counts().iter().map(|(agent, count)| (agent.clone(), count.judging + count.waiting)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    fn roster() -> Arc<AgentSlots> {
+        AgentSlots::new(BTreeMap::from([("a".to_owned(), 1), ("b".to_owned(), 1)]))
+    }
+
+    /// Asks once, without waiting.
+    fn now<F: Future>(future: std::pin::Pin<&mut F>) -> Option<F::Output> {
+        match future.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn builders_and_judges_count_alike() {
+        let roster = roster();
+        let building = roster.try_acquire("a", SlotPurpose::Build).expect("there is room");
+        assert!(
+            roster.try_acquire("a", SlotPurpose::Build).is_none()
+                && roster.try_acquire("a", SlotPurpose::Judge).is_none()
+        );
+        assert!(
+            roster.try_acquire("b", SlotPurpose::Judge).is_some()
+                && roster.try_acquire("anybody", SlotPurpose::Build).is_some()
+        );
+        drop(building);
+        let judging = roster.try_acquire("a", SlotPurpose::Judge).expect("there is room");
+        assert!(roster.try_acquire("a", SlotPurpose::Build).is_none());
+        assert_eq!(roster.judging()["a"], 1);
+        drop(judging);
+        assert!(roster.try_acquire("a", SlotPurpose::Build).is_some());
+    }
+
+    #[test]
+    fn who_waits_to_judge_comes_before_who_would_begin() {
+        let roster = roster();
+        let building = roster.try_acquire("a", SlotPurpose::Build).expect("there is room");
+        let mut builder = pin!(roster.acquire("a", SlotPurpose::Build));
+        assert!(now(builder.as_mut()).is_none());
+        let mut judge = pin!(roster.acquire("a", SlotPurpose::Judge));
+        assert!(now(judge.as_mut()).is_none());
+        drop(building);
+        assert!(now(builder.as_mut()).is_none(), "somebody waits");
+        assert!(roster.try_acquire("a", SlotPurpose::Build).is_none(), "somebody waits");
+        let judging = now(judge.as_mut()).expect("its turn");
+        assert!(judging.is_for("a", SlotPurpose::Judge));
+        assert_eq!(roster.judging()["a"], 1);
+        assert!(now(builder.as_mut()).is_none());
+        drop(judging);
+        assert!(now(builder).is_some_and(|seat| seat.is_for("a", SlotPurpose::Build)));
+    }
+
+    #[test]
+    fn who_waits_to_begin_is_told_when_nobody_waits_to_judge_any_more() {
+        let roster = roster();
+        let building = roster.try_acquire("a", SlotPurpose::Build).expect("there is room");
+        let mut builder = pin!(roster.acquire("a", SlotPurpose::Build));
+        {
+            let mut judge = pin!(roster.acquire("a", SlotPurpose::Judge));
+            assert!(now(judge.as_mut()).is_none());
+            drop(building);
+            assert!(now(builder.as_mut()).is_none());
+        }
+        assert!(now(builder).is_some());
+    }
+
+    #[test]
+    fn who_stops_waiting_is_not_waited_for() {
+        let roster = roster();
+        let _found = [
+            roster.acquire_for_running("a", SlotPurpose::Judge),
+            roster.acquire_for_running("a", SlotPurpose::Judge),
+        ];
+        {
+            let mut judge = pin!(roster.acquire("a", SlotPurpose::Judge));
+            assert!(now(judge.as_mut()).is_none());
+            assert_eq!(roster.judging()["a"], 3, "those that were found count, however many");
+        }
+        assert_eq!(roster.judging()["a"], 2);
+    }
+
+    /// Each was built by whom the other is judged by. A builder that kept its place would wait for ever.
+    #[test]
+    fn two_that_judge_each_other_do_not_wait_in_a_circle() {
+        let roster = roster();
+        let places =
+            ["a", "b"].map(|agent| roster.try_acquire(agent, SlotPurpose::Build).expect("there is room"));
+        let (mut one, mut other) =
+            (pin!(roster.acquire("b", SlotPurpose::Judge)), pin!(roster.acquire("a", SlotPurpose::Judge)));
+        assert!(now(one.as_mut()).is_none() && now(other.as_mut()).is_none());
+        // Their agents have ended.
+        drop(places);
+        assert!(now(one).is_some() && now(other).is_some());
+    }
+}

@@ -1,0 +1,317 @@
+//! Taking charge of a repository: everything is opened, a run is made, and what was opened is given back.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use agency_protocols::names::TaskId;
+use agency_sandbox::workspace::folder::WorkspaceFolder;
+use agency_sandbox::workspace::snapshot::{SnapshotError, Snapshots};
+use agency_sandbox::workspace::state::StateFolder;
+use tokio::sync::mpsc;
+
+use crate::agent_slots::AgentSlots;
+use crate::attempt::TaskKey;
+use crate::board_sync::{self, BoardSync};
+use crate::board_thread::BoardThread;
+use crate::clock::{self, BootClock, Clock as _};
+use crate::dispatch::{self, Interrupt, RunError, RunOptions, RunSummary};
+use crate::driver::{RunContext, StepHook};
+use crate::folder_watch::FolderWatch;
+use crate::job::claim_reader::ClaimReader;
+use crate::job::shim_client::ShimProgram;
+use crate::owner_lock::{self, OwnerLock};
+use crate::retention::{self, RetentionError};
+use crate::run_event::{EventSink, RunEvent};
+use crate::settings::RunSettings;
+use crate::store::sqlite::open_store;
+use crate::store::{AttemptStore, AttemptStoreError};
+use crate::store_identity::IdentityError;
+use crate::train::Train;
+use agency_landing::names::RefName;
+use agency_landing::repository::{LandingRepository, RepositoryOptions};
+use agency_landing::undo::UndoOutcome;
+use agency_landing::worktree::{self, GitOperation, WorktreeHead};
+use agency_landing::{self, board_commit, land, lost_landings, refs, spare_objects};
+use agency_sandbox::error_chain;
+
+/// How long somebody else's lock in git is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often what is settled and old is cleared away, after the first time.
+const TIDY_EVERY: Duration = Duration::from_secs(86_400);
+
+/// How long a run that was interrupted takes leave of the repository, the board and the store.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+/// Why nobody can take charge.
+#[derive(Debug, thiserror::Error)]
+pub enum StartupError {
+    #[error("{} is not a git repository", root.display())]
+    NoRepository { root: PathBuf },
+    #[error("HEAD is detached: there is no branch that work could land on")]
+    Detached,
+    #[error("the branch {branch} has no commit yet")]
+    Unborn { branch: RefName },
+    #[error("{operation} is under way in {}", root.display())]
+    Busy { operation: GitOperation, root: PathBuf },
+    #[error(transparent)]
+    Landing(#[from] agency_landing::Error),
+    #[error(transparent)]
+    Store(#[from] AttemptStoreError),
+    #[error("can't use the state folder {}", path.display())]
+    State { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Layers(#[from] SnapshotError),
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// Somebody removed or renamed it while a run was at work.
+    #[error("the state folder {} is gone: somebody removed or moved it while this run was at work", path.display())]
+    StateGone { path: PathBuf },
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl StartupError {
+    /// Whether it is about how the repository is, and so for a person to change.
+    pub fn is_about_the_repository(&self) -> bool {
+        matches!(self, Self::NoRepository { .. } | Self::Detached | Self::Unborn { .. } | Self::Busy { .. })
+            || matches!(self, Self::Landing(agency_landing::Error::Unsupported { .. }))
+            || matches!(self, Self::Store(AttemptStoreError::Damaged { .. }))
+            || matches!(self, Self::Identity(IdentityError::OtherStore { .. } | IdentityError::InUse { .. }))
+            || matches!(self, Self::Identity(IdentityError::Landing(error)) if error.is_about_references())
+    }
+}
+
+/// Opens the repository a folder is in, to land in it.
+pub fn open_repository(
+    folder: &WorkspaceFolder,
+    state: &Path,
+    home: &Path,
+) -> Result<LandingRepository, StartupError> {
+    let Some(real) = &folder.repository else {
+        return Err(StartupError::NoRepository { root: folder.root.clone() });
+    };
+    Ok(LandingRepository::open(&RepositoryOptions {
+        program: Path::new("git"),
+        repository: real,
+        root: Some(&folder.root),
+        place: &state.join("landing"),
+        home: Some(home),
+        patience: PATIENCE,
+    })?)
+}
+
+/// The branch that is checked out in a folder, if agents can start from it.
+pub fn branch(repository: &LandingRepository, folder: &WorkspaceFolder) -> Result<RefName, StartupError> {
+    let git = folder.repository.as_ref().map(|real| real.git.clone()).unwrap_or_default();
+    let here = worktree::Worktree { root: Some(folder.root.clone()), git, locked: false };
+    if let Some(operation) = here.operation() {
+        return Err(StartupError::Busy { operation, root: folder.root.clone() });
+    }
+    let WorktreeHead::Branch(name) = here.head() else { return Err(StartupError::Detached) };
+    let branch = refs::resolve(repository, &name)?;
+    match refs::read(repository, std::slice::from_ref(&branch))?.contains_key(&branch) {
+        true => Ok(branch),
+        false => Err(StartupError::Unborn { branch }),
+    }
+}
+
+/// Everything a run needs from outside.
+pub struct Startup {
+    pub settings: RunSettings,
+    pub repository: Arc<LandingRepository>,
+    /// For a board that git carries from clone to clone.
+    pub sharing: Option<BoardSync>,
+    pub desk: BoardThread,
+    pub shim: ShimProgram,
+    /// For outcomes of older shims, which did not read what their agents wrote.
+    pub reader: ClaimReader,
+    pub teller: Arc<dyn EventSink>,
+    pub witness: StepHook,
+}
+
+impl std::fmt::Debug for Startup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Startup").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+/// A landing that was cut short is taken back; what people changed meanwhile stays, and they are told.
+fn tell_undone(undone: &UndoOutcome, teller: &dyn EventSink) {
+    if let UndoOutcome::TakenBack { theirs } = undone
+        && !theirs.is_empty()
+    {
+        let files: Vec<String> = theirs.iter().map(ToString::to_string).collect();
+        let what = format!(
+            "a landing was cut short and taken back; what you edited since stays: {}",
+            files.join(", ")
+        );
+        teller.tell(&RunEvent::Trouble { task: None, what });
+    }
+}
+
+fn tell_untidy(error: &RetentionError, teller: &dyn EventSink) {
+    teller.tell(&RunEvent::Trouble { task: None, what: error_chain::on_one_line(error) });
+}
+
+/// Work that is done, and has left its branch, is named when a run begins and when it ends. Where that can't be found out,
+/// there is something else to say.
+async fn report_lost_landings(
+    repository: &Arc<LandingRepository>,
+    desk: &BoardThread,
+    teller: &dyn EventSink,
+) {
+    let looked = Arc::clone(repository);
+    let Ok(Ok(strayed)) = tokio::task::spawn_blocking(move || lost_landings::find(&looked)).await else {
+        return;
+    };
+    for one in strayed {
+        let key = TaskKey { protocol: one.task.protocol().to_owned(), id: one.task.id().to_owned() };
+        let Ok(task) = TaskId::parse(&key.id) else { continue };
+        if key.protocol == desk.protocol
+            && desk.read(move |board, tree| board.is_done(tree, &task)).await.unwrap_or(false)
+        {
+            teller.tell(&RunEvent::Trouble { task: Some(key), what: one.sentence() });
+        }
+    }
+}
+
+/// What is wrong with copies of objects, or can't be written again, keeps nobody from working.
+async fn look_after_spares(
+    look: fn(&LandingRepository) -> Result<(), agency_landing::Error>,
+    repository: &Arc<LandingRepository>,
+    teller: &dyn EventSink,
+) {
+    let repository = Arc::clone(repository);
+    if let Ok(Err(error)) = tokio::task::spawn_blocking(move || look(&repository)).await {
+        teller.tell(&RunEvent::Trouble { task: None, what: error_chain::on_one_line(&error) });
+    }
+}
+
+/// Nobody else does: a shim lives for one attempt, and can't know what the others have named.
+async fn sweep_spares_regularly<S: AttemptStore>(shop: Arc<RunContext<S>>) {
+    loop {
+        look_after_spares(spare_objects::sweep, &shop.repository, shop.teller.as_ref()).await;
+        tokio::time::sleep(spare_objects::BETWEEN_SWEEPS).await;
+    }
+}
+
+/// A run may go on for months (`--watch`).
+async fn prune_regularly<S: AttemptStore>(shop: Arc<RunContext<S>>) {
+    loop {
+        tokio::time::sleep(TIDY_EVERY).await;
+        let tidied =
+            retention::tidy_up(&shop.settings.state, &*shop.store, &shop.repository, clock::wall_seconds())
+                .await;
+        if let Err(error) = tidied {
+            tell_untidy(&error, shop.teller.as_ref());
+        }
+    }
+}
+
+/// Takes back what landings that were cut short left in people's files.
+async fn take_back_landings(
+    repository: &Arc<LandingRepository>,
+    state: &Path,
+    teller: &dyn EventSink,
+) -> Result<(), StartupError> {
+    let opened = Arc::clone(repository);
+    let recover = move || {
+        let undone = land::recover(&opened)?;
+        board_commit::recover(&opened, board_sync::revert_edits).map(|()| undone)
+    };
+    match tokio::task::spawn_blocking(recover).await {
+        Ok(recovered) => {
+            tell_undone(&recovered?, teller);
+            Ok(())
+        }
+        Err(_) => {
+            let source = io::Error::other("a thread broke");
+            Err(StartupError::State { path: state.to_owned(), source })
+        }
+    }
+}
+
+/// Takes charge until there is nothing left to do.
+pub async fn run(
+    charge: Startup,
+    wishes: RunOptions,
+    interrupts: mpsc::Receiver<Interrupt>,
+) -> Result<RunSummary, StartupError> {
+    let Startup { settings, repository, sharing, desk, shim, reader, teller, witness } = charge;
+    let state = settings.state.clone();
+    let failed = |source| StartupError::State { path: state.clone(), source };
+    let layers = StateFolder::at(&state);
+    // Whoever else is at work here has had the disk all the time; without them, it may have lost power meanwhile.
+    if !owner_lock::is_any_supervisor_alive(&state) {
+        Snapshots::remove_unsynced(&layers)?;
+    }
+    let store = open_store(&state).await?;
+    // A store that lost a part of itself would say that nothing had landed.
+    store.check().await?;
+    let folder = FolderWatch::begin(&state).map_err(failed)?;
+    let term = store.enter(&owner_lock::this_process()).await?;
+    let presence = OwnerLock::acquire(&state, term).map_err(failed)?;
+    // What a landing that was cut short left in somebody's files is taken back before anything else.
+    // First, because it may be what the others need.
+    look_after_spares(spare_objects::restore_named, &repository, teller.as_ref()).await;
+    take_back_landings(&repository, &state, teller.as_ref()).await?;
+    match retention::tidy_up(&state, &store, &repository, clock::wall_seconds()).await {
+        Err(RetentionError::Records(source)) => return Err(failed(source)),
+        Err(RetentionError::Store(error)) => return Err(error.into()),
+        // They are in nobody's way, and tried again next time.
+        Err(error @ (RetentionError::References(_) | RetentionError::Locked(_))) => {
+            tell_untidy(&error, teller.as_ref());
+        }
+        Ok(()) => {}
+    }
+    report_lost_landings(&repository, &desk, teller.as_ref()).await;
+    let roster = AgentSlots::new(dispatch::parallel_of_agents(&settings));
+    let shop = Arc::new(RunContext {
+        store: Arc::new(store),
+        desk,
+        repository,
+        sharing,
+        settings,
+        shim,
+        reader,
+        term,
+        train: Train::default(),
+        roster,
+        began: BootClock.now(),
+        teller,
+        witness,
+    });
+    let keepers = [
+        tokio::spawn(prune_regularly(Arc::clone(&shop))),
+        tokio::spawn(sweep_spares_regularly(Arc::clone(&shop))),
+    ];
+    let summary = tokio::select! {
+        summary = dispatch::run(Arc::clone(&shop), wishes, interrupts) => summary,
+        () = folder.wait_until_gone() => return Err(StartupError::StateGone { path: state }),
+    };
+    keepers.iter().for_each(|keeper| keeper.abort());
+    // Whatever went wrong, it went wrong for that.
+    if folder.is_gone() {
+        return Err(StartupError::StateGone { path: state });
+    }
+    let summary = summary?;
+    let farewell = async {
+        look_after_spares(spare_objects::restore_named, &shop.repository, shop.teller.as_ref()).await;
+        report_lost_landings(&shop.repository, &shop.desk, shop.teller.as_ref()).await;
+        shop.store.leave(term).await
+    };
+    match summary.interrupted {
+        // What it was interrupted in may hang. The store learns from the lock that nobody is in charge any more.
+        true => tokio::time::timeout(FAREWELL, farewell).await.unwrap_or(Ok(()))?,
+        false => farewell.await?,
+    }
+    drop(presence);
+    // The next run can use them then, whatever happens to the machine until it begins. Without it, it makes them again.
+    if let Err(error) = Snapshots::sync_layers(&layers) {
+        shop.teller.tell(&RunEvent::Trouble { task: None, what: error_chain::on_one_line(&error) });
+    }
+    Ok(summary)
+}
