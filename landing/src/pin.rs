@@ -11,6 +11,7 @@ use super::lease::GitLease;
 use super::names::Oid;
 use super::refs::{self, RefCommand};
 use super::repository::LandingRepository;
+use super::spare_objects;
 
 /// Pins a commit that exists; `false` if the lease does not count any more.
 pub fn pin(repository: &LandingRepository, lease: &GitLease, commit: &Oid) -> Result<bool, Error> {
@@ -29,5 +30,24 @@ pub fn pin(repository: &LandingRepository, lease: &GitLease, commit: &Oid) -> Re
             true => Err(error),
             false => Ok(false),
         },
+    }
+}
+
+/// Pins a commit that was made a moment ago, and then looks for everything that is new in it: before a reference named
+/// it, a garbage collection may have removed some of it. [`Error::Missing`] then, and the commit has to be made again.
+pub fn pin_new(repository: &LandingRepository, lease: &GitLease, commit: &Oid) -> Result<bool, Error> {
+    let is_held = pin(repository, lease, commit)?;
+    if is_held {
+        spare_objects::ensure_complete(repository, commit)?;
+    }
+    Ok(is_held)
+}
+
+/// Whether a commit is there, with everything that is new in it.
+pub fn is_whole(repository: &LandingRepository, commit: &Oid) -> Result<bool, Error> {
+    match spare_objects::ensure_complete(repository, commit) {
+        Ok(()) => Ok(true),
+        Err(Error::Missing { .. }) => Ok(false),
+        Err(error) => Err(error),
     }
 }

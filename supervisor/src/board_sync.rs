@@ -123,8 +123,11 @@ impl UpstreamStatus {
     }
 }
 
-/// What an outage is told by.
+/// The name by which an outage is told once.
 const UNREACHABLE: &str = "unreachable";
+/// The name by which it is told once that the upstream answers and takes nothing. Its reasons name the commit, so they
+/// differ each time.
+const REFUSED: &str = "refused";
 
 impl BoardSync {
     pub fn new(
@@ -278,7 +281,10 @@ impl BoardSync {
                 seen.untold = true;
                 drop(seen);
                 let why = error_chain::on_one_line(&error);
-                let name = if let landing::Error::Unreachable { .. } = error { UNREACHABLE } else { &why };
+                let name = match error {
+                    landing::Error::Unreachable { .. } => UNREACHABLE,
+                    _ => REFUSED,
+                };
                 self.mention(name, &format!("it is done here, and not known elsewhere: {why}"));
                 Ok(true)
             }
@@ -401,7 +407,8 @@ impl BoardSync {
             UpstreamStatus::Unreachable(_) | UpstreamStatus::Held(_) => {}
             UpstreamStatus::Alone | UpstreamStatus::Current => {
                 seen.for_a_person = None;
-                seen.told.clear();
+                let is_refused = seen.untold;
+                seen.told.retain(|name| is_refused && name == REFUSED);
             }
         }
         standing

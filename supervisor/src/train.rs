@@ -43,7 +43,7 @@ pub(crate) enum TrainTurn {
 }
 
 /// What was on its way at a moment: what each stands on, and its commit.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct TrainSnapshot(Vec<(String, String)>);
 
 impl TrainSnapshot {

@@ -110,7 +110,10 @@ mod tests {
             .stdout(Stdio::null())
             .spawn()
             .expect("cat starts");
-        assert_eq!(marker.alive().iter().map(|alive| alive.pid).collect::<Vec<_>>(), [child.id()]);
+        let alive = || marker.alive().iter().map(|alive| alive.pid).collect::<Vec<_>>();
+        // A process that has just been started has no environment yet.
+        wait_until(Duration::from_secs(20), || !alive().is_empty());
+        assert_eq!(alive(), [child.id()]);
         drop(child.stdin.take());
         assert_eq!(marker.gone_within(Duration::from_secs(20)), Ok(()));
         child.wait().expect("cat ends");

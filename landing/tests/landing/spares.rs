@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use agency_landing::lease::{self, GitLease, LeaseResult};
 use agency_landing::names::{Oid, TaskName};
 use agency_landing::repository::LandingRepository;
-use agency_landing::{Error, candidate, spare_objects};
+use agency_landing::{Error, candidate, pin, spare_objects};
 
 use crate::candidates::Attempt;
 use crate::costs::noting;
@@ -82,6 +82,35 @@ fn an_object_whose_copy_is_cut_off_is_missing_and_nothing_worse() {
         assert!(matches!(kept, Err(Error::Missing { .. })), "{cut}: {kept:?}");
         assert!(torn.iter().any(|object| !spares(&world).contains(*object)), "{cut}: it stays");
         spare_objects::restore_named(&repository).expect("looked");
+    }
+}
+
+/// The trees of a merge have no copies. Whoever made it has to know, and makes it again.
+#[test]
+fn a_commit_that_lost_a_part_before_it_had_a_name_is_not_taken_for_whole() {
+    for part in ["blob", "tree"] {
+        let world = World::new(ends().1, Actor::Same, &[]);
+        let repository = world.open();
+        let (lease, commit, objects) = work(&world, &repository);
+        assert!(pin::is_whole(&repository, &commit).expect("looked"));
+        let parts: Vec<PathBuf> = objects
+            .iter()
+            .filter(|object| kind(&world, object) == part)
+            .map(|object| {
+                fs::remove_file(world.place().join("spares").join(object)).expect("removed");
+                loose(&world, object)
+            })
+            .collect();
+        for object in &parts {
+            fs::rename(object, object.with_extension("away")).expect("away");
+        }
+        let pinned = pin::pin_new(&repository, &lease, &commit);
+        assert!(matches!(pinned, Err(Error::Missing { .. })), "{part}: {pinned:?}");
+        assert!(!pin::is_whole(&repository, &commit).expect("looked"), "{part}");
+        for object in &parts {
+            fs::rename(object.with_extension("away"), object).expect("back");
+        }
+        assert!(pin::pin_new(&repository, &lease, &commit).expect("pinned"), "{part}");
     }
 }
 

@@ -22,6 +22,7 @@ use crate::store::AttemptStore;
 use crate::trace;
 use agency_landing::lease::{self, GitLease, LeaseResult};
 use agency_landing::names::Oid;
+use agency_landing::repository::LandingRepository;
 use agency_landing::{pin, refs};
 
 impl<S: AttemptStore> AttemptDriver<'_, S> {
@@ -251,14 +252,32 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
 
     /// Keeps a commit that this attempt stands on, whatever becomes of the branch.
     pub(super) async fn pin(&self, commit: &str) -> Result<(), DriveError> {
+        self.pin_by(pin::pin, Oid::parse(commit)?).await
+    }
+
+    /// Keeps a commit that was made a moment ago; an error if a part of it is gone already.
+    pub(super) async fn pin_new(&self, commit: &Oid) -> Result<(), DriveError> {
+        self.pin_by(pin::pin_new, commit.clone()).await
+    }
+
+    async fn pin_by(
+        &self,
+        pin: fn(&LandingRepository, &GitLease, &Oid) -> Result<bool, agency_landing::Error>,
+        commit: Oid,
+    ) -> Result<(), DriveError> {
         let Some(lease) = self.held.clone() else {
             return Err(unexpected("an attempt that git does not know of"));
         };
-        let commit = Oid::parse(commit)?;
-        match self.blocking(move |repository| pin::pin(repository, &lease, &commit)).await? {
+        match self.blocking(move |repository| pin(repository, &lease, &commit)).await? {
             true => Ok(()),
             false => Err(crate::store::AttemptStoreError::Fenced(self.lease.clone()).into()),
         }
+    }
+
+    /// Whether a commit is there, with everything that is new in it.
+    pub(super) async fn is_whole(&self, commit: &str) -> Result<bool, DriveError> {
+        let commit = Oid::parse(commit)?;
+        self.blocking(move |repository| pin::is_whole(repository, &commit)).await
     }
 
     /// What an agent may use, and whose budget has less time left than it may take.

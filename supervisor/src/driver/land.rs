@@ -33,6 +33,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// How often a proof that was killed is begun again.
 const LOST: u32 = 3;
 
+/// How often a merge is made that a garbage collection takes apart.
+const MADE_AGAIN: u32 = 3;
+
 /// What a merge came to.
 enum TrainMerge {
     On { onto: Option<Oid>, commit: Option<Oid> },
@@ -86,8 +89,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
             let reason = format!("its checks were killed {lost} times in a row");
             return self.failed(FailureKind::Verify, reason).await;
         }
-        let coupled = self.step(AttemptStep::Merge, self.couple(&work, ahead, number)).await?;
-        let (onto, commit) = match coupled {
+        let (onto, commit) = match self.couple_and_pin(&work, ahead.as_ref(), number).await? {
             TrainMerge::On { onto, commit } => (onto, commit),
             TrainMerge::Conflict { paths } => {
                 let paths: Vec<String> = paths.iter().take(5).map(ToString::to_string).collect();
@@ -109,9 +111,6 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
             Some((before, true)) => self.only_the_board_moved(&before, &merge).await?,
             _ => false,
         };
-        if let Some(commit) = &merge.commit {
-            self.pin(commit).await?;
-        }
         self.shop.join(&self.attempt.task, &merge);
         drop(coupling);
         self.advance(if proved { Phase::Proved { merge, passed: true } } else { Phase::Merged(merge) }).await
@@ -121,6 +120,25 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         let mut failure = AttemptFailure::new(kind, reason);
         failure.work = self.attempt.phase.work().cloned();
         self.advance(Phase::Ended(WorkResult::Failed { failure })).await
+    }
+
+    /// Merges, and names the merge. One that a garbage collection took apart before it had a name is made again.
+    async fn couple_and_pin(
+        &self,
+        work: &AgentWork,
+        ahead: Option<&TrainSnapshot>,
+        number: u32,
+    ) -> Result<TrainMerge, DriveError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let coupled = self.step(AttemptStep::Merge, self.couple(work, ahead.cloned(), number)).await?;
+            let TrainMerge::On { commit: Some(commit), .. } = &coupled else { return Ok(coupled) };
+            match self.pin_new(commit).await {
+                Err(DriveError::Landing(agency_landing::Error::Missing { .. })) if tries < MADE_AGAIN => {}
+                pinned => return pinned.map(|()| coupled),
+            }
+        }
     }
 
     async fn couple(
@@ -253,6 +271,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         };
         let mut evidence = match outcome.done {
             JobResult::Proof(proof) => proof.evidence,
+            JobResult::NotRun { .. } if !self.is_whole(merge.subject()).await? => return self.merge().await,
             JobResult::NotRun { reason, .. } => {
                 return self.failed(FailureKind::Start, format!("it could not be verified: {reason}")).await;
             }

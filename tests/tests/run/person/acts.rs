@@ -133,6 +133,9 @@ impl<'q> Person<'q> {
         let end = Instant::now() + PATIENCE;
         while !self.git(arguments) {
             assert!(Instant::now() < end, "git {arguments:?} does not work in {PATIENCE:?}");
+            // A rebase that could not be aborted leaves files that git knows nothing of. These are agents' work, and on
+            // the branch.
+            self.git(&["clean", "--quiet", "--force", "src"]);
             self.pause();
         }
     }
