@@ -430,6 +430,27 @@ mod tests {
         board.assert_files(&[("a.md", "new old\n"), ("b.md", "new mine\n")]);
     }
 
+    /// Git makes a file anew, and a verb reads it while it is empty.
+    #[test]
+    fn a_file_that_is_being_written_is_read_again_when_it_is_whole() {
+        let board = ExchangeFixture::new();
+        board.write("a.md", "");
+        let mut open = File::options().append(true).open(board.path("a.md")).expect("opened");
+        MEANWHILE.set(Some(Box::new(move || open.write_all(b"head\n[board]\nold\n").expect("written"))));
+        let mut seen = Vec::new();
+        let updated = board.store.update(|tree| {
+            let text = tree.read_text("a.md").expect("read").unwrap_or_default();
+            let head = text.split("[board]\n").next().unwrap_or_default();
+            let mut effects = Effects::none();
+            effects.replace("a.md", &text, format!("{head}[board]\nnew\n"));
+            seen.push(text);
+            Ok::<_, BoardStoreError>(((), effects))
+        });
+        updated.expect("done");
+        assert_eq!(seen, ["", "head\n[board]\nold\n"]);
+        board.assert_files(&[("a.md", "head\n[board]\nnew\n"), ("b.md", "old\n")]);
+    }
+
     fn is_old(file: BorrowedFd<'_>) -> std::io::Result<bool> {
         let mut start = [0; 3];
         rustix::io::pread(file, &mut start, 0)?;

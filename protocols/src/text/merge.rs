@@ -1,5 +1,6 @@
 //! Merges two versions of a text that have a common base.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -19,7 +20,8 @@ struct Hunk<'t> {
 }
 
 /// Both versions' changes in one text; `None` where they change the same lines, or lines that touch, and for texts with
-/// too many lines. Where both append lines, ours come first.
+/// too many lines. Where both append lines, ours come first, unless both append the same line: a file that was read while
+/// it was being written looks as if its rest had been appended.
 pub fn merge(base: &str, ours: &str, theirs: &str) -> Option<String> {
     if base == theirs {
         return Some(ours.to_owned());
@@ -40,7 +42,8 @@ pub fn merge(base: &str, ours: &str, theirs: &str) -> Option<String> {
             (Some(one), Some(other))
                 if one.base == (base.len()..base.len())
                     && one.base == other.base
-                    && one.lines.last().is_none_or(|line| line.ends_with('\n')) =>
+                    && one.lines.last().is_none_or(|line| line.ends_with('\n'))
+                    && !have_a_line_in_common(one.lines, other.lines) =>
             {
                 left.next()
             }
@@ -61,6 +64,11 @@ pub fn merge(base: &str, ours: &str, theirs: &str) -> Option<String> {
 
 fn lines(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
+}
+
+fn have_a_line_in_common(ours: &[&str], theirs: &[&str]) -> bool {
+    let ours: HashSet<&str> = ours.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).collect();
+    theirs.iter().any(|line| ours.contains(line.trim()))
 }
 
 fn hunks<'t>(base: &[&'t str], side: &'t [&'t str]) -> Vec<Hunk<'t>> {
@@ -105,6 +113,17 @@ mod tests {
         assert_eq!(merge(base, "status: DONE\nnext\n", "status: NEW\nmine\nnext\n"), None);
         assert_eq!(merge(base, "status: NEW\na: 1\nnext\n", "status: NEW\na: 2\nnext\n"), None);
         assert_eq!(merge("a\n", "a\nours", "a\ntheirs"), None);
+    }
+
+    /// Git writes a file while it is read: what was read is the base of our change.
+    #[test]
+    fn lines_that_both_append_are_not_there_twice() {
+        let whole = "# Board\n<!-- begin -->\nold\n<!-- end -->\n";
+        for base in ["", "# Board\n"] {
+            let ours = format!("{base}<!-- begin -->\nnew\n<!-- end -->\n");
+            assert_eq!(merge(base, &ours, whole), None, "{base:?}");
+        }
+        assert_eq!(merge("", "ours\n\n", "theirs\n\n").as_deref(), Some("ours\n\ntheirs\n\n"));
     }
 
     fn text() -> impl Strategy<Value = Vec<u8>> {
