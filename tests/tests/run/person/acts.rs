@@ -136,7 +136,16 @@ impl<'q> Person<'q> {
             // A rebase that could not be aborted leaves files that git knows nothing of. These are agents' work, and on
             // the branch.
             self.git(&["clean", "--quiet", "--force", "src"]);
+            self.remove_left_lock();
             self.pause();
+        }
+    }
+
+    /// What git advises where no other git is at work: a run that was killed leaves its lock until the next one.
+    fn remove_left_lock(&mut self) {
+        let is_running = self.queue.marker().alive().iter().any(|one| one.command.contains(" run "));
+        if !is_running && fs::remove_file(self.path(".git/index.lock")).is_ok() {
+            self.note("rm .git/index.lock");
         }
     }
 
