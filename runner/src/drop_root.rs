@@ -16,7 +16,7 @@ use rustix::fs::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use crate::app::board::has_board;
-use crate::app::error::{CommandError, INTERNAL, USAGE};
+use crate::app::error::{CommandError, ErrorKind};
 use crate::app::state_folder::state_error;
 
 /// Variables of root's that the owner gets: how to talk, where programs and the network are, and what is said to us. The
@@ -47,9 +47,9 @@ pub(crate) fn become_owner() -> Result<(), CommandError> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    let current = std::env::current_dir().map_err(|error| CommandError::new(USAGE, &error))?;
+    let current = std::env::current_dir().map_err(|error| CommandError::new(ErrorKind::Usage, &error))?;
     let folder = work_tree(&current);
-    let meta = folder.symlink_metadata().map_err(|error| CommandError::new(INTERNAL, &error))?;
+    let meta = folder.symlink_metadata().map_err(|error| CommandError::internal(&error))?;
     match meta.uid() {
         0 => Ok(()),
         uid => start_anew(&folder, uid, meta.gid()),
@@ -76,7 +76,7 @@ fn start_anew(folder: &Path, uid: u32, folder_gid: u32) -> Result<(), CommandErr
     if home.is_none() && std::env::var_os(state::VARIABLE).is_none() {
         StateHome::make_for_homeless(uid, gid).map_err(|error| state_error(&error))?;
     }
-    let program = std::env::current_exe().map_err(|error| CommandError::new(INTERNAL, &error))?;
+    let program = std::env::current_exe().map_err(|error| CommandError::internal(&error))?;
     let name = account::name_of(uid);
     let mut command = Command::new(&program);
     command
@@ -89,7 +89,7 @@ fn start_anew(folder: &Path, uid: u32, folder_gid: u32) -> Result<(), CommandErr
     let error = take_rights(uid, gid, &groups).map_or_else(std::io::Error::from, |()| command.exec());
     let message =
         format!("{} belongs to {name}, who can't start {}: {error}", folder.display(), program.display());
-    Err(CommandError::new_message(USAGE, message)
+    Err(CommandError::new_message(ErrorKind::Usage, message)
         .with_hint(format!("run it as {name}, with an agency they can start")))
 }
 

@@ -19,6 +19,7 @@ use agency_sandbox::init;
 use crate::app::error::CommandError;
 use cli::command_line::Arguments;
 use cli::dispatch::dispatch;
+use cli::exit::error_exit_code;
 use cli::message;
 
 fn main() -> ExitCode {
@@ -36,9 +37,9 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(code) => ExitCode::from(code),
-        Err(CommandError { code, message, hint }) => {
+        Err(CommandError { kind, message, hint }) => {
             message::print_error(&message, hint.as_deref());
-            ExitCode::from(code)
+            ExitCode::from(error_exit_code(kind))
         }
     }
 }

@@ -2,39 +2,47 @@
 
 use agency_sandbox::error_chain;
 
-/// A command that could not do its work.
+/// What kind of failure it is. A front end makes of it what its users expect: an exit code, a status, a JSON-RPC error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ErrorKind {
+    /// This program or the machine is at fault.
+    Internal,
+    /// The request, the configuration or the repository's state is at fault, or trust is missing.
+    Usage,
+    /// The isolation that was asked for is not available on this host.
+    Unavailable,
+    /// No such task, report or board.
+    NoSuch,
+    /// It ended, and something is not done.
+    Undone,
+    Interrupted,
+    /// `agency sandbox` itself failed, which must not look like the command's own exit code.
+    SandboxFailed,
+}
+
+/// A verb that could not do its work.
 #[derive(Debug)]
 pub(crate) struct CommandError {
-    pub(crate) code: u8,
+    pub(crate) kind: ErrorKind,
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
 }
 
-/// Exit codes that several commands share.
-pub(crate) const INTERNAL: u8 = 1;
-pub(crate) const USAGE: u8 = 2;
-pub(crate) const UNAVAILABLE: u8 = 3;
-/// No such task, report or board.
-pub(crate) const NO_SUCH: u8 = 4;
-/// It ended, and something is not done.
-pub(crate) const UNDONE: u8 = 10;
-/// A scope violation was refused.
-pub(crate) const OUT_OF_SCOPE: u8 = 20;
-pub(crate) const INTERRUPTED: u8 = 130;
-/// `agency sandbox` itself failed, which must not look like the command's own code.
-pub(crate) const OWN_FAILURE: u8 = 125;
-
 impl CommandError {
-    pub(crate) fn new(code: u8, error: &(dyn std::error::Error + 'static)) -> Self {
-        Self { code, message: error_chain::on_one_line(error), hint: None }
+    pub(crate) fn new(kind: ErrorKind, error: &(dyn std::error::Error + 'static)) -> Self {
+        Self { kind, message: error_chain::on_one_line(error), hint: None }
     }
 
-    pub(crate) fn new_message(code: u8, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), hint: None }
+    pub(crate) fn new_message(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), hint: None }
+    }
+
+    pub(crate) fn internal(error: &(dyn std::error::Error + 'static)) -> Self {
+        Self::new(ErrorKind::Internal, error)
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self::new_message(USAGE, message)
+        Self::new_message(ErrorKind::Usage, message)
     }
 
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {

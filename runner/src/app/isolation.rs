@@ -9,7 +9,7 @@ use agency_sandbox::policy::IsolationLevel;
 use agency_sandbox::policy::{ContainerConfig, PullPolicy};
 
 use crate::app::configuration::Configuration;
-use crate::app::error::{CommandError, UNAVAILABLE};
+use crate::app::error::{CommandError, ErrorKind};
 
 /// The level of those that have none of their own: what was typed, what is configured, or `process`.
 pub(crate) fn default_level(
@@ -86,7 +86,7 @@ pub(crate) fn check_container(who: &str, container: Option<&ContainerConfig>) ->
     };
     match ContainerEngine::find(container.engine.as_deref()) {
         Ok(_) => Ok(()),
-        Err(error) => Err(CommandError::new(UNAVAILABLE, &error).with_hint(error.hint())),
+        Err(error) => Err(CommandError::new(ErrorKind::Unavailable, &error).with_hint(error.hint())),
     }
 }
 

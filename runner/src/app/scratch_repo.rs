@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::app::error::{CommandError, INTERNAL, USAGE};
+use crate::app::error::{CommandError, ErrorKind};
 
 /// A folder that nobody else has, and how commands are given there.
 pub(crate) struct ScratchRepo {
@@ -16,10 +16,11 @@ pub(crate) struct ScratchRepo {
 impl ScratchRepo {
     /// A folder that is not there yet, or has nothing in it.
     pub(crate) fn new(name: &str, wanted: Option<&Path>) -> Result<Self, CommandError> {
-        let failed = |error: std::io::Error| CommandError::new(INTERNAL, &error);
+        let failed = |error: std::io::Error| CommandError::internal(&error);
         let folder = match wanted {
             Some(folder) => {
-                std::fs::create_dir_all(folder).map_err(|error| CommandError::new(USAGE, &error))?;
+                std::fs::create_dir_all(folder)
+                    .map_err(|error| CommandError::new(ErrorKind::Usage, &error))?;
                 if std::fs::read_dir(folder).map_err(failed)?.next().is_some() {
                     let what = format!("{} is not empty", folder.display());
                     return Err(CommandError::usage(what).with_hint("name a folder that is not there yet"));
@@ -55,18 +56,21 @@ impl ScratchRepo {
         let file = self.folder.join(path);
         let folder = file.parent().unwrap_or(&self.folder);
         let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&file, text));
-        written.map_err(|error| CommandError::new(INTERNAL, &error))
+        written.map_err(|error| CommandError::internal(&error))
     }
 
     /// What a command said; that it fails is our own failure.
     fn said(&self, program: &Path, arguments: &[&str]) -> Result<String, CommandError> {
         let output = self.command(program, arguments).output().map_err(|error| {
-            CommandError::new_message(INTERNAL, format!("`{}` can't be started: {error}", program.display()))
+            CommandError::new_message(
+                ErrorKind::Internal,
+                format!("`{}` can't be started: {error}", program.display()),
+            )
         })?;
         if !output.status.success() {
             let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
             let what = format!("`{} {}` failed: {why}", program.display(), arguments.join(" "));
-            return Err(CommandError::new_message(INTERNAL, what));
+            return Err(CommandError::new_message(ErrorKind::Internal, what));
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
@@ -81,14 +85,14 @@ impl ScratchRepo {
 
     pub(crate) fn agency_json(&self, arguments: &[&str]) -> Result<Value, CommandError> {
         let text = self.agency(&[arguments, &["--json"]].concat())?;
-        serde_json::from_str(&text).map_err(|error| CommandError::new(INTERNAL, &error))
+        serde_json::from_str(&text).map_err(|error| CommandError::internal(&error))
     }
 
     /// Gives a command as a person would, who watches it. Its exit code.
     pub(crate) fn run_attached(&self, arguments: &[&str]) -> Result<u8, CommandError> {
         let status = self.command(&self.program, arguments).status();
-        let status = status.map_err(|error| CommandError::new(INTERNAL, &error))?;
-        Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(INTERNAL))
+        let status = status.map_err(|error| CommandError::internal(&error))?;
+        Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
     }
 }
 

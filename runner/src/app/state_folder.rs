@@ -7,7 +7,7 @@ use agency_sandbox::host::HostUser;
 use agency_sandbox::workspace::folder::{FolderError, WorkspaceFolder};
 use agency_sandbox::workspace::state::{HOMELESS, StateError, StateFolder, StateHome};
 
-use crate::app::error::{CommandError, USAGE};
+use crate::app::error::{CommandError, ErrorKind};
 
 /// The state folder of the user who runs this.
 pub(crate) fn home() -> Result<StateHome, CommandError> {
@@ -34,7 +34,7 @@ pub(crate) fn check_writable(folder: &WorkspaceFolder) -> Result<(), CommandErro
     if !folder.custody.by_safe_directory {
         return Ok(());
     }
-    let owner = folder.root.metadata().map_err(|error| CommandError::new(USAGE, &error))?.uid();
+    let owner = folder.root.metadata().map_err(|error| CommandError::new(ErrorKind::Usage, &error))?.uid();
     let (root, owner) = (folder.root.display(), account::name_of(owner));
     Err(CommandError::usage(format!("{root} belongs to {owner}; other users can only read its board"))
         .with_hint(format!("run it as {owner}, or as root, who becomes {owner}")))
@@ -52,11 +52,11 @@ pub(crate) fn legacy_state_notice(folder: &WorkspaceFolder) -> Option<String> {
 
 /// Why a folder can't be worked on.
 pub(crate) fn folder_error(error: &FolderError) -> CommandError {
-    with_remedy(CommandError::new(USAGE, error), error.remedy())
+    with_remedy(CommandError::new(ErrorKind::Usage, error), error.remedy())
 }
 
 pub(crate) fn state_error(error: &StateError) -> CommandError {
-    with_remedy(CommandError::new(USAGE, error), error.remedy())
+    with_remedy(CommandError::new(ErrorKind::Usage, error), error.remedy())
 }
 
 fn with_remedy(failure: CommandError, remedy: Option<String>) -> CommandError {

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 
 use crate::app::board::{Caller, RepoContext, protocol};
 use crate::app::configuration::{ConfigOptions, Configuration};
-use crate::app::error::{CommandError, USAGE};
+use crate::app::error::{CommandError, ErrorKind};
 use crate::cli::message;
 
 /// Who acts on which board.
@@ -78,6 +78,6 @@ impl From<IsolationArg> for IsolationLevel {
 
 /// The repository around the current folder; where there is none, the folder a board is in, or this one.
 pub(crate) fn repository() -> Result<RepoContext, CommandError> {
-    let current = std::env::current_dir().map_err(|error| CommandError::new(USAGE, &error))?;
+    let current = std::env::current_dir().map_err(|error| CommandError::new(ErrorKind::Usage, &error))?;
     RepoContext::from_folder(&current, std::sync::Arc::new(message::notice))
 }

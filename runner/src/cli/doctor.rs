@@ -6,7 +6,8 @@ use agency_sandbox::doctor::{HostCheck, containers, findings, state_folder};
 
 use clap::Args;
 
-use crate::app::error::{CommandError, UNAVAILABLE};
+use crate::app::error::CommandError;
+use crate::cli::exit::UNAVAILABLE;
 
 /// Show what this host can hold, and what to change where it can't
 #[derive(Debug, Args)]
@@ -35,7 +36,7 @@ pub(crate) fn run(command: &DoctorArgs) -> Result<u8, CommandError> {
     } else {
         print(&mut out, &findings, &levels)
     };
-    written.map_err(|error| CommandError::new(1, &error))?;
+    written.map_err(|error| CommandError::internal(&error))?;
     Ok(if able { 0 } else { UNAVAILABLE })
 }
 

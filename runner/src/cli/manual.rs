@@ -7,7 +7,7 @@ use clap::Args;
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use crate::app::error::{CommandError, INTERNAL};
+use crate::app::error::CommandError;
 use crate::cli::output::print;
 
 /// Print completions for a shell
@@ -78,7 +78,7 @@ fn page(command: &clap::Command) -> Result<String, CommandError> {
     Man::new(command.clone())
         .title(name)
         .render(&mut text)
-        .map_err(|error| CommandError::new(INTERNAL, &error))?;
+        .map_err(|error| CommandError::internal(&error))?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 

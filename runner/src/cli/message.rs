@@ -4,7 +4,8 @@ use std::io::Write;
 
 use agency_protocols::finding::Finding;
 
-use crate::app::error::{CommandError, USAGE, without_control_chars};
+use crate::app::error::{CommandError, without_control_chars};
+use crate::cli::exit::USAGE;
 
 pub(crate) fn print_error(message: &str, hint: Option<&str>) {
     notice(message);

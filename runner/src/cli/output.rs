@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 
 use serde::Serialize;
 
-use crate::app::error::{CommandError, INTERNAL};
+use crate::app::error::CommandError;
 
 /// A document for programs, on standard output. Every one says which version of its format it is.
 pub(crate) fn print_json(document: &impl Serialize) -> Result<(), CommandError> {
@@ -25,9 +25,7 @@ pub(crate) fn print(text: &str) -> Result<(), CommandError> {
 /// A reader that stopped reading is no failure.
 fn check_written(written: std::io::Result<()>) -> Result<(), CommandError> {
     match written {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(CommandError::new(INTERNAL, &error))
-        }
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(CommandError::internal(&error)),
         _ => Ok(()),
     }
 }

@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write};
 use agency_protocols::names::Actor;
 
 use crate::app::board::{Caller, RepoContext};
-use crate::app::error::{CommandError, INTERNAL};
+use crate::app::error::CommandError;
 
 /// Asks a person at a terminal before something is done that can't be undone. `verb` is the command that does not ask, and
 /// `otherwise` what became of a no.
@@ -31,7 +31,7 @@ pub(crate) fn ask_yes_no(question: &str) -> Result<bool, CommandError> {
     let _ = write!(err, "agency: {question} [y/N] ");
     let _ = err.flush();
     let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer).map_err(|error| CommandError::new(INTERNAL, &error))?;
+    std::io::stdin().read_line(&mut answer).map_err(|error| CommandError::internal(&error))?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 

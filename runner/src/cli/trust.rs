@@ -16,7 +16,7 @@ use similar::TextDiff;
 use crate::app::board::{RepoContext, is_file_fault};
 use crate::app::configuration::FILE;
 use crate::app::configuration::trust::TrustRecord;
-use crate::app::error::{CommandError, INTERNAL, USAGE};
+use crate::app::error::{CommandError, ErrorKind};
 use crate::app::state_folder;
 use crate::cli::message;
 use crate::cli::output::{for_terminal, print, print_json};
@@ -40,7 +40,7 @@ pub(crate) struct TrustArgs {
 /// The files of a repository that only have a say when they are trusted, with their texts.
 fn governed(here: &RepoContext) -> Result<BTreeMap<String, String>, CommandError> {
     let failed = |error: RepoTreeError| {
-        CommandError::new(if is_file_fault(&error) { USAGE } else { INTERNAL }, &error)
+        CommandError::new(if is_file_fault(&error) { ErrorKind::Usage } else { ErrorKind::Internal }, &error)
     };
     let mut names = vec![FILE.to_owned()];
     for folder in [kodingx::layout::PROFILES, codifica::PROFILES] {

@@ -9,8 +9,11 @@ use serde::Serialize;
 
 use super::definition::AgentDefinition;
 use super::program::{self, InstalledProgram};
-use crate::app::error::{CommandError, INTERNAL, UNAVAILABLE};
+use crate::app::error::{CommandError, ErrorKind};
 use crate::app::scratch_repo::ScratchRepo;
+
+/// What `agency sandbox` ends with where no sandbox can be made.
+const UNAVAILABLE: i32 = 3;
 
 /// How long a program has to say its version.
 const PATIENCE: &str = "30s";
@@ -78,7 +81,7 @@ pub(crate) fn checked(
     let name = definition.name;
     let version = match version(definition, &agent) {
         // Where nothing can be started, that is said when it is known what would be.
-        Err(failure) if failure.code == UNAVAILABLE => return Ok(agent),
+        Err(failure) if failure.kind == ErrorKind::Unavailable => return Ok(agent),
         version => version?,
     };
     match version {
@@ -148,9 +151,9 @@ pub(crate) fn version(
     }
     let said = asked.arg("--").args(&command).output();
     place.remove();
-    let said = said.map_err(|error| CommandError::new(INTERNAL, &error))?;
-    if said.status.code() == Some(UNAVAILABLE.into()) {
-        return Err(CommandError::new_message(UNAVAILABLE, "no sandbox can be made here"));
+    let said = said.map_err(|error| CommandError::internal(&error))?;
+    if said.status.code() == Some(UNAVAILABLE) {
+        return Err(CommandError::new_message(ErrorKind::Unavailable, "no sandbox can be made here"));
     }
     let text = [said.stdout, said.stderr].concat();
     Ok(said.status.success().then(|| number(&String::from_utf8_lossy(&text))).flatten())

@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "opens our own state")]
 
 use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use agency_supervisor::startup::{self, StartupError};
 use super::{RepoContext, board_error};
 use crate::app::configuration::trust::TrustRecord;
 use crate::app::configuration::{ConfigOptions, Configuration};
-use crate::app::error::{CommandError, INTERNAL, USAGE};
+use crate::app::error::{CommandError, ErrorKind};
 use crate::app::state_folder;
 
 #[derive(Debug)]
@@ -121,7 +121,7 @@ fn name_site(state: &Path) -> std::io::Result<()> {
     let linked = fs::hard_link(&next, state.join(SITE));
     fs::remove_file(&next)?;
     match linked {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
         // On the disk before a claim is made in its name.
         _ => fs::File::open(state)?.sync_all(),
     }
@@ -130,7 +130,7 @@ fn name_site(state: &Path) -> std::io::Result<()> {
 impl RepoContext {
     /// Makes sure that this clone can tell its own claims from others'.
     pub(crate) fn ensure_clone_name(&self) -> Result<(), CommandError> {
-        name_site(&self.state_folder()?).map_err(|error| CommandError::new(INTERNAL, &error))
+        name_site(&self.state_folder()?).map_err(|error| CommandError::internal(&error))
     }
 
     /// Lets a board say what it wants, and does it.
@@ -190,8 +190,8 @@ impl RepoContext {
                 Arc::clone(&self.notices),
             ))),
             Err(error @ (StartupError::Detached | StartupError::Unborn { .. })) => Ok(Err(error.to_string())),
-            Err(error) if error.is_about_the_repository() => Err(CommandError::new(USAGE, &error)),
-            Err(error) => Err(CommandError::new(INTERNAL, &error)),
+            Err(error) if error.is_about_the_repository() => Err(CommandError::new(ErrorKind::Usage, &error)),
+            Err(error) => Err(CommandError::internal(&error)),
         }
     }
 

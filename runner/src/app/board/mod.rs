@@ -24,7 +24,7 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
 use crate::app::configuration::{ConfigOptions, Configuration};
-use crate::app::error::{CommandError, INTERNAL, NO_SUCH, UNDONE, USAGE};
+use crate::app::error::{CommandError, ErrorKind};
 use crate::app::state_folder;
 use any_board::AnyBoard;
 
@@ -76,7 +76,7 @@ impl RepoContext {
                 folder.check_owner(&part).map_err(|error| state_folder::folder_error(&error))?;
             }
         }
-        let tree = RepoTree::open(&folder.root).map_err(|error| CommandError::new(INTERNAL, &error))?;
+        let tree = RepoTree::open(&folder.root).map_err(|error| CommandError::internal(&error))?;
         Ok(Self { folder, tree, now: Timestamp::now().to_zoned(TimeZone::UTC), builder: None, notices })
     }
 
@@ -92,7 +92,7 @@ impl RepoContext {
         let output = match git_config_query::query(&mut command, &sources, Some(&home)) {
             // Whoever has no git is not known to it.
             Err(GitConfigError::Start(_)) => return Ok(None),
-            answer => answer.map_err(|error| CommandError::new(USAGE, &error))?,
+            answer => answer.map_err(|error| CommandError::new(ErrorKind::Usage, &error))?,
         };
         let text = String::from_utf8(output.stdout).unwrap_or_default().trim().to_owned();
         Ok((!text.is_empty()).then_some(text))
@@ -115,7 +115,7 @@ impl RepoContext {
         state_folder::check_writable(&self.folder)?;
         let state = state_folder::of_folder(&self.folder)?;
         BoardStore::open(&self.folder.root, state.path(), is_open_for_writing)
-            .map_err(|error| CommandError::new(INTERNAL, &error))
+            .map_err(|error| CommandError::internal(&error))
     }
 
     /// The board, opened anew: a manifest may change while a process lives.
@@ -166,7 +166,7 @@ impl RepoContext {
                     return Err(board_error(error));
                 }
                 let root = self.folder.root.display();
-                Err(CommandError::new_message(NO_SUCH, format!("there is no board in {root}"))
+                Err(CommandError::new_message(ErrorKind::NoSuch, format!("there is no board in {root}"))
                     .with_hint("`agency init` makes one"))
             }
             (None, _) => Ok(found),
@@ -229,16 +229,18 @@ fn markers(folder: &Path) -> impl Iterator<Item = PathBuf> {
 /// Which exit code a board's refusal is.
 pub(crate) fn board_error(error: BoardError) -> CommandError {
     let code = match &error {
-        BoardError::NoBoard | BoardError::NoSuchTask { .. } => NO_SUCH,
+        BoardError::NoBoard | BoardError::NoSuchTask { .. } => ErrorKind::NoSuch,
         BoardError::Store(BoardStoreError::Tree(error)) | BoardError::Tree(error) if is_file_fault(error) => {
-            USAGE
+            ErrorKind::Usage
         }
-        BoardError::Store(_) | BoardError::Tree(_) => INTERNAL,
+        BoardError::Store(_) | BoardError::Tree(_) => ErrorKind::Internal,
         BoardError::Marker(_)
         | BoardError::Ambiguous { .. }
         | BoardError::Unreadable(_)
-        | BoardError::Refused { .. } => USAGE,
-        BoardError::Unshared { .. } | BoardError::Unreachable { .. } | BoardError::Apart { .. } => UNDONE,
+        | BoardError::Refused { .. } => ErrorKind::Usage,
+        BoardError::Unshared { .. } | BoardError::Unreachable { .. } | BoardError::Apart { .. } => {
+            ErrorKind::Undone
+        }
     };
     let failure = CommandError::new(code, &error);
     match error {

@@ -14,7 +14,7 @@ use agency_sandbox::host::HostUser;
 use agency_sandbox::untrusted;
 use toml::{Table, Value};
 
-use crate::app::error::{CommandError, USAGE};
+use crate::app::error::{CommandError, ErrorKind};
 use renamed::OldKey;
 use schema::TrustRequirement;
 
@@ -211,7 +211,8 @@ fn user_file() -> PathBuf {
 /// The repository's own configuration, which anybody may have written.
 fn read_own(root: &Path) -> Result<Option<String>, CommandError> {
     const LARGEST: u64 = 1 << 20;
-    let bytes = untrusted::read(root, FILE, LARGEST).map_err(|error| CommandError::new(USAGE, &error))?;
+    let bytes =
+        untrusted::read(root, FILE, LARGEST).map_err(|error| CommandError::new(ErrorKind::Usage, &error))?;
     let text = bytes.map(String::from_utf8).transpose();
     text.map_err(|_| CommandError::usage(format!("{} is not UTF-8", root.join(FILE).display())))
 }

@@ -17,7 +17,7 @@ use agency_sandbox::workspace::state::key_of;
 use serde::{Deserialize, Serialize};
 
 use super::{ConfigOptions, FILE};
-use crate::app::error::{CommandError, INTERNAL, USAGE};
+use crate::app::error::{CommandError, ErrorKind};
 use crate::app::state_folder;
 
 /// What a person has trusted in one repository.
@@ -47,7 +47,7 @@ impl TrustRecord {
         let bytes = match std::fs::read(&file) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
-            Err(error) => return Err(CommandError::new(INTERNAL, &error)),
+            Err(error) => return Err(CommandError::internal(&error)),
         };
         let trust: Self = serde_json::from_slice(&bytes)
             .map_err(|error| CommandError::usage(format!("{} can't be read: {error}", file.display())))?;
@@ -96,7 +96,7 @@ impl TrustRecord {
     fn write(&self, root: &Path) -> Result<(), CommandError> {
         let file = record(root)?;
         let folder = file.parent().unwrap_or(root);
-        let failed = |error: &(dyn std::error::Error + 'static)| CommandError::new(INTERNAL, error);
+        let failed = |error: &(dyn std::error::Error + 'static)| CommandError::internal(error);
         std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
         let _lock = FileLock::take(&folder.join("lock")).map_err(|error| failed(&error))?;
         let bytes = serde_json::to_vec_pretty(self).map_err(|error| failed(&error))?;
@@ -108,7 +108,7 @@ impl TrustRecord {
 
 /// Where it is written down: outside any repository, and of this very folder. Another one at the same path is another.
 fn record(root: &Path) -> Result<PathBuf, CommandError> {
-    let name = key_of(root).map_err(|error| CommandError::new(USAGE, &error))?;
+    let name = key_of(root).map_err(|error| CommandError::new(ErrorKind::Usage, &error))?;
     let folder =
         state_folder::home()?.user_folder("trust").map_err(|error| state_folder::state_error(&error))?;
     Ok(folder.join(format!("{name}.json")))

@@ -13,7 +13,7 @@ use toml::Table;
 use crate::app::agents::definition::AgentDefinition;
 use crate::app::agents::readiness::CredentialStatus;
 use crate::app::agents::{program, readiness, untrusted_agent_error};
-use crate::app::error::{CommandError, INTERNAL, without_control_chars};
+use crate::app::error::{CommandError, without_control_chars};
 use crate::app::isolation;
 use crate::cli::caller::ConfigArgs;
 use crate::cli::message;
@@ -109,7 +109,7 @@ fn show(asked: &ShowAgentArgs) -> Result<u8, CommandError> {
     }
     let agents = Table::from_iter([(asked.name.clone(), agent)]);
     let whole = Table::from_iter([("agents".to_owned(), agents.into())]);
-    let text = toml::to_string_pretty(&whole).map_err(|error| CommandError::new(INTERNAL, &error))?;
+    let text = toml::to_string_pretty(&whole).map_err(|error| CommandError::internal(&error))?;
     print(&without_control_chars(&text))?;
     Ok(0)
 }
@@ -122,7 +122,7 @@ fn unknown(name: &str) -> CommandError {
 /// Where the configuration is. Whoever only wants to know what is here need not be in a repository.
 fn root() -> Result<PathBuf, CommandError> {
     let found = crate::cli::caller::repository().map(|here| here.folder.root);
-    found.or_else(|_| std::env::current_dir().map_err(|error| CommandError::new(INTERNAL, &error)))
+    found.or_else(|_| std::env::current_dir().map_err(|error| CommandError::internal(&error)))
 }
 
 fn list(definition: AgentDefinition<'_>, usual: IsolationLevel, host: &HostUser) -> AgentStatus {

@@ -13,11 +13,12 @@ use super::{root, unknown};
 use crate::app::agents::definition::AgentDefinition;
 use crate::app::agents::{readiness, untrusted_agent_error};
 use crate::app::configuration::Configuration;
-use crate::app::error::{CommandError, INTERNAL, UNDONE};
+use crate::app::error::CommandError;
 use crate::app::isolation;
 use crate::app::scratch_repo::ScratchRepo;
 use crate::app::units;
 use crate::cli::caller::ConfigArgs;
+use crate::cli::exit::UNDONE;
 use crate::cli::message;
 use crate::cli::output::print_json;
 
@@ -102,7 +103,7 @@ fn settings(configuration: &Configuration, name: &str, timeout: Duration) -> Res
     let container = configuration.whole("container");
     let whole = [("run", run), ("agents", agents), ("container", container)];
     let whole = Table::from_iter(whole.map(|(name, table)| (name.to_owned(), table.into())));
-    toml::to_string(&whole).map_err(|error| CommandError::new(INTERNAL, &error))
+    toml::to_string(&whole).map_err(|error| CommandError::internal(&error))
 }
 
 /// What came of it.
@@ -114,7 +115,7 @@ struct TrialResult {
 
 /// Lets it work until there is something to say: an agent that would have to wait has said it.
 fn work(place: &ScratchRepo) -> Result<TrialResult, CommandError> {
-    let failed = |error: std::io::Error| CommandError::new(INTERNAL, &error);
+    let failed = |error: std::io::Error| CommandError::internal(&error);
     let mut command = place.command(&place.program, &["run", "--json"]);
     let mut run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
     let mut over = Value::Null;

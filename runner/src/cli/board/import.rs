@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::task::TaskJson;
 use crate::app::board::Caller;
-use crate::app::error::{CommandError, INTERNAL, NO_SUCH, USAGE};
+use crate::app::error::{CommandError, ErrorKind};
 use crate::app::import::{ImportError, Issue, IssueQuery, TrackerServer, fetch};
 use crate::cli::message;
 use crate::cli::output::print_json;
@@ -120,15 +120,15 @@ fn quoted(body: &str) -> String {
 
 fn refused(error: ImportError) -> CommandError {
     let code = match &error {
-        ImportError::NotFound { .. } => NO_SUCH,
+        ImportError::NotFound { .. } => ErrorKind::NoSuch,
         ImportError::NotARepository { .. }
         | ImportError::NotAProject { .. }
         | ImportError::NotAValue { .. }
         | ImportError::NoAddress
         | ImportError::Address { .. }
         | ImportError::Variable { .. }
-        | ImportError::Certificates { .. } => USAGE,
-        _ => INTERNAL,
+        | ImportError::Certificates { .. } => ErrorKind::Usage,
+        _ => ErrorKind::Internal,
     };
     CommandError::new(code, &error).with_hint(error.hint())
 }

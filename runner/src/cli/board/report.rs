@@ -9,7 +9,7 @@ use super::codifica;
 use super::task::board_with_task;
 use crate::app::board::any_board::AnyBoard;
 use crate::app::board::{Caller, task_id};
-use crate::app::error::{CommandError, NO_SUCH};
+use crate::app::error::{CommandError, ErrorKind};
 use crate::cli::message;
 use crate::cli::message::warn_findings;
 use crate::cli::output::{for_terminal, print, print_json};
@@ -50,7 +50,10 @@ pub(crate) fn run(command: &ReportArgs, who: &Caller) -> Result<u8, CommandError
         .map_err(|error| crate::app::board::board_error(error.into()))?;
     warn_findings(&findings);
     let Some((latest, earlier)) = reports.split_last() else {
-        return Err(CommandError::new_message(NO_SUCH, format!("there is no report on {}", command.id)));
+        return Err(CommandError::new_message(
+            ErrorKind::NoSuch,
+            format!("there is no report on {}", command.id),
+        ));
     };
     if command.json {
         let body =

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::app::board::any_board::unsupported_verb;
 use crate::app::board::{Caller, RepoContext};
-use crate::app::error::{CommandError, INTERNAL};
+use crate::app::error::CommandError;
 use crate::cli::message;
 use crate::cli::output::print_json;
 
@@ -206,7 +206,7 @@ fn build(
 
 fn surroundings(here: &RepoContext, wishes: &ScaffoldOptions) -> Result<ScaffoldContext, CommandError> {
     let root = &here.folder.root;
-    let sight = ProjectFiles::open(root).map_err(|error| CommandError::new(INTERNAL, &error))?;
+    let sight = ProjectFiles::open(root).map_err(|error| CommandError::internal(&error))?;
     let detected = detect::detect_environments(&sight);
     let wanted = wishes.environment.as_deref().map(|name| {
         detect::profile_for(name).map(|profile| vec![profile]).ok_or_else(|| {

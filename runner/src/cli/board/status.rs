@@ -18,7 +18,7 @@ use super::codifica;
 use super::task::{TaskJson, TaskRow, format_rows, json, table};
 use crate::app::board::any_board::AnyBoard;
 use crate::app::board::{Boards, Caller, RepoContext, lost_commits};
-use crate::app::error::{CommandError, INTERNAL};
+use crate::app::error::CommandError;
 use crate::cli::exit::findings_exit_code;
 use crate::cli::message::warn_findings;
 use crate::cli::output::print;
@@ -208,7 +208,7 @@ fn told_kodingx(
             findings: &listing.findings,
             working: working.map(|attempts| attempts.iter().map(ActiveAttempt::of).collect()),
         });
-        let document = document.map_err(|error| CommandError::new(INTERNAL, &error))?;
+        let document = document.map_err(|error| CommandError::internal(&error))?;
         return Ok((document + "\n", listing.findings));
     }
     let mut open: Vec<_> =

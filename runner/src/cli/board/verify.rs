@@ -35,11 +35,12 @@ use crate::app::board::any_board::{AnyBoard, unsupported_verb};
 use crate::app::board::{Caller, RepoContext, task_id};
 use crate::app::configuration::trust::TrustRecord;
 use crate::app::configuration::{ConfigOptions, Configuration};
-use crate::app::error::{CommandError, INTERNAL, UNAVAILABLE, UNDONE, USAGE};
+use crate::app::error::{CommandError, ErrorKind};
 use crate::app::isolation;
 use crate::app::state_folder;
 use crate::cli::caller::ConfigArgs;
 use crate::cli::caller::IsolationArg;
+use crate::cli::exit::UNDONE;
 use crate::cli::message;
 use crate::cli::output::print_json;
 use crate::cli::prompt::require_approver;
@@ -102,8 +103,7 @@ pub(crate) fn run(command: &VerifyArgs, who: &Caller) -> Result<u8, CommandError
     message::notices(configuration.withheld_notice());
     let named = TaskProfile { task: &found.value.id, profile: &found.value.dod_profile, folder: PROFILES };
     let profile = profile(&here, &named, &command.operator.options())?;
-    let board_folder =
-        RelPath::parse(ROOT.as_bytes()).map_err(|error| CommandError::new(INTERNAL, &error))?;
+    let board_folder = RelPath::parse(ROOT.as_bytes()).map_err(|error| CommandError::internal(&error))?;
     let proof = run_checks(command, &here, &configuration, &profile, &[board_folder])?;
     write_junit(command, &proof)?;
     let mut evidence = evidence::from_proof(&proof, &here.folder.root);
@@ -185,10 +185,10 @@ fn profile(
 ) -> Result<ResolvedProfile, CommandError> {
     let TaskProfile { task, profile, folder } = named;
     let root = &here.folder.root;
-    let sight = ProjectFiles::open(root).map_err(|error| CommandError::new(INTERNAL, &error))?;
+    let sight = ProjectFiles::open(root).map_err(|error| CommandError::internal(&error))?;
     let library = ProfileLibrary::new(Some(root.join(folder)));
     let resolved = library.resolve(profile, &sight).map_err(|error| {
-        CommandError::new(USAGE, &error)
+        CommandError::new(ErrorKind::Usage, &error)
             .with_hint(format!("{task} names `{profile}`; profiles are in {folder}/"))
     })?;
     if operator.trust || resolved.untrusted().is_empty() {
@@ -216,7 +216,7 @@ fn run_checks(
     }
     let host = HostUser::observe();
     let state = state_folder::of_folder(&here.folder)?;
-    let logs = state.folder("verify").map_err(|error| CommandError::new(INTERNAL, &error))?.join(format!(
+    let logs = state.folder("verify").map_err(|error| CommandError::internal(&error))?.join(format!(
         "{}-{}",
         command.task,
         here.now.strftime("%Y%m%dT%H%M%S%.6f")
@@ -241,10 +241,12 @@ fn run_checks(
         attendant: &NoMonitor,
     };
     prove(&order, profile, &mut progress).map_err(|error| match &error {
-        error if error.is_unavailable() => CommandError::new(UNAVAILABLE, error).with_hint(error.hint()),
-        ProveError::Interrupted { .. } => CommandError::new(crate::app::error::INTERRUPTED, &error),
-        ProveError::NotTrusted { .. } | ProveError::Nothing => CommandError::new(USAGE, &error),
-        _ => CommandError::new(INTERNAL, &error),
+        error if error.is_unavailable() => {
+            CommandError::new(ErrorKind::Unavailable, error).with_hint(error.hint())
+        }
+        ProveError::Interrupted { .. } => CommandError::new(ErrorKind::Interrupted, &error),
+        ProveError::NotTrusted { .. } | ProveError::Nothing => CommandError::new(ErrorKind::Usage, &error),
+        _ => CommandError::internal(&error),
     })
 }
 
@@ -280,11 +282,8 @@ fn tail(log: &Path) {
 fn tell_risks(here: &RepoContext, board: &KodingX, found: &BoardFile<Task>) -> Result<(), CommandError> {
     use agency_protocols::kodingx::layout::RISKS;
     use agency_protocols::kodingx::risks::RiskRegister;
-    let text = here
-        .tree()
-        .read_text(RISKS)
-        .map_err(|error| CommandError::new(INTERNAL, &error))?
-        .unwrap_or_default();
+    let text =
+        here.tree().read_text(RISKS).map_err(|error| CommandError::internal(&error))?.unwrap_or_default();
     let register = RiskRegister::parse(&text);
     let (_, check) = board.linked_risks(here.tree(), &found.value).map_err(crate::app::board::board_error)?;
     for id in &found.value.risks {

@@ -3,7 +3,7 @@
 //! At a terminal it is drawn over the last one; elsewhere each comes after the other. Somebody's change to the store
 //! is seen at once, an edit of the board within a second or two: to find it, the board has to be read.
 
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,9 @@ use tokio::time::{Instant, sleep};
 
 use super::status;
 use crate::app::board::{Caller, RepoContext};
-use crate::app::error::{CommandError, INTERNAL, INTERRUPTED};
+use crate::app::error::CommandError;
 use crate::app::state_folder;
+use crate::cli::exit::INTERRUPTED;
 use crate::cli::message;
 use crate::cli::output::print;
 use crate::cli::terminal::columns::cut;
@@ -41,7 +42,7 @@ pub(super) fn run(json: bool, who: &Caller) -> Result<u8, CommandError> {
     };
     let mut watch = StatusWatch { json, who, state: state.path(), store: None, screen, last: String::new() };
     crate::app::runtime::new()?.block_on(async {
-        let failed = |error: std::io::Error| CommandError::new(INTERNAL, &error);
+        let failed = |error: std::io::Error| CommandError::internal(&error);
         let mut interrupted = signal(SignalKind::interrupt()).map_err(failed)?;
         let ended = tokio::select! {
             _ = interrupted.recv() => Ok(INTERRUPTED),
@@ -70,7 +71,7 @@ enum WatchScreen {
 impl StatusWatch<'_> {
     /// Until nobody reads it any more.
     async fn go_on(&mut self, root: &Path) -> Result<(), CommandError> {
-        let failed = |error: AttemptStoreError| CommandError::new(INTERNAL, &error);
+        let failed = |error: AttemptStoreError| CommandError::internal(&error);
         loop {
             let began = Instant::now();
             let (working, version) = self.working().await.map_err(failed)?;
@@ -128,8 +129,8 @@ impl StatusWatch<'_> {
                 let mut out = std::io::stdout().lock();
                 let apart = if self.json || self.last.is_empty() { "" } else { "\n" };
                 match out.write_all(format!("{apart}{text}").as_bytes()).and_then(|()| out.flush()) {
-                    Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(false),
-                    written => written.map_err(|error| CommandError::new(INTERNAL, &error))?,
+                    Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(false),
+                    written => written.map_err(|error| CommandError::internal(&error))?,
                 }
                 self.last = text;
             }

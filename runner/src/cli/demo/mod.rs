@@ -11,9 +11,10 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use crate::app::error::{CommandError, UNDONE};
+use crate::app::error::CommandError;
 use crate::app::isolation;
 use crate::app::scratch_repo::ScratchRepo;
+use crate::cli::exit::{OUT_OF_SCOPE, UNDONE};
 use crate::cli::output::{print, print_json};
 use outcomes::DemoOutcome;
 use sample_repo::TASKS;
@@ -52,7 +53,7 @@ pub(crate) fn run(command: &DemoArgs) -> Result<u8, CommandError> {
     told(&outcomes::opening(&place.folder, run))?;
     let code = place.run_attached(run)?;
     // It has said why; nothing has happened that could be told.
-    if !matches!(code, 0 | UNDONE | crate::app::error::OUT_OF_SCOPE) {
+    if !matches!(code, 0 | UNDONE | OUT_OF_SCOPE) {
         return Ok(code);
     }
     let stories =

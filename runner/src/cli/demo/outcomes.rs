@@ -8,7 +8,7 @@ use agency_supervisor::attempt::{Attempt, AttemptEnd, FailureKind, Phase};
 use serde::Serialize;
 
 use super::sample_repo::{self, DemoTask, ExpectedOutcome, TASKS};
-use crate::app::error::{CommandError, INTERNAL, without_control_chars};
+use crate::app::error::{CommandError, without_control_chars};
 use crate::app::scratch_repo::ScratchRepo;
 
 /// What became of a task.
@@ -39,7 +39,7 @@ impl DemoOutcome {
     pub(super) fn of(place: &ScratchRepo, task: &DemoTask) -> Result<Self, CommandError> {
         let listed = place.agency_json(&["ps", "--all"])?;
         let attempts: Vec<Attempt> = serde_json::from_value(listed["attempts"].clone())
-            .map_err(|error| CommandError::new(INTERNAL, &error))?;
+            .map_err(|error| CommandError::internal(&error))?;
         let last = attempts.into_iter().find(|attempt| attempt.task.id == task.id);
         let shown = place.agency_json(&["task", "show", task.id])?;
         let status = shown["task"]["status"].as_str().or(shown["status"].as_str());

@@ -6,7 +6,7 @@ use agency_supervisor::store_identity::{self, AdoptionSource, IdentityError};
 use clap::Args;
 use serde::Serialize;
 
-use crate::app::error::{CommandError, INTERNAL, USAGE};
+use crate::app::error::{CommandError, ErrorKind};
 use crate::app::state_folder;
 use crate::cli::message;
 use crate::cli::output::print_json;
@@ -54,9 +54,9 @@ pub(crate) fn run(command: &AdoptArgs) -> Result<u8, CommandError> {
     let adopted = store_identity::adopt(&repository, &state_folder::home()?, &state, &real.common).map_err(
         |error| {
             let code = match &error {
-                IdentityError::InUse { .. } => USAGE,
-                IdentityError::Landing(error) if error.is_about_references() => USAGE,
-                _ => INTERNAL,
+                IdentityError::InUse { .. } => ErrorKind::Usage,
+                IdentityError::Landing(error) if error.is_about_references() => ErrorKind::Usage,
+                _ => ErrorKind::Internal,
             };
             CommandError::new(code, &error)
         },

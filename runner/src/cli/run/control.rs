@@ -12,7 +12,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::app::board::{Caller, RepoContext, task_id};
-use crate::app::error::{CommandError, NO_SUCH};
+use crate::app::error::{CommandError, ErrorKind};
 use crate::app::state_folder;
 use crate::cli::message;
 use crate::cli::output::print_json;
@@ -77,8 +77,11 @@ pub(crate) fn cancel(command: &CancelArgs, who: &Caller) -> Result<u8, CommandEr
             "codifica" => "rejected --as human --reason …",
             _ => "CANCELED",
         };
-        return Err(CommandError::new_message(NO_SUCH, format!("{} is not being worked on", command.task))
-            .with_hint(format!("`agency task move {} {how}` takes it off the board", command.task)));
+        return Err(CommandError::new_message(
+            ErrorKind::NoSuch,
+            format!("{} is not being worked on", command.task),
+        )
+        .with_hint(format!("`agency task move {} {how}` takes it off the board", command.task)));
     }
     tell(
         command.json,

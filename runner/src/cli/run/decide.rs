@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::control::{key, with_store};
 use crate::app::board::{Caller, task_id};
-use crate::app::error::{CommandError, NO_SUCH};
+use crate::app::error::{CommandError, ErrorKind};
 use crate::cli::message;
 use crate::cli::output::{print, print_json};
 use crate::cli::prompt::require_approver;
@@ -62,7 +62,7 @@ pub(crate) fn run(command: &DecideArgs, who: &Caller) -> Result<u8, CommandError
     let key = key(&here, who, task)?;
     if !with_store(&here, async |store| store.answer(&key, Epoch(attempt), &answer).await)? {
         return Err(CommandError::new_message(
-            NO_SUCH,
+            ErrorKind::NoSuch,
             format!("attempt {attempt} at {task} is not left to you"),
         )
         .with_hint("`agency decide` lists what is"));

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::events::VERSION;
 use super::view::render::elapsed;
-use crate::app::error::{CommandError, INTERNAL};
+use crate::app::error::CommandError;
 use crate::cli::message::warn_findings;
 use crate::cli::output::{print, print_json};
 
@@ -73,7 +73,7 @@ pub(super) struct DryRunInputs<'a> {
 
 pub(super) fn run(mut given: DryRunInputs<'_>) -> Result<u8, CommandError> {
     let looked = crate::app::runtime::new()?.block_on(forecast::under_way(&given.settings.state));
-    let under_way = looked.map_err(|error| CommandError::new(INTERNAL, &error))?;
+    let under_way = looked.map_err(|error| CommandError::internal(&error))?;
     let document = document(&given, &under_way);
     match given.json {
         true => print_json(&document)?,

@@ -17,7 +17,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::app::board::{Caller, task_id};
-use crate::app::error::{CommandError, INTERNAL, NO_SUCH};
+use crate::app::error::{CommandError, ErrorKind};
 use crate::app::state_folder;
 use crate::cli::output::print_json;
 
@@ -47,8 +47,11 @@ pub(crate) fn run(command: &LogsArgs, who: &Caller) -> Result<u8, CommandError> 
     let state = state_folder::of_folder(&here.folder)?;
     let key = super::control::key(&here, who, &command.task)?;
     let nothing = || {
-        CommandError::new_message(NO_SUCH, format!("there is no attempt at {} to show", command.task))
-            .with_hint("`agency ps --all` shows what there is")
+        CommandError::new_message(
+            ErrorKind::NoSuch,
+            format!("there is no attempt at {} to show", command.task),
+        )
+        .with_hint("`agency ps --all` shows what there is")
     };
     if !store_path(state.path()).exists() {
         return Err(nothing());
@@ -120,7 +123,7 @@ impl LogFollower {
     fn pass_on(&mut self) -> Result<(), CommandError> {
         use std::io::{Seek, SeekFrom};
         let Ok(mut file) = File::open(&self.path) else { return Ok(()) };
-        let failed = |error: std::io::Error| CommandError::new(INTERNAL, &error);
+        let failed = |error: std::io::Error| CommandError::internal(&error);
         file.seek(SeekFrom::Start(self.read)).map_err(failed)?;
         let mut buffer = vec![0; 64 << 10];
         loop {
@@ -153,9 +156,7 @@ impl LogFollower {
 fn say(bytes: &[u8]) -> Result<(), CommandError> {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(CommandError::new(INTERNAL, &error))
-        }
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(CommandError::internal(&error)),
         _ => Ok(()),
     }
 }

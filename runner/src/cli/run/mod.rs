@@ -48,12 +48,13 @@ use tokio::sync::mpsc;
 use crate::app::board::{Caller, RepoContext, task_id};
 use crate::app::configuration::ConfigOptions;
 use crate::app::configuration::trust::TrustRecord;
-use crate::app::error::{CommandError, INTERNAL, INTERRUPTED, OUT_OF_SCOPE, UNDONE, USAGE};
+use crate::app::error::{CommandError, ErrorKind};
 use crate::app::isolation;
 use crate::app::state_folder;
 use crate::app::units;
 use crate::cli::caller::ConfigArgs;
 use crate::cli::caller::IsolationArg;
+use crate::cli::exit::{INTERRUPTED, OUT_OF_SCOPE, UNDONE, error_exit_code};
 use crate::cli::message;
 use crate::cli::telemetry;
 use reporter::Reporter;
@@ -177,8 +178,10 @@ pub(crate) fn run(command: &RunArgs, who: &Caller) -> Result<u8, CommandError> {
     let ended = work(&voice, wishes, who, &here, settings, RunRepository { repository, sharing });
     // However it ended: the terminal is as it was.
     voice.close();
-    let (Ok(code) | Err(CommandError { code, .. })) = &ended;
-    telemetry.end(*code);
+    telemetry.end(match &ended {
+        Ok(code) => *code,
+        Err(error) => error_exit_code(error.kind),
+    });
     ended
 }
 
@@ -241,7 +244,7 @@ fn work(
         here.builder = builder;
         here.open(&who)
     })?;
-    let shim = std::env::current_exe().map_err(|error| CommandError::new(INTERNAL, &error))?;
+    let shim = std::env::current_exe().map_err(|error| CommandError::internal(&error))?;
     let charge = Startup {
         settings,
         repository,
@@ -255,7 +258,7 @@ fn work(
     let runtime = crate::app::runtime::new()?;
     let summary = runtime.block_on(async {
         let (interrupt, interrupts) = mpsc::channel(4);
-        listen(interrupt).map_err(|error| CommandError::new(INTERNAL, &error))?;
+        listen(interrupt).map_err(|error| CommandError::internal(&error))?;
         startup::run(charge, wishes, interrupts).await.map_err(startup_error)
     });
     // A thread that waits for git comes to its end, unless git does not.
@@ -316,7 +319,7 @@ fn listen(interrupt: mpsc::Sender<Interrupt>) -> std::io::Result<()> {
 }
 
 fn startup_error(error: StartupError) -> CommandError {
-    let code = if error.is_about_the_repository() { USAGE } else { INTERNAL };
+    let code = if error.is_about_the_repository() { ErrorKind::Usage } else { ErrorKind::Internal };
     let failure = CommandError::new(code, &error);
     match error {
         StartupError::NoRepository { .. } => failure.with_hint("`git init`, and make a first commit"),
@@ -361,5 +364,5 @@ fn code(summary: &RunSummary) -> u8 {
 pub(crate) fn shim(folder: &Path, term: u64) -> Result<u8, CommandError> {
     job::shim::run(folder, Term(term), &read_claim::reader(), &mut std::io::stdout())
         .map(|()| 0)
-        .map_err(|error| CommandError::new(INTERNAL, &error))
+        .map_err(|error| CommandError::internal(&error))
 }

@@ -10,7 +10,7 @@ use agency_protocols::names::{AgentName, TaskId};
 use agency_supervisor::job::claim_reader::ClaimReader;
 use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
 
-use crate::app::error::{CommandError, INTERNAL};
+use crate::app::error::CommandError;
 
 /// How many seconds of a processor it may take, if nobody is left to stop it.
 const SECONDS: u64 = 20;
@@ -24,7 +24,7 @@ pub(crate) fn run(about: &[String]) -> Result<u8, CommandError> {
     let [protocol, kind, task, agent] = about else {
         return Err(CommandError::usage("a protocol, a kind, a task and an agent are needed"));
     };
-    let failed = |error: io::Error| CommandError::new(INTERNAL, &error);
+    let failed = |error: io::Error| CommandError::internal(&error);
     // It is not to outlive its shim. Neither of them is needed where it comes to its end.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     for (resource, most) in [(Resource::Cpu, SECONDS), (Resource::Core, 0)] {
@@ -39,7 +39,7 @@ pub(crate) fn run(about: &[String]) -> Result<u8, CommandError> {
     let mut text = Vec::new();
     io::stdin().lock().take(claim::LONGEST_READ).read_to_end(&mut text).map_err(failed)?;
     let claim = claim_reader::read(protocol, kind, &task, &agent, &String::from_utf8_lossy(&text));
-    let written = serde_json::to_vec(&claim).map_err(|error| CommandError::new(INTERNAL, &error))?;
+    let written = serde_json::to_vec(&claim).map_err(|error| CommandError::internal(&error))?;
     io::stdout().write_all(&written).map_err(failed)?;
     Ok(0)
 }

@@ -24,7 +24,7 @@ use crate::app::agents::{readiness, untrusted_agent_error};
 use crate::app::board::RepoContext;
 use crate::app::configuration::trust::{self, TrustRecord};
 use crate::app::configuration::{Configuration, string_list};
-use crate::app::error::{CommandError, UNAVAILABLE};
+use crate::app::error::{CommandError, ErrorKind};
 use crate::app::isolation;
 use crate::app::state_folder;
 use crate::app::units;
@@ -238,7 +238,7 @@ fn check_setup(setup: Option<&WorkspaceSetup>, level: IsolationLevel) -> Result<
                 "isolation `{}` can't hold the list of hosts in workspace.setup.network",
                 level.name()
             );
-            Err(CommandError::new_message(UNAVAILABLE, what)
+            Err(CommandError::new_message(ErrorKind::Unavailable, what)
                 .with_hint("use \"none\" or \"full\" there, or --isolation process"))
         }
         _ => Ok(()),
@@ -266,7 +266,7 @@ fn check_level(
     level: IsolationLevel,
     offered: &[HostCheck],
 ) -> Result<(), CommandError> {
-    let unavailable = |message: String| CommandError::new_message(UNAVAILABLE, message);
+    let unavailable = |message: String| CommandError::new_message(ErrorKind::Unavailable, message);
     if !level.holds_host_lists() && matches!(agent.program.network, NetworkAccess::Hosts(_)) {
         return Err(unavailable(format!(
             "isolation `{}` can't hold the list of hosts in agents.{name}.network",

@@ -7,7 +7,7 @@ use agency_supervisor::store::AttemptStoreError;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use crate::app::error::{CommandError, INTERNAL, USAGE};
+use crate::app::error::{CommandError, ErrorKind};
 use crate::app::state_folder;
 use crate::cli::message;
 use crate::cli::output::print_json;
@@ -87,19 +87,19 @@ pub(crate) fn run(command: &StoreCommand) -> Result<u8, CommandError> {
 fn refused(error: RebuildError) -> CommandError {
     match error {
         RebuildError::InUse { .. } => {
-            CommandError::new(USAGE, &error).with_hint("end it first: `agency drain`")
+            CommandError::new(ErrorKind::Usage, &error).with_hint("end it first: `agency drain`")
         }
-        RebuildError::AtWork { .. } => CommandError::new(USAGE, &error)
+        RebuildError::AtWork { .. } => CommandError::new(ErrorKind::Usage, &error)
             .with_hint("it ends by itself when its lease does; try again then"),
         RebuildError::Store(error) => store_error(&error),
-        error => CommandError::new(INTERNAL, &error),
+        error => CommandError::internal(&error),
     }
 }
 
 /// What is said of a store that can't be used.
 pub(super) fn store_error(error: &AttemptStoreError) -> CommandError {
     match error {
-        AttemptStoreError::Damaged { .. } => CommandError::new(USAGE, error).with_hint(REMEDY),
-        error => CommandError::new(INTERNAL, error),
+        AttemptStoreError::Damaged { .. } => CommandError::new(ErrorKind::Usage, error).with_hint(REMEDY),
+        error => CommandError::internal(error),
     }
 }

@@ -21,7 +21,7 @@ use agency_sandbox::session::{SessionCommand, SessionFolders};
 use agency_sandbox::workspace::folder::WorkspaceFolder;
 use agency_sandbox::workspace::prepare::{PrepareError, PreparedWorkspace};
 
-use crate::app::error::{CommandError, OWN_FAILURE, UNAVAILABLE, USAGE};
+use crate::app::error::{CommandError, ErrorKind};
 use crate::app::state_folder;
 use crate::cli::message;
 use crate::cli::sandbox::arguments::SandboxArgs;
@@ -33,7 +33,7 @@ pub(crate) fn run(command: &SandboxArgs) -> Result<u8, CommandError> {
     let host = HostUser::observe();
     // This takes longest, so it begins before anything else is looked at.
     let ahead = NamespacePrefetch::start(&host, level, &command.without.iter().copied().collect(), &network);
-    let current = std::env::current_dir().map_err(|error| CommandError::new(USAGE, &error))?;
+    let current = std::env::current_dir().map_err(|error| CommandError::new(ErrorKind::Usage, &error))?;
     let folder = WorkspaceFolder::discover(&current).map_err(|error| state_folder::folder_error(&error))?;
     message::notices(state_folder::legacy_state_notice(&folder));
     let policy = policy::policy(command, level, network, &folder, &host, &current)?;
@@ -97,7 +97,7 @@ impl RunMonitor for NoticeAttendant {
 }
 
 fn own_failure<E: std::error::Error + 'static>(error: E) -> CommandError {
-    CommandError::new(OWN_FAILURE, &error)
+    CommandError::new(ErrorKind::SandboxFailed, &error)
 }
 
 /// A folder that can't be worked on is our failure; a commit that is not there is a mistake in the arguments.
@@ -107,12 +107,12 @@ fn groundless(error: PrepareError) -> CommandError {
             CommandError::usage(format!("--base {rev}: {} is not in a repository", root.display()))
         }
         PrepareError::Folder(error) => state_folder::folder_error(&error),
-        PrepareError::Snapshot(error) => CommandError::new(USAGE, &error),
+        PrepareError::Snapshot(error) => CommandError::new(ErrorKind::Usage, &error),
     }
 }
 
 fn refused(error: LaunchError) -> CommandError {
-    let code = if error.is_unavailable() { UNAVAILABLE } else { OWN_FAILURE };
+    let code = if error.is_unavailable() { ErrorKind::Unavailable } else { ErrorKind::SandboxFailed };
     let failure = CommandError::new(code, &error);
     match error.hint() {
         Some(hint) => failure.with_hint(hint),

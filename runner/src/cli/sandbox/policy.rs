@@ -14,7 +14,7 @@ use agency_sandbox::scope::{Glob, Scope};
 use agency_sandbox::secret::NamedSecret;
 use agency_sandbox::workspace::folder::WorkspaceFolder;
 
-use crate::app::error::{CommandError, UNAVAILABLE, USAGE};
+use crate::app::error::{CommandError, ErrorKind};
 use crate::app::isolation;
 use crate::cli::sandbox::arguments::{LayerArg, SandboxArgs};
 
@@ -78,8 +78,11 @@ fn check_level(
 ) -> Result<(), CommandError> {
     let name = level.name();
     let unavailable = |what: &str, hint: &str| {
-        Err(CommandError::new_message(UNAVAILABLE, format!("isolation `{name}` can't hold {what}"))
-            .with_hint(hint))
+        Err(CommandError::new_message(
+            ErrorKind::Unavailable,
+            format!("isolation `{name}` can't hold {what}"),
+        )
+        .with_hint(hint))
     };
     if matches!(network, NetworkPolicy::Hosts(_)) && !level.holds_host_lists() {
         return unavailable(
@@ -139,7 +142,7 @@ fn scope(command: &SandboxArgs, folder: &WorkspaceFolder) -> Result<Scope, Comma
                 Ok(glob)
             }
         });
-        parsed.collect::<Result<_, _>>().map_err(|error| CommandError::new(USAGE, &error))
+        parsed.collect::<Result<_, _>>().map_err(|error| CommandError::new(ErrorKind::Usage, &error))
     };
     let scope = Scope::new(parse(&command.write)?, parse(&command.deny)?);
     Ok(scope.with_protected(agency_supervisor::scope::protected_names()))
@@ -200,7 +203,7 @@ pub(super) fn in_memory(level: IsolationLevel, layer: Option<LayerArg>) -> Resul
         Some(LayerArg::Disk) => Ok(false),
         Some(LayerArg::Memory) if able => Ok(true),
         Some(LayerArg::Memory) => Err(CommandError::new_message(
-            UNAVAILABLE,
+            ErrorKind::Unavailable,
             "changes can't be caught in memory by an ordinary user on this kernel",
         )
         .with_hint("Linux 6.6 or newer is needed; leave --layer out, or run as root")),

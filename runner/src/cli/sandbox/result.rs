@@ -14,7 +14,7 @@ use agency_sandbox::session::SandboxSession;
 use agency_sandbox::supervise::CommandExit;
 use agency_sandbox::workspace::state::StateFolder;
 
-use crate::app::error::{CommandError, OWN_FAILURE};
+use crate::app::error::{CommandError, ErrorKind};
 use crate::cli::message;
 use crate::cli::sandbox::arguments::SandboxArgs;
 
@@ -88,7 +88,10 @@ impl FinishedRun<'_> {
     /// Written beside its place and renamed: a patch is there whole or not at all.
     fn write_patch(&self, file: &Path, judged: &Harvest) -> Result<(), CommandError> {
         let failed = |error: std::io::Error| {
-            CommandError::new_message(OWN_FAILURE, format!("can't write {}: {error}", file.display()))
+            CommandError::new_message(
+                ErrorKind::SandboxFailed,
+                format!("can't write {}: {error}", file.display()),
+            )
         };
         self.session.run().make().map_err(super::own_failure)?;
         let git = IsolatedGit::create(Path::new("git"), &self.session.run().path().join("git"))
@@ -139,6 +142,11 @@ pub(super) fn recover(state: &StateFolder, live: BorrowedFd<'_>) -> Result<(), C
 pub(super) fn open_folder(path: &Path) -> Result<OwnedFd, CommandError> {
     use rustix::fs::{Mode, OFlags};
     rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(
-        |error| CommandError::new_message(OWN_FAILURE, format!("can't open {}: {error}", path.display())),
+        |error| {
+            CommandError::new_message(
+                ErrorKind::SandboxFailed,
+                format!("can't open {}: {error}", path.display()),
+            )
+        },
     )
 }

@@ -145,7 +145,7 @@ mod tests {
             ("OTEL_TRACES_EXPORTER", "zipkin"),
         ] {
             let Err(failure) = ask(&[pair, COLLECTOR]) else { panic!("{pair:?} was taken") };
-            assert_eq!(failure.code, crate::app::error::USAGE);
+            assert_eq!(failure.kind, crate::app::error::ErrorKind::Usage);
             assert!(failure.message.contains(pair.0) && !failure.message.contains("hunter2"), "{failure:?}");
         }
     }

@@ -24,7 +24,7 @@ use tracing_subscriber::{EnvFilter, Layer, fmt};
 pub(crate) use config::{TraceConfig, trace_config};
 use export::{FirstExportError, PrefixingExporter, PromisedIdGenerator};
 
-use crate::app::error::CommandError;
+use crate::app::error::{CommandError, ErrorKind};
 use crate::cli::message;
 
 /// How long the end of a run waits for the last spans to be taken.
@@ -65,9 +65,9 @@ pub(crate) fn start(asked: Option<TraceConfig>, settings: &RunSettings) -> Resul
 
 fn provider(asked: &TraceConfig, trouble: &FirstExportError) -> Result<SdkTracerProvider, CommandError> {
     let agent = asked.way.agent(&asked.origin, asked.patience);
-    let agent = agent.map_err(|error| CommandError::new(crate::app::error::USAGE, &error))?;
+    let agent = agent.map_err(|error| CommandError::new(ErrorKind::Usage, &error))?;
     let exporter = PrefixingExporter::new(asked, agent, trouble);
-    let exporter = exporter.map_err(|error| CommandError::new(crate::app::error::USAGE, &error))?;
+    let exporter = exporter.map_err(|error| CommandError::new(ErrorKind::Usage, &error))?;
     let mut resource =
         Resource::builder().with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
     if !asked.is_named {

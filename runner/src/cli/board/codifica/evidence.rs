@@ -13,7 +13,8 @@ use serde_json::json;
 
 use super::task::find_task;
 use crate::app::board::RepoContext;
-use crate::app::error::{CommandError, NO_SUCH, UNDONE};
+use crate::app::error::{CommandError, ErrorKind};
+use crate::cli::exit::UNDONE;
 use crate::cli::message;
 use crate::cli::output::{for_terminal, print, print_json};
 
@@ -40,7 +41,10 @@ pub(in crate::cli::board) fn report(
         return Ok(0);
     }
     if said.is_empty() && made.is_empty() {
-        return Err(CommandError::new_message(NO_SUCH, format!("nobody has said anything about {id} yet")));
+        return Err(CommandError::new_message(
+            ErrorKind::NoSuch,
+            format!("nobody has said anything about {id} yet"),
+        ));
     }
     let mut text = String::new();
     for note in &said {
