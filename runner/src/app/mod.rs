@@ -1,9 +1,11 @@
 //! What verbs are made of, without a terminal: nothing here prints, asks, or knows what was typed.
 
 pub(crate) mod agents;
+pub(crate) mod approval;
 pub(crate) mod board;
 pub(crate) mod configuration;
 pub(crate) mod error;
+pub(crate) mod front_end;
 pub(crate) mod http;
 pub(crate) mod import;
 pub(crate) mod isolation;

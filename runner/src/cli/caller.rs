@@ -12,6 +12,7 @@ use crate::app::board::{Caller, RepoContext, protocol};
 use crate::app::configuration::{ConfigOptions, Configuration};
 use crate::app::error::{CommandError, ErrorKind};
 use crate::cli::message;
+use crate::cli::prompt::TerminalFrontEnd;
 
 /// Who acts on which board.
 #[derive(Debug, Clone, Args)]
@@ -79,5 +80,5 @@ impl From<IsolationArg> for IsolationLevel {
 /// The repository around the current folder; where there is none, the folder a board is in, or this one.
 pub(crate) fn repository() -> Result<RepoContext, CommandError> {
     let current = std::env::current_dir().map_err(|error| CommandError::new(ErrorKind::Usage, &error))?;
-    RepoContext::from_folder(&current, std::sync::Arc::new(message::notice))
+    RepoContext::from_folder(&current, std::sync::Arc::new(TerminalFrontEnd))
 }

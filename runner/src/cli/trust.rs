@@ -1,7 +1,6 @@
 //! `agency trust`: shows a person what a repository wants to run, and records that they trust it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::IsTerminal;
 
 use agency_landing::remote::{self, Upstream};
 use agency_protocols::detect::{self, Protocol};
@@ -13,6 +12,7 @@ use clap::Args;
 use serde::Serialize;
 use similar::TextDiff;
 
+use crate::app::approval::{ConfirmationRequest, confirm};
 use crate::app::board::{RepoContext, is_file_fault};
 use crate::app::configuration::FILE;
 use crate::app::configuration::trust::TrustRecord;
@@ -20,7 +20,6 @@ use crate::app::error::{CommandError, ErrorKind};
 use crate::app::state_folder;
 use crate::cli::message;
 use crate::cli::output::{for_terminal, print, print_json};
-use crate::cli::prompt::ask_yes_no;
 
 /// Trust this repository's own configuration and profiles, after a look at them
 #[derive(Debug, Args)]
@@ -130,10 +129,6 @@ pub(crate) fn run(command: &TrustArgs) -> Result<u8, CommandError> {
             "everything here is trusted"
         });
     } else if !command.yes {
-        if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-            return Err(CommandError::usage("trusting a repository is for a person at a terminal")
-                .with_hint("`agency trust --yes` trusts what it shows without asking"));
-        }
         let question = match (new.len(), is_new) {
             (0, _) => "share the board there?".to_owned(),
             (count, false) => format!("may these {count} files say what is run here?"),
@@ -141,9 +136,15 @@ pub(crate) fn run(command: &TrustArgs) -> Result<u8, CommandError> {
                 format!("may these {count} files say what is run here, and the board be shared there?")
             }
         };
-        if !ask_yes_no(&question)? {
-            return Err(CommandError::usage("nothing is trusted"));
-        }
+        confirm(
+            &here,
+            &ConfirmationRequest {
+                act: "trusting a repository",
+                without_asking: "agency trust --yes",
+                question: &question,
+                refused: "nothing is trusted",
+            },
+        )?;
     }
     TrustRecord::save(root, &files, upstreams)?;
     if command.json {

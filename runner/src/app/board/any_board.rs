@@ -187,7 +187,7 @@ impl RepoContext {
                 self.committer()?,
                 board.owned_globs(),
                 TrustRecord::of(&self.folder.root)?.upstreams(&ConfigOptions::from_environment()),
-                Arc::clone(&self.notices),
+                self.message_sink(),
             ))),
             Err(error @ (StartupError::Detached | StartupError::Unborn { .. })) => Ok(Err(error.to_string())),
             Err(error) if error.is_about_the_repository() => Err(CommandError::new(ErrorKind::Usage, &error)),

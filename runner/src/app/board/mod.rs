@@ -7,6 +7,7 @@ pub(crate) mod lost_commits;
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 
 use agency_protocols::board::{Board, BoardError};
 use agency_protocols::detect::{self, Protocol};
@@ -25,6 +26,7 @@ use jiff::{Timestamp, Zoned};
 
 use crate::app::configuration::{ConfigOptions, Configuration};
 use crate::app::error::{CommandError, ErrorKind};
+use crate::app::front_end::FrontEnd;
 use crate::app::state_folder;
 use any_board::AnyBoard;
 
@@ -57,13 +59,12 @@ pub(crate) struct RepoContext {
     pub(crate) now: Zoned,
     /// Who does what is unassigned, where somebody said so for this once.
     pub(crate) builder: Option<String>,
-    /// Takes what a person should know although all went well.
-    notices: MessageSink,
+    front_end: Arc<dyn FrontEnd>,
 }
 
 impl RepoContext {
     /// The repository around a folder; where there is none, the folder a board is in, or this one.
-    pub(crate) fn from_folder(current: &Path, notices: MessageSink) -> Result<Self, CommandError> {
+    pub(crate) fn from_folder(current: &Path, front_end: Arc<dyn FrontEnd>) -> Result<Self, CommandError> {
         let mut folder =
             WorkspaceFolder::discover(current).map_err(|error| state_folder::folder_error(&error))?;
         if folder.repository.is_none()
@@ -77,7 +78,22 @@ impl RepoContext {
             }
         }
         let tree = RepoTree::open(&folder.root).map_err(|error| CommandError::internal(&error))?;
-        Ok(Self { folder, tree, now: Timestamp::now().to_zoned(TimeZone::UTC), builder: None, notices })
+        Ok(Self { folder, tree, now: Timestamp::now().to_zoned(TimeZone::UTC), builder: None, front_end })
+    }
+
+    /// Shows what a person should know although all went well.
+    pub(crate) fn notice(&self, message: &str) {
+        self.front_end.notice(message);
+    }
+
+    /// Asks a person a yes-or-no question; `None` if there is no person to ask.
+    pub(crate) fn ask(&self, question: &str) -> Result<Option<bool>, CommandError> {
+        self.front_end.ask(question)
+    }
+
+    pub(crate) fn message_sink(&self) -> MessageSink {
+        let front_end = Arc::clone(&self.front_end);
+        Arc::new(move |message| front_end.notice(message))
     }
 
     /// A setting of git's, as whoever acts here has it.
@@ -144,7 +160,7 @@ impl RepoContext {
             match AnyBoard::open(self, protocol) {
                 Ok(board) => boards.push(board),
                 Err(failure) => {
-                    (self.notices)(&format!("{protocol}: {}", failure.message));
+                    self.notice(&format!("{protocol}: {}", failure.message));
                     last = Some(failure);
                 }
             }

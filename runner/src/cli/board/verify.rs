@@ -31,6 +31,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
+use crate::app::approval::require_approver;
 use crate::app::board::any_board::{AnyBoard, unsupported_verb};
 use crate::app::board::{Caller, RepoContext, task_id};
 use crate::app::configuration::trust::TrustRecord;
@@ -43,7 +44,6 @@ use crate::cli::caller::IsolationArg;
 use crate::cli::exit::UNDONE;
 use crate::cli::message;
 use crate::cli::output::print_json;
-use crate::cli::prompt::require_approver;
 
 /// Run a task's Definition of Done, and keep the proof
 ///
@@ -166,7 +166,7 @@ fn overriding(
         return Ok(None);
     };
     let what = format!("overriding the verification of {}", command.task);
-    let approver = require_approver(command.approver.as_deref(), who, here, &what)?;
+    let approver = require_approver(here, who, command.approver.as_deref(), &what)?;
     Ok(Some(OverrideRequest { approver, reason: reason.clone(), followup: followup.clone() }))
 }
 

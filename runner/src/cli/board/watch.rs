@@ -20,8 +20,8 @@ use crate::app::board::{Caller, RepoContext};
 use crate::app::error::CommandError;
 use crate::app::state_folder;
 use crate::cli::exit::INTERRUPTED;
-use crate::cli::message;
 use crate::cli::output::print;
+use crate::cli::prompt::TerminalFrontEnd;
 use crate::cli::terminal::columns::cut;
 use crate::cli::terminal::pane::TerminalPane;
 use crate::cli::terminal::{is_drawable, size};
@@ -76,7 +76,7 @@ impl StatusWatch<'_> {
             let began = Instant::now();
             let (working, version) = self.working().await.map_err(failed)?;
             let (text, findings) = status::render_status(
-                &RepoContext::from_folder(root, Arc::new(message::notice))?,
+                &RepoContext::from_folder(root, Arc::new(TerminalFrontEnd))?,
                 self.who,
                 Some(&working),
                 self.json,

@@ -6,11 +6,11 @@ use agency_supervisor::store_identity::{self, AdoptionSource, IdentityError};
 use clap::Args;
 use serde::Serialize;
 
+use crate::app::approval::{ConfirmationRequest, confirm};
 use crate::app::error::{CommandError, ErrorKind};
 use crate::app::state_folder;
 use crate::cli::message;
 use crate::cli::output::print_json;
-use crate::cli::prompt::confirm_at_terminal;
 
 /// Take over the queue of a repository that was moved, copied or restored
 ///
@@ -44,11 +44,14 @@ pub(crate) fn run(command: &AdoptArgs) -> Result<u8, CommandError> {
         return Err(CommandError::usage(format!("{} is not a git repository", here.folder.root.display())));
     };
     if !command.yes {
-        confirm_at_terminal(
-            "adopting a repository",
-            "agency adopt --yes",
-            "believe what this repository says about its queue?",
-            "nothing was adopted",
+        confirm(
+            &here,
+            &ConfirmationRequest {
+                act: "adopting a repository",
+                without_asking: "agency adopt --yes",
+                question: "believe what this repository says about its queue?",
+                refused: "nothing was adopted",
+            },
         )?;
     }
     let adopted = store_identity::adopt(&repository, &state_folder::home()?, &state, &real.common).map_err(

@@ -7,11 +7,11 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::control::{key, with_store};
+use crate::app::approval::require_approver;
 use crate::app::board::{Caller, task_id};
 use crate::app::error::{CommandError, ErrorKind};
 use crate::cli::message;
 use crate::cli::output::{print, print_json};
-use crate::cli::prompt::require_approver;
 
 /// Say what becomes of work that an auditor left to you; without a task, list what waits for that
 #[derive(Debug, Args)]
@@ -57,7 +57,7 @@ pub(crate) fn run(command: &DecideArgs, who: &Caller) -> Result<u8, CommandError
         return Err(CommandError::usage("a decision needs its reason"));
     }
     let person =
-        require_approver(command.approver.as_deref(), who, &here, &format!("deciding about {task}"))?;
+        require_approver(&here, who, command.approver.as_deref(), &format!("deciding about {task}"))?;
     let answer = HumanDecision { pass: word == DecisionArg::Pass, person, reason: reason.trim().to_owned() };
     let key = key(&here, who, task)?;
     if !with_store(&here, async |store| store.answer(&key, Epoch(attempt), &answer).await)? {

@@ -56,6 +56,7 @@ use crate::cli::caller::ConfigArgs;
 use crate::cli::caller::IsolationArg;
 use crate::cli::exit::{INTERRUPTED, OUT_OF_SCOPE, UNDONE, error_exit_code};
 use crate::cli::message;
+use crate::cli::prompt::TerminalFrontEnd;
 use crate::cli::telemetry;
 use reporter::Reporter;
 
@@ -240,7 +241,7 @@ fn work(
         Arc::new(move |what| told.tell(&RunEvent::Trouble { task: None, what: what.to_owned() }));
     let sharing = sharing.map(|sharing| sharing.with_messages_to(tell));
     let desk = BoardThread::open(sharing.clone(), move || {
-        let mut here = RepoContext::from_folder(&root, Arc::new(message::notice))?;
+        let mut here = RepoContext::from_folder(&root, Arc::new(TerminalFrontEnd))?;
         here.builder = builder;
         here.open(&who)
     })?;

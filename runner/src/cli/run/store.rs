@@ -7,11 +7,11 @@ use agency_supervisor::store::AttemptStoreError;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
+use crate::app::approval::{ConfirmationRequest, confirm};
 use crate::app::error::{CommandError, ErrorKind};
 use crate::app::state_folder;
 use crate::cli::message;
 use crate::cli::output::print_json;
-use crate::cli::prompt::confirm_at_terminal;
 
 /// What helps against a store that is damaged.
 pub(super) const REMEDY: &str =
@@ -57,11 +57,14 @@ pub(crate) fn run(command: &StoreCommand) -> Result<u8, CommandError> {
     // References of another store say nothing about this one.
     super::confirm_store(&here, &repository, state.path())?;
     if !command.yes {
-        confirm_at_terminal(
-            "rebuilding a store",
-            "agency store rebuild --yes",
-            "make the store anew from git and the records?",
-            "nothing was rebuilt",
+        confirm(
+            &here,
+            &ConfirmationRequest {
+                act: "rebuilding a store",
+                without_asking: "agency store rebuild --yes",
+                question: "make the store anew from git and the records?",
+                refused: "nothing was rebuilt",
+            },
         )?;
     }
     let rebuilt =

@@ -10,6 +10,7 @@ use agency_protocols::names::{Actor, AgentName, TaskId};
 use serde::Serialize;
 
 use super::CodificaTaskJson;
+use crate::app::approval::require_person;
 use crate::app::board::{Caller, RepoContext, board_error};
 use crate::app::error::CommandError;
 use crate::cli::argument_file::read_argument_file;
@@ -20,7 +21,6 @@ use crate::cli::exit::findings_exit_code;
 use crate::cli::message;
 use crate::cli::message::warn_findings;
 use crate::cli::output::{for_terminal, print, print_json};
-use crate::cli::prompt::require_person;
 
 #[derive(Debug, Serialize)]
 struct CodificaTaskAnswer<'a> {
@@ -94,7 +94,7 @@ pub(in crate::cli::board) fn move_task(
         // What a person may do, a person is asked for; nobody else is the orchestrator in this protocol.
         let person_may = board.move_task(here.tree(), id, to, &Actor::Human(None), reason, &here.now);
         if person_may.is_ok() {
-            actor = Actor::Human(require_person(who, &format!("moving {id} to {to}"))?);
+            actor = Actor::Human(require_person(here, who, &format!("moving {id} to {to}"))?);
         }
     }
     let task = here.update_board(board, |tree| board.move_task(tree, id, to, &actor, reason, &here.now))?;
