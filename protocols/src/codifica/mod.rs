@@ -27,6 +27,7 @@ pub mod state_file;
 pub mod task;
 pub mod task_edit;
 pub mod transitions;
+mod verbs;
 
 pub(crate) use report::read as read_report;
 

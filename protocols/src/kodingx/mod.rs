@@ -29,6 +29,7 @@ pub mod scaffold;
 pub mod status;
 pub mod task;
 pub mod templates;
+mod verbs;
 pub mod verification;
 pub mod views;
 

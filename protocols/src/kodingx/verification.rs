@@ -16,20 +16,12 @@ use super::task::{Priority, Task};
 use super::views::LastVerify;
 use super::{BoardFile, KodingX};
 use crate::board::{BoardError, ProofEvidence};
+use crate::board_verbs::OverrideRequest;
 use crate::names::TaskId;
 use crate::store::Effects;
 use crate::store::tree::RepoTree;
 use crate::text::one_line;
 use crate::timestamp::OffsetTimestamp;
-
-/// A person's decision that a task may be DONE although its verification says otherwise.
-#[derive(Debug, Clone)]
-pub struct OverrideRequest {
-    pub approver: String,
-    pub reason: String,
-    /// A task that exists, or the title of one to be made.
-    pub followup: String,
-}
 
 /// The result of recording a verification.
 #[derive(Debug, Clone)]

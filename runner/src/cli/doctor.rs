@@ -1,11 +1,11 @@
-//! `agency doctor`: what this host can hold.
+//! `agency doctor`: which isolation levels work on this host.
 
 use std::io::Write;
 
-use agency_sandbox::doctor::{HostCheck, containers, findings, state_folder};
-
+use agency_sandbox::doctor::HostCheck;
 use clap::Args;
 
+use crate::app::doctor::examine;
 use crate::app::error::CommandError;
 use crate::cli::exit::UNAVAILABLE;
 
@@ -19,25 +19,18 @@ pub(crate) struct DoctorArgs {
 }
 
 pub(crate) fn run(command: &DoctorArgs) -> Result<u8, CommandError> {
-    let mut findings = findings();
-    // Only cgroups have a substitute; without any of the others there is no sandbox of the first level.
-    let able = findings.iter().all(|finding| finding.ok || finding.name == "cgroups");
-    let bare = findings.iter().any(|finding| finding.ok && finding.name == "landlock");
-    findings.push(containers());
-    findings.push(state_folder());
-    let engine = bare && findings.iter().all(|finding| finding.ok || finding.name != "containers");
-    let levels = [("process", able), ("landlock", bare), ("container", engine)];
+    let answer = examine();
+    let levels =
+        [("process", answer.process), ("landlock", answer.landlock), ("container", answer.container)];
     let mut out = std::io::stdout().lock();
-    let written = if command.json {
-        let report = serde_json::json!({
-            "version": 1, "process": able, "landlock": bare, "container": engine, "findings": findings,
-        });
-        writeln!(out, "{report:#}")
-    } else {
-        print(&mut out, &findings, &levels)
+    let written = match command.json {
+        true => serde_json::to_writer_pretty(&mut out, &answer)
+            .map_err(std::io::Error::from)
+            .and_then(|()| writeln!(out)),
+        false => print(&mut out, &answer.findings, &levels),
     };
     written.map_err(|error| CommandError::internal(&error))?;
-    Ok(if able { 0 } else { UNAVAILABLE })
+    Ok(if answer.process { 0 } else { UNAVAILABLE })
 }
 
 fn print(out: &mut impl Write, findings: &[HostCheck], levels: &[(&str, bool)]) -> std::io::Result<()> {

@@ -19,4 +19,3 @@ pub(crate) mod sandbox;
 pub(crate) mod telemetry;
 pub(crate) mod terminal;
 pub(crate) mod trust;
-pub(crate) mod wording;

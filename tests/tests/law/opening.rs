@@ -14,7 +14,7 @@ const OPENS_BY_NAME: &[(&str, &str)] = &[
     ("protocols/src/store/jsonl.rs", "our own state"),
     ("protocols/src/store/folder_cache.rs", "our own state"),
     ("runner/src/cli/argument_file.rs", "what a person names on the command line"),
-    ("runner/src/app/board/any_board.rs", "our own state"),
+    ("runner/src/app/board/dialects.rs", "our own state"),
     ("runner/src/cli/board/verify.rs", "a log of ours"),
     ("runner/src/app/configuration/mod.rs", "the user's own configuration"),
     ("runner/src/app/configuration/trust.rs", "our own state"),

@@ -2,7 +2,8 @@
 //!
 //! A verb gets a [`RepoContext`], lets the protocol say what is to be written, and answers with what came of it.
 
-pub(crate) mod any_board;
+mod board_writes;
+mod dialects;
 pub(crate) mod lost_commits;
 
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use agency_protocols::board::{Board, BoardError};
+use agency_protocols::board_verbs::BoardVerbs;
 use agency_protocols::detect::{self, Protocol};
 use agency_protocols::kodingx::KodingX;
 use agency_protocols::names::{Actor, TaskId};
@@ -28,7 +30,6 @@ use crate::app::configuration::{ConfigOptions, Configuration};
 use crate::app::error::{CommandError, ErrorKind};
 use crate::app::front_end::FrontEnd;
 use crate::app::state_folder;
-use any_board::AnyBoard;
 
 pub(crate) fn protocol(name: &str) -> Result<Protocol, String> {
     Protocol::parse(name).ok_or_else(|| {
@@ -135,9 +136,9 @@ impl RepoContext {
     }
 
     /// The board, opened anew: a manifest may change while a process lives.
-    pub(crate) fn board(&self, who: &Caller) -> Result<AnyBoard, CommandError> {
+    pub(crate) fn board(&self, who: &Caller) -> Result<Box<dyn BoardVerbs>, CommandError> {
         match self.protocols(who)?.as_slice() {
-            [one] => AnyBoard::open(self, *one),
+            [one] => dialects::open(self, *one),
             several => {
                 let names: Vec<&str> = several.iter().map(|protocol| protocol.as_str()).collect();
                 Err(CommandError::usage(format!(
@@ -153,11 +154,11 @@ impl RepoContext {
     pub(crate) fn boards(&self, who: &Caller) -> Result<Boards, CommandError> {
         let protocols = self.protocols(who)?;
         if let [one] = protocols.as_slice() {
-            return Ok(Boards::One(AnyBoard::open(self, *one)?));
+            return Ok(Boards::One(dialects::open(self, *one)?));
         }
         let (mut boards, mut last) = (Vec::new(), None);
         for protocol in protocols {
-            match AnyBoard::open(self, protocol) {
+            match dialects::open(self, protocol) {
                 Ok(board) => boards.push(board),
                 Err(failure) => {
                     self.notice(&format!("{protocol}: {}", failure.message));
@@ -201,7 +202,7 @@ impl RepoContext {
 
     /// The board and its files, to be handed to somebody who keeps them.
     pub(crate) fn open(&self, who: &Caller) -> Result<(BoardStore, Box<dyn Board>), CommandError> {
-        Ok((self.store()?, self.board(who)?.into_board()))
+        Ok((self.store()?, self.board(who)?))
     }
 
     /// Lets the board say what it wants under the lock, and does it.
@@ -216,13 +217,13 @@ impl RepoContext {
 /// What there is to look at.
 #[derive(Debug)]
 pub(crate) enum Boards {
-    One(AnyBoard),
+    One(Box<dyn BoardVerbs>),
     /// Ids are shown with their protocol, also where only one of them could be read.
-    Several(Vec<AnyBoard>),
+    Several(Vec<Box<dyn BoardVerbs>>),
 }
 
 impl Boards {
-    pub(crate) fn all(self) -> Vec<AnyBoard> {
+    pub(crate) fn all(self) -> Vec<Box<dyn BoardVerbs>> {
         match self {
             Self::One(board) => vec![board],
             Self::Several(boards) => boards,

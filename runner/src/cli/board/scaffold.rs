@@ -1,24 +1,16 @@
 //! `agency init`, `install` and `upgrade`: a board, and more of one.
 
-use agency_profiles::detect;
-use agency_profiles::project_files::ProjectFiles;
-use agency_protocols::detect::Protocol;
-use agency_protocols::kodingx::KodingX;
 use agency_protocols::kodingx::adapters::Orchestrator;
-use agency_protocols::kodingx::layout::ROOT;
 use agency_protocols::kodingx::manifest::LicenseMode;
-use agency_protocols::kodingx::scaffold::{
-    BoardComponent, OverwritePolicy, ScaffoldAction, ScaffoldChange, ScaffoldContext, ScaffoldOptions,
-    scaffold,
-};
+use agency_protocols::kodingx::scaffold::{BoardComponent, ScaffoldAction, ScaffoldChange, ScaffoldOptions};
 use agency_protocols::kodingx::templates::RoleMode;
 use agency_protocols::names::AgentName;
 use clap::Args;
-use serde::Serialize;
 
-use crate::app::board::any_board::unsupported_verb;
-use crate::app::board::{Caller, RepoContext};
+use crate::app::board::Caller;
 use crate::app::error::CommandError;
+use crate::app::scaffold::{self, ScaffoldAnswer, ScaffoldRequest};
+use crate::cli::caller::repository;
 use crate::cli::message;
 use crate::cli::output::print_json;
 
@@ -116,157 +108,75 @@ fn component(name: &str) -> Result<BoardComponent, String> {
 }
 
 impl ScaffoldArgs {
-    /// Whether something was asked for that only a board of KodingX has.
-    fn is_of_kodingx(&self) -> bool {
-        self.orchestrator.is_some()
-            || self.license_mode.is_some()
-            || self.environment.is_some()
-            || self.role_mode.is_some()
-    }
-
-    fn wishes(&self) -> ScaffoldOptions {
-        ScaffoldOptions {
+    fn request(&self, force: bool) -> ScaffoldRequest {
+        let options = ScaffoldOptions {
             orchestrator: self.orchestrator,
             builders: self.builders.clone(),
             license_mode: self.license_mode,
             environment: self.environment.clone(),
             role_mode: self.role_mode,
-        }
+        };
+        ScaffoldRequest { options, force }
     }
 }
 
 pub(crate) fn init(command: &InitArgs, who: &Caller) -> Result<u8, CommandError> {
-    if who.protocol == Some(Protocol::Codifica) {
-        let agents = command.wishes.builders.clone().unwrap_or_default();
-        if command.wishes.is_of_kodingx() {
-            return Err(CommandError::usage("a board of Codifica is made with --builders alone"));
-        }
-        return super::codifica::init::init(&agents, command.force, command.json);
-    }
-    let here = fresh(who, command.force, "agency init --force")?;
-    let overwrite = if command.force { OverwritePolicy::Generated } else { OverwritePolicy::Never };
-    build(&here, &BoardComponent::FULL, overwrite, &command.wishes.wishes(), command.json)
+    let request = command.wishes.request(command.force);
+    print_answer(&scaffold::init(&repository()?, who, &request)?, command.json)
 }
 
 pub(crate) fn install(command: &InstallArgs, who: &Caller) -> Result<u8, CommandError> {
-    let here = fresh(who, command.force, "agency install --force")?;
-    let overwrite = if command.force { OverwritePolicy::Generated } else { OverwritePolicy::Never };
     let mut parts =
         if command.minimal { BoardComponent::MINIMAL.to_vec() } else { BoardComponent::FULL.to_vec() };
     if command.github_workflow {
         parts.push(BoardComponent::Workflow);
     }
-    build(&here, &parts, overwrite, &command.wishes.wishes(), command.json)
+    let request = command.wishes.request(command.force);
+    print_answer(&scaffold::install(&repository()?, who, &request, &parts)?, command.json)
 }
 
 pub(crate) fn upgrade(command: &UpgradeArgs, who: &Caller) -> Result<u8, CommandError> {
-    let here = crate::cli::caller::repository()?;
-    here.board(who)?.require_kodingx("upgrade")?;
     let mut parts = command.add.clone();
     if command.full {
         parts.extend(BoardComponent::FULL.iter().filter(|part| !command.add.contains(part)));
     }
-    build(&here, &parts, OverwritePolicy::Never, &ScaffoldOptions::default(), command.json)
+    print_answer(&scaffold::upgrade(&repository()?, who, &parts)?, command.json)
 }
 
-/// A place where a board may be made.
-fn fresh(who: &Caller, force: bool, again: &str) -> Result<RepoContext, CommandError> {
-    if let Some(protocol) = who.protocol
-        && protocol != Protocol::Kodingx
-    {
-        return Err(match protocol {
-            Protocol::Codifica => {
-                unsupported_verb(again.trim_start_matches("agency ").trim_end_matches(" --force"))
-            }
-            other => CommandError::usage(format!("the protocol `{other}` is not supported yet")),
-        });
-    }
-    let here = crate::cli::caller::repository()?;
-    if here.tree().exists(ROOT) && !force {
-        return Err(CommandError::usage(format!("{ROOT}/ is there already; nothing was changed")).with_hint(
-            format!("`{again}` writes what is generated anew, `agency upgrade` adds what is missing"),
-        ));
-    }
-    Ok(here)
-}
-
-fn build(
-    here: &RepoContext,
-    parts: &[BoardComponent],
-    overwrite: OverwritePolicy,
-    wishes: &ScaffoldOptions,
-    json: bool,
-) -> Result<u8, CommandError> {
-    let place = surroundings(here, wishes)?;
-    let deeds = here.update_files(|tree| scaffold(tree, parts, overwrite, wishes, &place, &here.now))?;
-    // What was written must be a board.
-    KodingX::open(here.tree()).map_err(crate::app::board::board_error)?;
-    tell(&deeds, json)
-}
-
-fn surroundings(here: &RepoContext, wishes: &ScaffoldOptions) -> Result<ScaffoldContext, CommandError> {
-    let root = &here.folder.root;
-    let sight = ProjectFiles::open(root).map_err(|error| CommandError::internal(&error))?;
-    let detected = detect::detect_environments(&sight);
-    let wanted = wishes.environment.as_deref().map(|name| {
-        detect::profile_for(name).map(|profile| vec![profile]).ok_or_else(|| {
-            CommandError::usage(format!("there is no environment `{name}` with a profile of its own"))
-        })
-    });
-    let names: Vec<String> = match wanted.transpose()? {
-        Some(profiles) => profiles.into_iter().map(str::to_owned).collect(),
-        None => detected
-            .iter()
-            .filter_map(|found| detect::profile_for(found.environment))
-            .map(str::to_owned)
-            .collect(),
-    };
-    let profiles = names
-        .into_iter()
-        .filter_map(|name| Some((name.clone(), agency_profiles::builtin::text(&name)?.to_owned())))
-        .collect();
-    Ok(ScaffoldContext {
-        project: root
-            .file_name()
-            .map_or_else(|| "project".to_owned(), |name| name.to_string_lossy().into_owned()),
-        timezone: jiff::tz::TimeZone::system().iana_name().map(str::to_owned),
-        environment: wishes
-            .environment
-            .clone()
-            .or_else(|| detected.first().map(|found| found.environment.to_owned())),
-        generator: env!("CARGO_PKG_VERSION").to_owned(),
-        profiles,
-    })
-}
-
-#[derive(Debug, Serialize)]
-struct ScaffoldAnswer<'a> {
-    version: u32,
-    files: &'a [ScaffoldChange],
-}
-
-fn tell(deeds: &[ScaffoldChange], json: bool) -> Result<u8, CommandError> {
+fn print_answer(answer: &ScaffoldAnswer, json: bool) -> Result<u8, CommandError> {
     if json {
-        print_json(&ScaffoldAnswer { version: 1, files: deeds })?;
+        print_json(answer)?;
         return Ok(0);
     }
-    for deed in deeds {
-        let what = match deed.what {
+    match answer {
+        ScaffoldAnswer::Kodingx { files, .. } => print_changes(files),
+        ScaffoldAnswer::Codifica { files, .. } => {
+            for file in files {
+                message::notice(&format!("{} {}", if file.made { "made" } else { "kept" }, file.path));
+            }
+            message::notice("commit them: agents claim tasks by commits");
+        }
+    }
+    Ok(0)
+}
+
+fn print_changes(changes: &[ScaffoldChange]) {
+    for change in changes {
+        let what = match change.what {
             ScaffoldAction::Made => "made",
             ScaffoldAction::Changed => "changed",
-            ScaffoldAction::Kept if deed.why.is_empty() => continue,
+            ScaffoldAction::Kept if change.why.is_empty() => continue,
             ScaffoldAction::Kept => "kept",
             ScaffoldAction::Asked => "please",
         };
-        let why = if deed.why.is_empty() { String::new() } else { format!(": {}", deed.why) };
-        message::notice(&format!("{what} {}{why}", deed.path));
+        let why = if change.why.is_empty() { String::new() } else { format!(": {}", change.why) };
+        message::notice(&format!("{what} {}{why}", change.path));
     }
-    let count = |what| deeds.iter().filter(|deed| deed.what == what).count();
+    let count = |what| changes.iter().filter(|change| change.what == what).count();
     message::notice(&format!(
         "{} files made, {} changed, {} kept",
         count(ScaffoldAction::Made),
         count(ScaffoldAction::Changed),
         count(ScaffoldAction::Kept)
     ));
-    Ok(0)
 }

@@ -1,24 +1,21 @@
 //! `agency status --watch`: the status, again each time something changed.
 //!
-//! At a terminal it is drawn over the last one; elsewhere each comes after the other. Somebody's change to the store
-//! is seen at once, an edit of the board within a second or two: to find it, the board has to be read.
+//! At a terminal it is drawn over the last one; elsewhere each comes after the other. A change of the store is seen at
+//! once, an edit of the board within a second or two: to find it, the board has to be read.
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agency_supervisor::attempt::Attempt;
-use agency_supervisor::store::sqlite::SqliteStore;
-use agency_supervisor::store::sqlite::{open_store, store_path};
-use agency_supervisor::store::{AttemptStore, AttemptStoreError};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep};
 
-use super::status;
+use super::status::render;
 use crate::app::board::{Caller, RepoContext};
 use crate::app::error::CommandError;
-use crate::app::state_folder;
+use crate::app::status::{StoreWatch, status};
+use crate::cli::caller::repository;
 use crate::cli::exit::INTERRUPTED;
 use crate::cli::output::print;
 use crate::cli::prompt::TerminalFrontEnd;
@@ -34,13 +31,12 @@ const READ_EVERY: Duration = Duration::from_secs(1);
 const READ_SHARE: u32 = 20;
 
 pub(super) fn run(json: bool, who: &Caller) -> Result<u8, CommandError> {
-    let here = crate::cli::caller::repository()?;
-    let state = state_folder::of_folder(&here.folder)?;
+    let here = repository()?;
     let screen = match !json && std::io::stdout().is_terminal() && is_drawable() {
         true => WatchScreen::Drawn(TerminalPane::open()),
         false => WatchScreen::Written,
     };
-    let mut watch = StatusWatch { json, who, state: state.path(), store: None, screen, last: String::new() };
+    let mut watch = StatusWatch { json, who, store: StoreWatch::new(&here)?, screen, last: String::new() };
     crate::app::runtime::new()?.block_on(async {
         let failed = |error: std::io::Error| CommandError::internal(&error);
         let mut interrupted = signal(SignalKind::interrupt()).map_err(failed)?;
@@ -56,9 +52,7 @@ pub(super) fn run(json: bool, who: &Caller) -> Result<u8, CommandError> {
 struct StatusWatch<'a> {
     json: bool,
     who: &'a Caller,
-    state: &'a Path,
-    /// There is none before the first run.
-    store: Option<SqliteStore>,
+    store: StoreWatch,
     screen: WatchScreen,
     last: String,
 }
@@ -71,49 +65,25 @@ enum WatchScreen {
 impl StatusWatch<'_> {
     /// Until nobody reads it any more.
     async fn go_on(&mut self, root: &Path) -> Result<(), CommandError> {
-        let failed = |error: AttemptStoreError| CommandError::internal(&error);
         loop {
             let began = Instant::now();
-            let (working, version) = self.working().await.map_err(failed)?;
-            let (text, findings) = status::render_status(
-                &RepoContext::from_folder(root, Arc::new(TerminalFrontEnd))?,
-                self.who,
-                Some(&working),
-                self.json,
-            )?;
+            let (working, version) = self.store.working().await?;
+            let here = RepoContext::from_folder(root, Arc::new(TerminalFrontEnd))?;
+            let answer = status(&here, self.who, Some(&working))?;
             let told: String = match self.json {
                 true => String::new(),
-                false => findings.iter().map(|finding| format!("{finding}\n")).collect(),
+                false => answer.findings.iter().map(|finding| format!("{finding}\n")).collect(),
             };
-            if !self.show(text + &told)? {
+            if !self.show(render(&answer, self.json) + &told)? {
                 return Ok(());
             }
             let pause = READ_EVERY.max(began.elapsed() * READ_SHARE);
             while began.elapsed() < pause {
                 sleep(LOOK_EVERY).await;
-                if self.version().await.map_err(failed)? != version {
+                if self.store.version().await? != version {
                     break;
                 }
             }
-        }
-    }
-
-    /// What is being worked on, and the version of the store that says so.
-    async fn working(&mut self) -> Result<(Vec<Attempt>, Option<u64>), AttemptStoreError> {
-        let version = self.version().await?;
-        match &self.store {
-            Some(store) => Ok((store.open().await?, version)),
-            None => Ok((Vec::new(), None)),
-        }
-    }
-
-    async fn version(&mut self) -> Result<Option<u64>, AttemptStoreError> {
-        if self.store.is_none() && store_path(self.state).exists() {
-            self.store = Some(open_store(self.state).await?);
-        }
-        match &self.store {
-            Some(store) => store.version().await.map(Some),
-            None => Ok(None),
         }
     }
 

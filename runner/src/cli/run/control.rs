@@ -100,9 +100,9 @@ pub(crate) fn retry(command: &RetryArgs, who: &Caller) -> Result<u8, CommandErro
     let is_put_off =
         attempts.last().is_some_and(|last| matches!(last.phase, Phase::Over(AttemptEnd::Parked(_))));
     if !is_put_off {
-        here.update_board(board.as_board(), |tree| {
+        here.update_board(board.as_ref(), |tree| {
             let outcome = BoardOutcome::Reopened { reason: "to be tried again".to_owned() };
-            Ok(((), board.as_board().settle(tree, &command.task, &outcome, &here.now)?))
+            Ok(((), board.as_ref().settle(tree, &command.task, &outcome, &here.now)?))
         })?;
     }
     with_store(&here, async |store| store.forgive(&key).await)?;
@@ -141,7 +141,7 @@ fn tell(as_json: bool, task: &TaskId, what: &str, text: &str) -> Result<u8, Comm
 
 /// A task as the store names it.
 pub(super) fn key(here: &RepoContext, who: &Caller, task: &TaskId) -> Result<TaskKey, CommandError> {
-    let protocol = here.board(who)?.as_board().protocol().to_owned();
+    let protocol = here.board(who)?.protocol().to_owned();
     Ok(TaskKey { protocol, id: task.to_string() })
 }
 

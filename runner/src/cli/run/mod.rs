@@ -122,7 +122,7 @@ pub(crate) fn run(command: &RunArgs, who: &Caller) -> Result<u8, CommandError> {
         startup::open_repository(&here.folder, state.path(), &host.home).map_err(startup_error)?;
     let branch = startup::branch(&repository, &here.folder).map_err(startup_error)?;
     let repository = Arc::new(repository);
-    let sharing = board_sync(&here, spoken.as_board(), &repository, &branch, &command.operator.options())?;
+    let sharing = board_sync(&here, spoken.as_ref(), &repository, &branch, &command.operator.options())?;
     if let Some(sharing) = &sharing
         && !command.dry_run
     {
@@ -132,7 +132,7 @@ pub(crate) fn run(command: &RunArgs, who: &Caller) -> Result<u8, CommandError> {
     }
     // What was brought up to date may be another board.
     let spoken = if sharing.is_some() { here.board(who)? } else { spoken };
-    let board = spoken.as_board();
+    let board = spoken.as_ref();
     let agenda = agenda(command, &here, board)?;
     let tasks = (!command.task.is_empty())
         .then(|| command.task.iter().map(ToString::to_string).collect::<BTreeSet<String>>());

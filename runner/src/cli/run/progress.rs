@@ -8,7 +8,7 @@ use agency_supervisor::attempt::{Attempt, Phase, TaskKey, WorkResult};
 use agency_supervisor::dispatch::TaskResult;
 use agency_supervisor::run_event::RunEvent;
 
-use crate::cli::wording::fate_text;
+use crate::app::wording::fate_text;
 
 /// Listens to a run.
 #[derive(Debug, Default)]

@@ -5,9 +5,9 @@ use agency_supervisor::dispatch::{RunSummary, TaskResult};
 
 use super::progress::RunProgress;
 use super::view::render::elapsed;
+use crate::app::wording::{fate_text, short_commit};
 use crate::cli::message;
 use crate::cli::terminal::columns::{columns, cut};
-use crate::cli::wording::{fate_text, short_commit};
 
 const HEADS: [&str; 6] = ["task", "agent", "outcome", "attempts", "time", "commit"];
 

@@ -17,9 +17,9 @@ use agency_supervisor::records;
 use agency_supervisor::run_event::QueueStatus;
 use agency_supervisor::run_event::RunEvent;
 
+use crate::app::wording::phase_label;
 use crate::cli::terminal::pane::TerminalPane;
 use crate::cli::terminal::size;
-use crate::cli::wording::phase_label;
 use render::WorkingAgent;
 use tail::LogTail;
 

@@ -1,0 +1,36 @@
+//! Whether boards comply with their protocols.
+
+use agency_protocols::board_verbs::LintRequest;
+use agency_protocols::finding::Finding;
+use serde::Serialize;
+
+use crate::app::board::{Caller, RepoContext, board_error, lost_commits};
+use crate::app::closed_globs::closed_glob_message;
+use crate::app::error::CommandError;
+
+/// Everything that does not comply.
+#[derive(Debug, Serialize)]
+pub(crate) struct LintAnswer {
+    version: u32,
+    pub(crate) compliant: bool,
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// Checks every board. With `fix`, what is computed from the tasks of one board is written anew first.
+pub(crate) fn lint(here: &RepoContext, who: &Caller, fix: bool) -> Result<LintAnswer, CommandError> {
+    let boards = match fix {
+        true => vec![here.board(who)?],
+        false => here.boards(who)?.all(),
+    };
+    let profiles: Vec<String> = agency_profiles::builtin::names().map(str::to_owned).collect();
+    let request = LintRequest { now: &here.now, profiles: &profiles, closed_glob: closed_glob_message };
+    let mut findings = Vec::new();
+    for board in boards {
+        if fix {
+            here.update_board(board.as_ref(), |tree| Ok(((), board.board_views(tree, &here.now)?)))?;
+        }
+        findings.extend(board.board_lint(here.tree(), &request).map_err(board_error)?);
+        findings.extend(lost_commits::findings(here, board.as_ref()));
+    }
+    Ok(LintAnswer { version: 1, compliant: !findings.iter().any(Finding::is_error), findings })
+}

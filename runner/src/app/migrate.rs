@@ -1,0 +1,23 @@
+//! A board, converted to another version of its protocol.
+
+use agency_protocols::board_verbs::Migration;
+use serde::Serialize;
+
+use crate::app::board::{Caller, RepoContext};
+use crate::app::error::CommandError;
+
+/// The versions before and after.
+#[derive(Debug, Serialize)]
+pub(crate) struct MigrateAnswer {
+    version: u32,
+    pub(crate) from: String,
+    pub(crate) to: String,
+    pub(crate) changed: bool,
+}
+
+pub(crate) fn migrate(here: &RepoContext, who: &Caller, to: &str) -> Result<MigrateAnswer, CommandError> {
+    let board = here.board(who)?;
+    let Migration { from, to, is_changed } =
+        here.update_board(board.as_ref(), |tree| board.board_migrate(tree, to))?;
+    Ok(MigrateAnswer { version: 1, from, to, changed: is_changed })
+}
