@@ -18,6 +18,7 @@ pub(crate) mod lint;
 pub(crate) mod migrate;
 pub(crate) mod reports;
 pub(crate) mod runtime;
+pub(crate) mod sandbox;
 pub(crate) mod scaffold;
 pub(crate) mod scratch_repo;
 pub(crate) mod state_folder;

@@ -14,8 +14,8 @@ use agency_sandbox::supervise::{CommandExit, StopCause};
 use agency_sandbox::workspace::folder::WorkspaceFolder;
 use serde_json::{Value, json};
 
-use super::result::ChangesOutcome;
 use crate::app::error::CommandError;
+use crate::app::sandbox::{ChangesOutcome, SandboxAnswer, sandbox_failed};
 use crate::cli::sandbox::arguments::SandboxArgs;
 
 /// The format of the JSON report.
@@ -29,9 +29,7 @@ pub(super) fn tell(
     command: &SandboxArgs,
     policy: &Policy,
     folder: &WorkspaceFolder,
-    outcome: &LaunchOutcome,
-    judged: &Harvest,
-    settled: &ChangesOutcome,
+    SandboxAnswer { outcome, harvest: judged, changes: settled, .. }: &SandboxAnswer,
 ) -> Result<u8, CommandError> {
     let (code, by) = code(outcome, *settled);
     if command.json {
@@ -51,7 +49,7 @@ pub(super) fn tell(
         if io::stdout().is_terminal() {
             start_line(&outcome.output);
         }
-        writeln!(io::stdout().lock(), "{report:#}").map_err(super::own_failure)?;
+        writeln!(io::stdout().lock(), "{report:#}").map_err(sandbox_failed)?;
     } else {
         let mut said = Vec::new();
         let written = say(&mut said, outcome, judged, *settled);

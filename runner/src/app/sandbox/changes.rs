@@ -1,4 +1,4 @@
-//! What becomes of the changes.
+//! What is done with the changes: judged, then applied, written as a patch or discarded.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -15,13 +15,13 @@ use agency_sandbox::supervise::CommandExit;
 use agency_sandbox::workspace::state::StateFolder;
 
 use crate::app::error::{CommandError, ErrorKind};
-use crate::cli::message;
-use crate::cli::sandbox::arguments::SandboxArgs;
+use crate::app::front_end::FrontEnd;
+use crate::app::sandbox::{KeptChanges, sandbox_failed};
 
-/// What became of the changes.
+/// What was done with the changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum ChangesOutcome {
+pub(crate) enum ChangesOutcome {
     /// Thrown away, as asked.
     Discarded,
     Applied,
@@ -35,7 +35,7 @@ pub(super) enum ChangesOutcome {
 /// A run that is over, and what is needed to deal with what it left.
 #[derive(Debug)]
 pub(super) struct FinishedRun<'a> {
-    pub(super) command: &'a SandboxArgs,
+    pub(super) keep: &'a KeptChanges,
     pub(super) policy: &'a Policy,
     pub(super) session: &'a SandboxSession,
     pub(super) state: &'a StateFolder,
@@ -46,10 +46,10 @@ pub(super) struct FinishedRun<'a> {
 impl FinishedRun<'_> {
     /// Every change, judged by the exact scope.
     pub(super) fn judge(&self) -> Result<Harvest, CommandError> {
-        self.session.ground.harvest(self.outcome.upper.as_fd(), self.policy).map_err(super::own_failure)
+        self.session.ground.harvest(self.outcome.upper.as_fd(), self.policy).map_err(sandbox_failed)
     }
 
-    /// Applies, writes or throws away.
+    /// Applies the changes, writes the patch or discards.
     pub(super) fn settle(
         &self,
         judged: &Harvest,
@@ -58,22 +58,23 @@ impl FinishedRun<'_> {
         if !judged.is_clean() {
             return Ok(ChangesOutcome::Refused);
         }
-        let wanted = self.command.apply || self.command.patch.is_some();
-        if !wanted {
+        if *self.keep == KeptChanges::None {
             return Ok(ChangesOutcome::Discarded);
         }
         if !matches!(self.outcome.end, CommandExit::Exited(_)) {
             return Ok(ChangesOutcome::Unfinished);
         }
-        match (&self.command.patch, started) {
-            (Some(file), _) => self.write_patch(file, judged).map(|()| ChangesOutcome::Patched),
-            (None, Some(started)) => self.apply(judged, started).map(|()| ChangesOutcome::Applied),
-            (None, None) => Ok(ChangesOutcome::Discarded),
+        match (self.keep, started) {
+            (KeptChanges::Patch(file), _) => self.write_patch(file, judged).map(|()| ChangesOutcome::Patched),
+            (KeptChanges::Apply, Some(started)) => {
+                self.apply(judged, started).map(|()| ChangesOutcome::Applied)
+            }
+            (KeptChanges::Apply, None) | (KeptChanges::None, _) => Ok(ChangesOutcome::Discarded),
         }
     }
 
     fn apply(&self, judged: &Harvest, started: FileClockTime) -> Result<(), CommandError> {
-        let journal = self.state.folder(JOURNAL).map_err(super::own_failure)?;
+        let journal = self.state.folder(JOURNAL).map_err(sandbox_failed)?;
         let journal = open_folder(&journal)?;
         let work = ApplyRequest {
             changes: &judged.changes,
@@ -82,7 +83,7 @@ impl FinishedRun<'_> {
             started,
             journal: journal.as_fd(),
         };
-        apply::apply(&work).map_err(super::own_failure)
+        apply::apply(&work).map_err(sandbox_failed)
     }
 
     /// Written beside its place and renamed: a patch is there whole or not at all.
@@ -93,15 +94,15 @@ impl FinishedRun<'_> {
                 format!("can't write {}: {error}", file.display()),
             )
         };
-        self.session.run().make().map_err(super::own_failure)?;
+        self.session.run().make().map_err(sandbox_failed)?;
         let git = IsolatedGit::create(Path::new("git"), &self.session.run().path().join("git"))
-            .map_err(super::own_failure)?;
-        let base = self.session.ground.base().map_err(super::own_failure)?;
+            .map_err(sandbox_failed)?;
+        let base = self.session.ground.base().map_err(sandbox_failed)?;
         let mut beside = file.as_os_str().to_owned();
         beside.push(format!(".agency-{}", std::process::id()));
         let mut out = BufWriter::new(File::create(&beside).map_err(failed)?);
         patch::write(&git, &judged.changes, self.outcome.upper.as_fd(), &base, &mut out)
-            .map_err(super::own_failure)?;
+            .map_err(sandbox_failed)?;
         out.flush().map_err(failed)?;
         out.get_ref().sync_all().map_err(failed)?;
         std::fs::rename(&beside, file).map_err(failed)
@@ -112,25 +113,28 @@ impl FinishedRun<'_> {
 const JOURNAL: &str = "apply";
 
 /// Finishes or undoes an apply that a crash interrupted.
-pub(super) fn recover(state: &StateFolder, live: BorrowedFd<'_>) -> Result<(), CommandError> {
+pub(super) fn recover(
+    state: &StateFolder,
+    live: BorrowedFd<'_>,
+    front_end: &dyn FrontEnd,
+) -> Result<(), CommandError> {
     let path = state.path().join(JOURNAL);
     if !path.is_dir() {
         return Ok(());
     }
     let journal = open_folder(&path)?;
-    match apply::recover(journal.as_fd(), live).map_err(super::own_failure)? {
+    match apply::recover(journal.as_fd(), live).map_err(sandbox_failed)? {
         ApplyRecovery::Nothing => {}
         ApplyRecovery::Finished => {
-            message::notice("finished applying the changes of an earlier run that was interrupted");
+            front_end.notice("finished applying the changes of an earlier run that was interrupted");
         }
         ApplyRecovery::RolledBack { kept } if kept.is_empty() => {
-            message::notice(
-                "took back the changes of an earlier run that was interrupted while applying them",
-            );
+            front_end
+                .notice("took back the changes of an earlier run that was interrupted while applying them");
         }
         ApplyRecovery::RolledBack { kept } => {
             let kept = kept.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            message::notice(&format!(
+            front_end.notice(&format!(
                 "took back the changes of an earlier run that was interrupted, but not {kept}: changed since; the originals are in {}",
                 path.display()
             ));
