@@ -2,6 +2,7 @@
 
 pub(crate) mod agents;
 pub(crate) mod approval;
+pub(crate) mod attempt_store;
 pub(crate) mod board;
 pub(crate) mod configuration;
 pub(crate) mod error;
@@ -9,6 +10,7 @@ pub(crate) mod front_end;
 pub(crate) mod http;
 pub(crate) mod import;
 pub(crate) mod isolation;
+pub(crate) mod queue;
 pub(crate) mod runtime;
 pub(crate) mod scratch_repo;
 pub(crate) mod state_folder;

@@ -34,21 +34,20 @@ use agency_sandbox::scope::{Scope, ScopeVerdict};
 use agency_supervisor::attempt::{AttemptEnd, FailureKind, Term};
 use agency_supervisor::board_sync::{BoardSync, MessageSink};
 use agency_supervisor::board_thread::BoardThread;
-use agency_supervisor::dispatch::{Interrupt, RunError, RunOptions, RunSummary, TaskResult};
+use agency_supervisor::dispatch::{Interrupt, RunOptions, RunSummary, TaskResult};
 use agency_supervisor::job::{self, shim_client::ShimProgram};
 use agency_supervisor::run_event::{EventSink, RunEvent};
 use agency_supervisor::settings::RunSettings;
-use agency_supervisor::startup::{self, Startup, StartupError};
-use agency_supervisor::store::AttemptStoreError;
-use agency_supervisor::store_identity::{self, IdentityError, SetAsideRefs};
+use agency_supervisor::startup::{self, Startup};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use crate::app::attempt_store::{confirm_store, startup_error};
 use crate::app::board::{Caller, RepoContext, task_id};
 use crate::app::configuration::ConfigOptions;
 use crate::app::configuration::trust::TrustRecord;
-use crate::app::error::{CommandError, ErrorKind};
+use crate::app::error::CommandError;
 use crate::app::isolation;
 use crate::app::state_folder;
 use crate::app::units;
@@ -203,22 +202,6 @@ fn board_sync(
     Ok(Some(BoardSync::new(Arc::clone(repository), branch.clone(), committer, own, trusted, notice)))
 }
 
-/// What the repository says about leases and landings is believed only of the store in our state folder.
-fn confirm_store(
-    here: &RepoContext,
-    repository: &LandingRepository,
-    state: &Path,
-) -> Result<(), CommandError> {
-    let Some(real) = &here.folder.repository else { return Ok(()) };
-    let confirmed = store_identity::confirm(repository, state, &real.common);
-    if let Some(SetAsideRefs { count, to }) = confirmed.map_err(StartupError::from).map_err(startup_error)? {
-        message::notice(&format!(
-            "{count} references below refs/agency belong to no store of yours; they are not used, and lie below {to} now"
-        ));
-    }
-    Ok(())
-}
-
 /// The repository, and where its branch is shared if the board asks for that.
 struct RunRepository {
     repository: Arc<LandingRepository>,
@@ -317,29 +300,6 @@ fn listen(interrupt: mpsc::Sender<Interrupt>) -> std::io::Result<()> {
         });
     }
     Ok(())
-}
-
-fn startup_error(error: StartupError) -> CommandError {
-    let code = if error.is_about_the_repository() { ErrorKind::Usage } else { ErrorKind::Internal };
-    let failure = CommandError::new(code, &error);
-    match error {
-        StartupError::NoRepository { .. } => failure.with_hint("`git init`, and make a first commit"),
-        StartupError::Detached => failure.with_hint("switch to a branch first: `git switch NAME`"),
-        StartupError::Unborn { .. } => failure.with_hint("make a first commit"),
-        StartupError::Busy { .. } => failure.with_hint("end it or abort it first"),
-        StartupError::Identity(IdentityError::Landing(_)) => failure.with_hint(
-            "`git for-each-ref refs/agency` shows what is there; `git update-ref -d NAME` removes what is odd",
-        ),
-        StartupError::Identity(IdentityError::OtherStore { .. }) => {
-            failure.with_hint("if you know where it comes from, `agency adopt` takes its queue over")
-        }
-        StartupError::StateGone { .. } => {
-            failure.with_hint("`agency adopt` gives the repository a new one; git remembers what landed")
-        }
-        StartupError::Store(AttemptStoreError::Damaged { .. })
-        | StartupError::Run(RunError::Store(AttemptStoreError::Damaged { .. })) => failure.with_hint(store::REMEDY),
-        _ => failure,
-    }
 }
 
 fn code(summary: &RunSummary) -> u8 {
