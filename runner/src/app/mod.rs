@@ -11,6 +11,7 @@ pub(crate) mod http;
 pub(crate) mod import;
 pub(crate) mod isolation;
 pub(crate) mod queue;
+pub(crate) mod run;
 pub(crate) mod runtime;
 pub(crate) mod scratch_repo;
 pub(crate) mod state_folder;
