@@ -6,6 +6,7 @@
 
 pub(crate) mod dry_run;
 pub(crate) mod helper_programs;
+pub(crate) mod outcome;
 mod settings;
 
 use std::collections::BTreeSet;

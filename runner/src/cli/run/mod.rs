@@ -13,7 +13,7 @@ mod progress;
 pub(crate) mod ps;
 pub(crate) mod read_claim;
 mod reporter;
-mod signals;
+pub(crate) mod signals;
 pub(crate) mod store;
 mod summary_table;
 pub(crate) mod view;
@@ -23,8 +23,8 @@ use std::sync::Arc;
 
 use agency_protocols::names::TaskId;
 use agency_sandbox::policy::IsolationLevel;
-use agency_supervisor::attempt::{AttemptEnd, FailureKind, Term};
-use agency_supervisor::dispatch::{RunSummary, TaskResult};
+use agency_supervisor::attempt::Term;
+use agency_supervisor::dispatch::RunSummary;
 use agency_supervisor::job;
 use agency_supervisor::settings::LandingTarget;
 use clap::{Args, ValueEnum};
@@ -32,6 +32,7 @@ use clap::{Args, ValueEnum};
 use crate::app::board::{Caller, task_id};
 use crate::app::error::CommandError;
 use crate::app::run::dry_run::dry_run;
+use crate::app::run::outcome::RunOutcome;
 use crate::app::run::{self, PreparedRun, RunRequest, helper_programs};
 use crate::app::runtime;
 use crate::app::units;
@@ -157,21 +158,11 @@ pub(crate) fn attend(
 }
 
 fn code(summary: &RunSummary) -> u8 {
-    let out_of_scope = |fate: &TaskResult| matches!(fate, TaskResult::Ended(AttemptEnd::Failed { failure, .. }) if failure.kind == FailureKind::Scope);
-    let done = |fate: &TaskResult| {
-        matches!(fate, TaskResult::Ended(AttemptEnd::Done { .. } | AttemptEnd::Kept { .. }))
-    };
-    match summary {
-        summary if summary.interrupted => INTERRUPTED,
-        summary if summary.tasks.values().any(out_of_scope) => OUT_OF_SCOPE,
-        summary
-            if !summary.tasks.values().all(done)
-                || !summary.waiting.is_empty()
-                || !summary.troubles.is_empty() =>
-        {
-            UNDONE
-        }
-        _ => 0,
+    match RunOutcome::of(summary) {
+        RunOutcome::Done => 0,
+        RunOutcome::Undone => UNDONE,
+        RunOutcome::OutOfScope => OUT_OF_SCOPE,
+        RunOutcome::Interrupted => INTERRUPTED,
     }
 }
 
