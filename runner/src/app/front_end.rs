@@ -1,5 +1,7 @@
 //! What a verb says and asks while it works, whichever front end called it.
 
+use agency_supervisor::board_sync::MessageSink;
+
 use crate::app::error::CommandError;
 
 /// The side of a front end that verbs see: a terminal, an MCP client, a page.
@@ -9,4 +11,17 @@ pub(crate) trait FrontEnd: Send + Sync {
 
     /// Asks a person a yes-or-no question; `None` if there is no person to ask.
     fn ask(&self, question: &str) -> Result<Option<bool>, CommandError>;
+}
+
+/// Somebody who listens, and is never asked.
+pub(crate) struct NoticesOnly(pub(crate) MessageSink);
+
+impl FrontEnd for NoticesOnly {
+    fn notice(&self, message: &str) {
+        (self.0)(message);
+    }
+
+    fn ask(&self, _: &str) -> Result<Option<bool>, CommandError> {
+        Ok(None)
+    }
 }

@@ -1,11 +1,14 @@
 //! What verbs are made of, without a terminal: nothing here prints, asks, or knows what was typed.
 
+pub(crate) mod agent_trial;
 pub(crate) mod agents;
 pub(crate) mod approval;
 pub(crate) mod archive;
+pub(crate) mod attempt_store;
 pub(crate) mod board;
 mod closed_globs;
 pub(crate) mod configuration;
+pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod error;
 pub(crate) mod explain;
@@ -16,7 +19,9 @@ pub(crate) mod import_tasks;
 pub(crate) mod isolation;
 pub(crate) mod lint;
 pub(crate) mod migrate;
+pub(crate) mod queue;
 pub(crate) mod reports;
+pub(crate) mod run;
 pub(crate) mod runtime;
 pub(crate) mod sandbox;
 pub(crate) mod scaffold;

@@ -1,16 +1,43 @@
 //! A repository of our own, made to show or to try something.
+//!
+//! Neither the environment nor what somebody configured for themselves has a say in it: git is started without any of its
+//! variables, and a run gets the configuration, the committer and the protocol as values.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
-use serde_json::Value;
+use agency_protocols::board::ScopeAuthor;
+use agency_protocols::detect::Protocol;
+use agency_protocols::kodingx::KodingX;
+use agency_protocols::kodingx::actions::NewTask;
+use agency_protocols::kodingx::adapters::Orchestrator;
+use agency_protocols::kodingx::scaffold::{
+    BoardComponent, OverwritePolicy, ScaffoldContext, ScaffoldOptions, scaffold,
+};
+use agency_protocols::kodingx::task::KodingXScope;
+use agency_protocols::names::AgentName;
+use agency_supervisor::settings::Committer;
 
+use crate::app::board::{Caller, RepoContext, board_error};
+use crate::app::configuration::{ConfigOptions, UserConfiguration};
 use crate::app::error::{CommandError, ErrorKind};
+use crate::app::front_end::FrontEnd;
 
 /// A folder that nobody else has, and how commands are given there.
 pub(crate) struct ScratchRepo {
     pub(crate) folder: PathBuf,
-    pub(crate) program: PathBuf,
+}
+
+/// A task for a repository that is made to show or to try something.
+pub(crate) struct ScratchTask<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) agent: &'a str,
+    /// What has to change.
+    pub(crate) scope: &'a str,
+    pub(crate) profile: &'a str,
+    /// The text of the task; a skeleton where there is none.
+    pub(crate) body: Option<&'a str>,
 }
 
 impl ScratchRepo {
@@ -29,8 +56,7 @@ impl ScratchRepo {
             }
             None => fresh(&std::env::temp_dir(), name).map_err(failed)?,
         };
-        let program = std::env::current_exe().map_err(failed)?;
-        Ok(Self { folder: folder.canonicalize().map_err(failed)?, program })
+        Ok(Self { folder: folder.canonicalize().map_err(failed)? })
     }
 
     /// Nobody looks around in it any more.
@@ -38,17 +64,31 @@ impl ScratchRepo {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 
-    /// What somebody configured for themselves has no say here, and what was just written needs no second look.
+    /// What is configured there: what was just written needs no second look, and nobody's own configuration is read.
+    pub(crate) fn configuration() -> ConfigOptions {
+        ConfigOptions { config: None, trust: true, user: UserConfiguration::Ignored }
+    }
+
+    /// Who acts there: the orchestrator, on a board of KodingX.
+    pub(crate) fn caller() -> Caller {
+        Caller { protocol: Some(Protocol::Kodingx), actor: None }
+    }
+
+    /// The repository, as verbs see it.
+    pub(crate) fn context(&self, front_end: &Arc<dyn FrontEnd>) -> Result<RepoContext, CommandError> {
+        RepoContext::from_folder(&self.folder, Arc::clone(front_end))
+    }
+
+    /// A program, started there without what the environment says to git and to us.
     pub(crate) fn command(&self, program: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(arguments).current_dir(&self.folder).stdin(Stdio::null());
-        command.env("AGENCY_TRUST", "1").env("XDG_CONFIG_HOME", self.folder.join(".git/none"));
-        command.env_remove("AGENCY_PROTOCOL");
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"GIT_"))
         {
             command.env_remove(name);
         }
         command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_SYSTEM", "/dev/null");
+        command.env("XDG_CONFIG_HOME", self.folder.join(".git/none")).env_remove("AGENCY_PROTOCOL");
         command
     }
 
@@ -59,41 +99,76 @@ impl ScratchRepo {
         written.map_err(|error| CommandError::internal(&error))
     }
 
-    /// What a command said; that it fails is our own failure.
-    fn said(&self, program: &Path, arguments: &[&str]) -> Result<String, CommandError> {
-        let output = self.command(program, arguments).output().map_err(|error| {
-            CommandError::new_message(
-                ErrorKind::Internal,
-                format!("`{}` can't be started: {error}", program.display()),
-            )
-        })?;
+    /// What git said; that it fails is our own failure.
+    pub(crate) fn git(&self, arguments: &[&str]) -> Result<String, CommandError> {
+        let internal = |what| CommandError::new_message(ErrorKind::Internal, what);
+        let output = self
+            .command(Path::new("git"), arguments)
+            .output()
+            .map_err(|error| internal(format!("`git` can't be started: {error}")))?;
         if !output.status.success() {
             let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            let what = format!("`{} {}` failed: {why}", program.display(), arguments.join(" "));
-            return Err(CommandError::new_message(ErrorKind::Internal, what));
+            return Err(internal(format!("`git {}` failed: {why}", arguments.join(" "))));
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    pub(crate) fn git(&self, arguments: &[&str]) -> Result<String, CommandError> {
-        self.said(Path::new("git"), arguments)
+    /// Makes a repository of the folder. Whoever works in it later commits in the same name.
+    pub(crate) fn make_repository(&self, committer: &Committer) -> Result<(), CommandError> {
+        self.git(&["init", "--quiet", "--initial-branch=main"])?;
+        self.git(&["config", "user.name", &committer.name])?;
+        self.git(&["config", "user.email", &committer.email]).map(drop)
     }
 
-    pub(crate) fn agency(&self, arguments: &[&str]) -> Result<String, CommandError> {
-        self.said(&self.program, arguments)
+    /// Commits all there is.
+    pub(crate) fn commit_all(&self, message: &str) -> Result<(), CommandError> {
+        self.git(&["add", "--all"])?;
+        self.git(&["commit", "--quiet", "--message", message]).map(drop)
     }
+}
 
-    pub(crate) fn agency_json(&self, arguments: &[&str]) -> Result<Value, CommandError> {
-        let text = self.agency(&[arguments, &["--json"]].concat())?;
-        serde_json::from_str(&text).map_err(|error| CommandError::internal(&error))
-    }
+/// Makes a board of KodingX with these builders, as `agency init` does where a repository shows no environment.
+pub(crate) fn make_board(here: &RepoContext, builders: &[&str]) -> Result<(), CommandError> {
+    let builders = builders.iter().map(|name| agent_name(name)).collect::<Result<Vec<_>, _>>()?;
+    let options = ScaffoldOptions {
+        orchestrator: Some(Orchestrator::Other),
+        builders: Some(builders),
+        ..ScaffoldOptions::default()
+    };
+    let name = here.folder.root.file_name();
+    let surroundings = ScaffoldContext {
+        project: name.map_or_else(|| "project".to_owned(), |name| name.to_string_lossy().into_owned()),
+        timezone: jiff::tz::TimeZone::system().iana_name().map(str::to_owned),
+        environment: None,
+        generator: env!("CARGO_PKG_VERSION").to_owned(),
+        profiles: Vec::new(),
+    };
+    let parts = &BoardComponent::FULL;
+    here.update_files(|tree| {
+        scaffold(tree, parts, OverwritePolicy::Never, &options, &surroundings, &here.now)
+    })
+    .map(drop)
+}
 
-    /// Gives a command as a person would, who watches it. Its exit code.
-    pub(crate) fn run_attached(&self, arguments: &[&str]) -> Result<u8, CommandError> {
-        let status = self.command(&self.program, arguments).status();
-        let status = status.map_err(|error| CommandError::internal(&error))?;
-        Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
-    }
+/// Makes a task on the board.
+pub(crate) fn make_task(here: &RepoContext, task: &ScratchTask<'_>) -> Result<(), CommandError> {
+    let board = KodingX::open(here.tree()).map_err(board_error)?;
+    let new = NewTask {
+        assignee: Some(agent_name(task.agent)?),
+        scope: KodingXScope {
+            must_touch: vec![task.scope.to_owned()],
+            author: ScopeAuthor::Person,
+            ..KodingXScope::default()
+        },
+        dod_profile: Some(task.profile.to_owned()),
+        body: task.body.map(str::to_owned),
+        ..NewTask::titled(task.title)
+    };
+    here.update_files(|tree| board.new_task(tree, &new, &here.now)).map(drop)
+}
+
+fn agent_name(name: &str) -> Result<AgentName, CommandError> {
+    AgentName::parse(name).map_err(|error| CommandError::new(ErrorKind::Usage, &error))
 }
 
 /// A new folder nobody else has.

@@ -80,6 +80,15 @@ fn split(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
+/// How long something took, in seconds: `12s`, `1m12s`, `1h02m`.
+pub(crate) fn elapsed(seconds: u64) -> String {
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds}s"),
+        (0, minutes, seconds) => format!("{minutes}m{seconds:02}s"),
+        (hours, minutes, _) => format!("{hours}h{minutes:02}m"),
+    }
+}
+
 /// A moment, in seconds since 1970, as a clock here shows it.
 pub(crate) fn local_time(seconds: i64) -> String {
     let moment = jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::MAX);

@@ -46,7 +46,7 @@ pub(crate) struct ConfigArgs {
 
 impl ConfigArgs {
     pub(crate) fn options(&self) -> ConfigOptions {
-        ConfigOptions { config: self.config.clone(), trust: self.trust }
+        ConfigOptions { config: self.config.clone(), trust: self.trust, ..ConfigOptions::default() }
     }
 
     /// Reads the configuration of a folder, and prints what people should know of it.

@@ -1,9 +1,10 @@
 //! Agents: how each is started, what it is given and how it is understood ([`definition`]), whether its program is there
 //! ([`program`]) and has what it needs ([`readiness`]).
 //!
-//! What is known of an agent is in a table (`configuration/presets.toml`) with the keys of everybody's configuration.
+//! What is known of an agent is in a table (`configuration/presets.toml`) with the keys of everybody's configuration. [`listing`] says all of it.
 
 pub(crate) mod definition;
+pub(crate) mod listing;
 pub(crate) mod program;
 pub(crate) mod readiness;
 
@@ -13,4 +14,10 @@ use crate::app::error::CommandError;
 /// Somebody has to look at how an agent is started, before it is.
 pub(crate) fn untrusted_agent_error(name: &str) -> CommandError {
     trust::needs_trust_error(&format!("how the agent `{name}` is started"))
+}
+
+/// Nobody has configured an agent of this name.
+pub(crate) fn unknown_agent_error(name: &str) -> CommandError {
+    CommandError::usage(format!("there is no agent `{name}`"))
+        .with_hint("`agency agents` shows those that there are")
 }

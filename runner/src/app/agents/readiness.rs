@@ -145,7 +145,8 @@ pub(crate) fn version(
         command[0].clone_from(program);
     }
     let place = ScratchRepo::new("agency-version", None)?;
-    let mut asked = place.command(&place.program, &["sandbox", "--timeout", PATIENCE]);
+    let program = std::env::current_exe().map_err(|error| CommandError::internal(&error))?;
+    let mut asked = place.command(&program, &["sandbox", "--timeout", PATIENCE]);
     for path in agent.program.read.iter().filter(|path| path.exists()) {
         asked.arg("--read").arg(path);
     }

@@ -25,6 +25,16 @@ pub(crate) struct ConfigOptions {
     pub(crate) config: Option<PathBuf>,
     /// Whether the repository's own configuration and profiles are trusted this once.
     pub(crate) trust: bool,
+    pub(crate) user: UserConfiguration,
+}
+
+/// Whether the user's own configuration has a say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum UserConfiguration {
+    #[default]
+    Read,
+    /// What is shown or tried is the same for everybody.
+    Ignored,
 }
 
 impl ConfigOptions {
@@ -32,7 +42,7 @@ impl ConfigOptions {
     pub(crate) fn from_environment() -> Self {
         let trust =
             std::env::var("AGENCY_TRUST").is_ok_and(|value| matches!(value.as_str(), "1" | "true" | "yes"));
-        Self { config: None, trust }
+        Self { trust, ..Self::default() }
     }
 }
 
@@ -82,8 +92,10 @@ impl Configuration {
                 }
             }
         }
-        let user = user_file();
-        if let Some(text) = read(&user)? {
+        let user = (operator.user == UserConfiguration::Read).then(user_file);
+        if let Some(user) = user
+            && let Some(text) = read(&user)?
+        {
             let from = user.display().to_string();
             layers.push(ConfigLayer { values: parse(&text, &from, &mut notices)?, from });
         }

@@ -1,23 +1,21 @@
-//! `agency demo`: the whole thing, working on a sample, explained in plain words.
-//!
-//! A repository is made with a board of four tasks ([`sample_repo`]), each for an agent with a character of its own; then the
-//! same commands are run that people type, and what became of it is told from what is seen afterwards ([`outcomes`]).
+//! `agency demo`: the whole thing, working on a sample, explained in plain words ([`story`]).
 
-mod outcomes;
-mod sample_repo;
+mod story;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use serde_json::json;
 
+use crate::app::demo::outcomes::DemoOutcome;
+use crate::app::demo::{DemoRepo, DemoRequest, PARALLEL};
 use crate::app::error::CommandError;
-use crate::app::isolation;
-use crate::app::scratch_repo::ScratchRepo;
 use crate::cli::exit::{OUT_OF_SCOPE, UNDONE};
 use crate::cli::output::{print, print_json};
-use outcomes::DemoOutcome;
-use sample_repo::TASKS;
+use crate::cli::prompt::TerminalFrontEnd;
+use crate::cli::run::attend;
+use crate::cli::telemetry;
 
 /// See it work: a sample repository, four agents, and what becomes of what they do
 ///
@@ -40,30 +38,24 @@ pub(crate) struct DemoArgs {
 }
 
 pub(crate) fn run(command: &DemoArgs) -> Result<u8, CommandError> {
-    let place = ScratchRepo::new("agency-demo", command.folder.as_deref())?;
+    let request = DemoRequest { folder: command.folder.clone(), image: command.image.clone() };
+    let sample = DemoRepo::make(&request, Arc::new(TerminalFrontEnd))?;
     let told = |text: &str| if command.json { Ok(()) } else { print(text) };
-    if let Some(image) = &command.image {
-        isolation::check_image("--image", image)?;
-    }
-    sample_repo::make(&place, command.image.as_deref())?;
-    let run = match command.image {
-        Some(_) => &["run", "--parallel", "4", "--isolation", "container"][..],
-        None => &["run", "--parallel", "4"],
-    };
-    told(&outcomes::opening(&place.folder, run))?;
-    let code = place.run_attached(run)?;
+    let isolation = command.image.as_ref().map_or("", |_| " --isolation container");
+    told(&story::opening(sample.folder(), &format!("run --parallel {PARALLEL}{isolation}")))?;
+    let trace = telemetry::trace_config(|name| std::env::var_os(name))?;
+    let code = attend(sample.prepare()?, trace, false)?;
     // It has said why; nothing has happened that could be told.
     if !matches!(code, 0 | UNDONE | OUT_OF_SCOPE) {
         return Ok(code);
     }
-    let stories =
-        TASKS.iter().map(|task| DemoOutcome::of(&place, task)).collect::<Result<Vec<DemoOutcome>, _>>()?;
-    let as_it_should = stories.iter().all(DemoOutcome::is_as_it_should);
+    let outcomes = sample.outcomes()?;
+    let as_it_should = outcomes.iter().all(DemoOutcome::is_as_it_should);
     if command.json {
         print_json(&json!({
-            "version": 1, "folder": place.folder, "as_it_should": as_it_should, "tasks": stories,
+            "version": 1, "folder": sample.folder(), "as_it_should": as_it_should, "tasks": outcomes,
         }))?;
     }
-    told(&outcomes::whole(&stories, &place.folder))?;
+    told(&story::whole(&outcomes, sample.folder()))?;
     Ok(if as_it_should { 0 } else { UNDONE })
 }

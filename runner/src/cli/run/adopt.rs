@@ -1,14 +1,10 @@
 //! `agency adopt`: a repository that was moved or copied gets its queue back.
 
-use agency_sandbox::host::HostUser;
-use agency_supervisor::startup;
-use agency_supervisor::store_identity::{self, AdoptionSource, IdentityError};
 use clap::Args;
 use serde::Serialize;
 
-use crate::app::approval::{ConfirmationRequest, confirm};
-use crate::app::error::{CommandError, ErrorKind};
-use crate::app::state_folder;
+use crate::app::error::CommandError;
+use crate::app::queue::adoption::{self, AdoptionSource};
 use crate::cli::message;
 use crate::cli::output::print_json;
 
@@ -35,35 +31,7 @@ struct AdoptAnswer {
 }
 
 pub(crate) fn run(command: &AdoptArgs) -> Result<u8, CommandError> {
-    let here = crate::cli::caller::repository()?;
-    state_folder::check_writable(&here.folder)?;
-    let state = state_folder::of_folder(&here.folder)?;
-    let repository = startup::open_repository(&here.folder, state.path(), &HostUser::observe().home)
-        .map_err(super::startup_error)?;
-    let Some(real) = &here.folder.repository else {
-        return Err(CommandError::usage(format!("{} is not a git repository", here.folder.root.display())));
-    };
-    if !command.yes {
-        confirm(
-            &here,
-            &ConfirmationRequest {
-                act: "adopting a repository",
-                without_asking: "agency adopt --yes",
-                question: "believe what this repository says about its queue?",
-                refused: "nothing was adopted",
-            },
-        )?;
-    }
-    let adopted = store_identity::adopt(&repository, &state_folder::home()?, &state, &real.common).map_err(
-        |error| {
-            let code = match &error {
-                IdentityError::InUse { .. } => ErrorKind::Usage,
-                IdentityError::Landing(error) if error.is_about_references() => ErrorKind::Usage,
-                _ => ErrorKind::Internal,
-            };
-            CommandError::new(code, &error)
-        },
-    )?;
+    let adopted = adoption::adopt(&crate::cli::caller::repository()?, command.yes)?;
     if command.json {
         print_json(&AdoptAnswer { version: 1, adopted })?;
     } else {

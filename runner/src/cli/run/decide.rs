@@ -1,15 +1,12 @@
 //! `agency decide`: what an auditor left to a person.
 
 use agency_protocols::names::TaskId;
-use agency_supervisor::attempt::{Attempt, Epoch, HumanDecision, Phase};
-use agency_supervisor::store::AttemptStore;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use super::control::{key, with_store};
-use crate::app::approval::require_approver;
 use crate::app::board::{Caller, task_id};
-use crate::app::error::{CommandError, ErrorKind};
+use crate::app::error::{CommandError, without_control_chars};
+use crate::app::queue::decisions::{DecisionRequest, OpenDecision, decide, open_decisions};
 use crate::cli::message;
 use crate::cli::output::{print, print_json};
 
@@ -50,23 +47,16 @@ pub(crate) fn run(command: &DecideArgs, who: &Caller) -> Result<u8, CommandError
     let (Some(task), Some(attempt), Some(word), Some(reason)) =
         (&command.task, command.attempt, command.answer, &command.reason)
     else {
-        let open = with_store(&here, async |store| store.open().await)?;
-        return list(&open, command.json);
+        return list(&open_decisions(&here)?, command.json);
     };
-    if reason.trim().is_empty() {
-        return Err(CommandError::usage("a decision needs its reason"));
-    }
-    let person =
-        require_approver(&here, who, command.approver.as_deref(), &format!("deciding about {task}"))?;
-    let answer = HumanDecision { pass: word == DecisionArg::Pass, person, reason: reason.trim().to_owned() };
-    let key = key(&here, who, task)?;
-    if !with_store(&here, async |store| store.answer(&key, Epoch(attempt), &answer).await)? {
-        return Err(CommandError::new_message(
-            ErrorKind::NoSuch,
-            format!("attempt {attempt} at {task} is not left to you"),
-        )
-        .with_hint("`agency decide` lists what is"));
-    }
+    let request = DecisionRequest {
+        task: task.clone(),
+        attempt,
+        pass: word == DecisionArg::Pass,
+        reason: reason.clone(),
+        approver: command.approver.clone(),
+    };
+    let answer = decide(&here, who, &request)?;
     match command.json {
         true => print_json(&json!({ "version": 1, "task": task, "attempt": attempt, "answer": answer }))?,
         false => message::notice(&format!("{task}: an `agency run` goes on from here")),
@@ -74,18 +64,13 @@ pub(crate) fn run(command: &DecideArgs, who: &Caller) -> Result<u8, CommandError
     Ok(0)
 }
 
-fn list(open: &[Attempt], as_json: bool) -> Result<u8, CommandError> {
-    let waiting: Vec<(&Attempt, &str)> = open
-        .iter()
-        .filter_map(|attempt| match &attempt.phase {
-            Phase::Undecided { why, .. } if attempt.answer.is_none() => Some((attempt, why.as_str())),
-            _ => None,
-        })
-        .collect();
+fn list(waiting: &[OpenDecision], as_json: bool) -> Result<u8, CommandError> {
     if as_json {
         let waiting: Vec<_> = waiting
             .iter()
-            .map(|(attempt, why)| json!({ "task": attempt.task.id, "attempt": attempt.epoch, "why": why }))
+            .map(|OpenDecision { attempt, why }| {
+                json!({ "task": attempt.task.id, "attempt": attempt.epoch, "why": why })
+            })
             .collect();
         print_json(&json!({ "version": 1, "waiting": waiting }))?;
         return Ok(0);
@@ -93,11 +78,8 @@ fn list(open: &[Attempt], as_json: bool) -> Result<u8, CommandError> {
     if waiting.is_empty() {
         message::notice("nothing is left to you");
     }
-    let line = |(attempt, why): &(&Attempt, &str)| {
-        let (title, why) = (
-            crate::app::error::without_control_chars(&attempt.title),
-            crate::app::error::without_control_chars(why),
-        );
+    let line = |OpenDecision { attempt, why }: &OpenDecision| {
+        let (title, why) = (without_control_chars(&attempt.title), without_control_chars(why));
         format!("{} --attempt {}  {title}: {why}\n", attempt.task.id, attempt.epoch)
     };
     print(&waiting.iter().map(line).collect::<String>())?;

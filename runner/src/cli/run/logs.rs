@@ -1,24 +1,16 @@
 //! `agency logs`: what an agent wrote.
 
-#![allow(clippy::disallowed_methods, reason = "opens our own records")]
-
-use std::fs::File;
-use std::io::{Read, Write};
-use std::path::PathBuf;
+use std::io::Write;
 use std::time::Duration;
 
 use agency_protocols::names::TaskId;
 use agency_sandbox::output::sanitize::TerminalSanitizer;
-use agency_supervisor::attempt::{Attempt, TaskKey};
-use agency_supervisor::records;
-use agency_supervisor::store::AttemptStore;
-use agency_supervisor::store::sqlite::{open_store, store_path};
 use clap::Args;
 use serde_json::json;
 
 use crate::app::board::{Caller, task_id};
-use crate::app::error::{CommandError, ErrorKind};
-use crate::app::state_folder;
+use crate::app::error::CommandError;
+use crate::app::queue::logs::{self, AttemptLog, LogRequest};
 use crate::cli::output::print_json;
 
 /// Show what an agent wrote while it worked on a task
@@ -44,38 +36,18 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(command: &LogsArgs, who: &Caller) -> Result<u8, CommandError> {
     let here = crate::cli::caller::repository()?;
-    let state = state_folder::of_folder(&here.folder)?;
-    let key = super::control::key(&here, who, &command.task)?;
-    let nothing = || {
-        CommandError::new_message(
-            ErrorKind::NoSuch,
-            format!("there is no attempt at {} to show", command.task),
-        )
-        .with_hint("`agency ps --all` shows what there is")
-    };
-    if !store_path(state.path()).exists() {
-        return Err(nothing());
-    }
-    let attempts = |key: TaskKey| -> Result<Vec<Attempt>, CommandError> {
-        let found = crate::app::runtime::new()?
-            .block_on(async { open_store(state.path()).await?.attempts(&key).await });
-        found.map_err(|error| super::store::store_error(&error))
-    };
-    let wanted = |attempt: &Attempt| command.attempt.is_none_or(|number| number == attempt.epoch.0);
-    let find = || Ok(attempts(key.clone())?.into_iter().rfind(wanted));
-    let attempt = find()?.ok_or_else(nothing)?;
-    let path = records::folder_of(state.path(), &attempt).join("agent").join("output.log");
+    let log = logs::open(&here, who, &LogRequest { task: command.task.clone(), attempt: command.attempt })?;
     let told = command.json.then(|| JsonLogLines {
-        attempt: attempt.epoch.0,
+        attempt: log.attempt,
         task: command.task.clone(),
         rest: Vec::new(),
     });
-    let mut log = LogFollower { path, read: 0, shown: TerminalSanitizer::default(), told };
+    let mut follower = LogFollower { log, shown: TerminalSanitizer::default(), told };
     loop {
-        let open = find()?.is_some_and(|attempt: Attempt| attempt.held.is_some());
-        log.pass_on()?;
-        if !command.follow || !open {
-            log.end()?;
+        let may_grow = follower.log.may_grow()?;
+        follower.pass_on()?;
+        if !command.follow || !may_grow {
+            follower.end()?;
             return Ok(0);
         }
         std::thread::sleep(LOOK_EVERY);
@@ -83,9 +55,8 @@ pub(crate) fn run(command: &LogsArgs, who: &Caller) -> Result<u8, CommandError> 
 }
 
 /// A log that may still grow, shown so that nothing in it moves a cursor.
-struct LogFollower {
-    path: PathBuf,
-    read: u64,
+struct LogFollower<'a> {
+    log: AttemptLog<'a>,
     shown: TerminalSanitizer,
     /// For programs, line by line.
     told: Option<JsonLogLines>,
@@ -118,22 +89,16 @@ impl JsonLogLines {
     }
 }
 
-impl LogFollower {
+impl LogFollower<'_> {
     /// Shows what came since the last time.
     fn pass_on(&mut self) -> Result<(), CommandError> {
-        use std::io::{Seek, SeekFrom};
-        let Ok(mut file) = File::open(&self.path) else { return Ok(()) };
-        let failed = |error: std::io::Error| CommandError::internal(&error);
-        file.seek(SeekFrom::Start(self.read)).map_err(failed)?;
-        let mut buffer = vec![0; 64 << 10];
         loop {
-            let length = file.read(&mut buffer).map_err(failed)?;
-            if length == 0 {
+            let bytes = self.log.read_chunk()?;
+            if bytes.is_empty() {
                 return Ok(());
             }
-            self.read += length as u64;
             let mut harmless = Vec::new();
-            self.shown.push(&buffer[..length], &mut |bytes| harmless.extend_from_slice(bytes));
+            self.shown.push(&bytes, &mut |bytes| harmless.extend_from_slice(bytes));
             self.say(&harmless, false)?;
         }
     }

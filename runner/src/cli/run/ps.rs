@@ -1,13 +1,11 @@
 //! `agency ps`: what is being worked on.
 
 use agency_supervisor::attempt::Attempt;
-use agency_supervisor::store::AttemptStore;
-use agency_supervisor::store::sqlite::{open_store, store_path};
 use clap::Args;
 use serde::Serialize;
 
 use crate::app::error::CommandError;
-use crate::app::state_folder;
+use crate::app::queue::{self, AttemptFilter};
 use crate::cli::message;
 use crate::cli::output::{print, print_json};
 
@@ -30,17 +28,8 @@ struct PsAnswer<'a> {
 }
 
 pub(crate) fn run(command: &PsArgs) -> Result<u8, CommandError> {
-    let here = crate::cli::caller::repository()?;
-    let state = state_folder::of_folder(&here.folder)?;
-    let attempts = match store_path(state.path()).exists() {
-        false => Vec::new(),
-        true => crate::app::runtime::new()?
-            .block_on(async {
-                let store = open_store(state.path()).await?;
-                if command.all { store.latest().await } else { store.open().await }
-            })
-            .map_err(|error| super::store::store_error(&error))?,
-    };
+    let filter = if command.all { AttemptFilter::Latest } else { AttemptFilter::Open };
+    let attempts = queue::attempts(&crate::cli::caller::repository()?, filter)?;
     if command.json {
         print_json(&PsAnswer { version: 1, attempts: &attempts })?;
         return Ok(0);

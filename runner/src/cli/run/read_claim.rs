@@ -1,24 +1,17 @@
 //! `agency read-claim`: reads what an agent wrote, for a shim. It may fail, and nothing else does.
 
-use std::ffi::OsString;
 use std::io::{self, Read, Write};
 
 use agency_protocols::claim::{self, ClaimKind};
 use agency_protocols::claim_reader;
 use agency_protocols::detect::Protocol;
 use agency_protocols::names::{AgentName, TaskId};
-use agency_supervisor::job::claim_reader::ClaimReader;
 use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
 
 use crate::app::error::CommandError;
 
 /// How many seconds of a processor it may take, if nobody is left to stop it.
 const SECONDS: u64 = 20;
-
-/// This program, whatever its file is called by now.
-pub(crate) fn reader() -> ClaimReader {
-    ClaimReader { command: ["/proc/self/exe", "read-claim"].map(OsString::from).to_vec() }
-}
 
 pub(crate) fn run(about: &[String]) -> Result<u8, CommandError> {
     let [protocol, kind, task, agent] = about else {

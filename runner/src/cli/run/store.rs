@@ -1,21 +1,12 @@
 //! `agency store rebuild`: a damaged store is made anew.
 
-use agency_sandbox::host::HostUser;
-use agency_supervisor::rebuild::{self, RebuildError, RebuildSummary};
-use agency_supervisor::startup;
-use agency_supervisor::store::AttemptStoreError;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use crate::app::approval::{ConfirmationRequest, confirm};
-use crate::app::error::{CommandError, ErrorKind};
-use crate::app::state_folder;
+use crate::app::error::CommandError;
+use crate::app::queue::rebuild::{RebuildSummary, rebuild_store};
 use crate::cli::message;
 use crate::cli::output::print_json;
-
-/// What helps against a store that is damaged.
-pub(super) const REMEDY: &str =
-    "`agency store rebuild` makes a new one from git and the records, and keeps the damaged one";
 
 /// Mend the store of attempts
 #[derive(Debug, Subcommand)]
@@ -49,26 +40,7 @@ struct RebuildAnswer {
 
 pub(crate) fn run(command: &StoreCommand) -> Result<u8, CommandError> {
     let StoreCommand::Rebuild(command) = command;
-    let here = crate::cli::caller::repository()?;
-    state_folder::check_writable(&here.folder)?;
-    let state = state_folder::of_folder(&here.folder)?;
-    let repository = startup::open_repository(&here.folder, state.path(), &HostUser::observe().home)
-        .map_err(super::startup_error)?;
-    // References of another store say nothing about this one.
-    super::confirm_store(&here, &repository, state.path())?;
-    if !command.yes {
-        confirm(
-            &here,
-            &ConfirmationRequest {
-                act: "rebuilding a store",
-                without_asking: "agency store rebuild --yes",
-                question: "make the store anew from git and the records?",
-                refused: "nothing was rebuilt",
-            },
-        )?;
-    }
-    let rebuilt =
-        crate::app::runtime::new()?.block_on(rebuild::rebuild(&repository, state.path())).map_err(refused)?;
+    let rebuilt = rebuild_store(&crate::cli::caller::repository()?, command.yes)?;
     if command.json {
         print_json(&RebuildAnswer { version: 1, rebuilt })?;
         return Ok(0);
@@ -85,24 +57,4 @@ pub(crate) fn run(command: &StoreCommand) -> Result<u8, CommandError> {
         }
     }
     Ok(0)
-}
-
-fn refused(error: RebuildError) -> CommandError {
-    match error {
-        RebuildError::InUse { .. } => {
-            CommandError::new(ErrorKind::Usage, &error).with_hint("end it first: `agency drain`")
-        }
-        RebuildError::AtWork { .. } => CommandError::new(ErrorKind::Usage, &error)
-            .with_hint("it ends by itself when its lease does; try again then"),
-        RebuildError::Store(error) => store_error(&error),
-        error => CommandError::internal(&error),
-    }
-}
-
-/// What is said of a store that can't be used.
-pub(super) fn store_error(error: &AttemptStoreError) -> CommandError {
-    match error {
-        AttemptStoreError::Damaged { .. } => CommandError::new(ErrorKind::Usage, error).with_hint(REMEDY),
-        error => CommandError::internal(error),
-    }
 }

@@ -4,7 +4,7 @@ use agency_supervisor::attempt::{AttemptEnd, TaskKey};
 use agency_supervisor::dispatch::{RunSummary, TaskResult};
 
 use super::progress::RunProgress;
-use super::view::render::elapsed;
+use crate::app::units::elapsed;
 use crate::app::wording::{fate_text, short_commit};
 use crate::cli::message;
 use crate::cli::terminal::columns::{columns, cut};

@@ -2,7 +2,7 @@
 
 use agency_supervisor::run_event::{HumanWait, ParkedAgent, QueueStatus};
 
-use crate::app::units;
+use crate::app::units::{self, elapsed};
 use crate::cli::terminal::columns::{columns, cut};
 
 /// How many lines there are at most for what waits.
@@ -77,15 +77,6 @@ fn totals(standing: &QueueStatus) -> String {
     ];
     let said = parts.iter().filter(|(count, what)| *count > 0 || *what == "running");
     said.map(|(count, what)| format!("{count} {what}")).collect::<Vec<_>>().join(" · ")
-}
-
-/// `12s`, `1m12s`, `1h02m`.
-pub(crate) fn elapsed(seconds: u64) -> String {
-    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, seconds) => format!("{seconds}s"),
-        (0, minutes, seconds) => format!("{minutes}m{seconds:02}s"),
-        (hours, minutes, _) => format!("{hours}h{minutes:02}m"),
-    }
 }
 
 #[cfg(test)]

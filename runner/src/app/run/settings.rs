@@ -1,4 +1,4 @@
-//! From flags and configuration to what a supervisor is told. Whatever is missing or wrong is one clear sentence.
+//! From a request and configuration to what a supervisor is told. Whatever is missing or wrong is one clear sentence.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,14 +14,12 @@ use agency_sandbox::path::RelPath;
 use agency_sandbox::policy::IsolationLevel;
 use agency_supervisor::budget::{Allowance, Budget};
 use agency_supervisor::job::order::{NetworkAccess, ProfileTrust as Trusted, WorkspaceSetup};
-use agency_supervisor::settings::{AgentSettings, LandingTarget, LeaseTimes, RunSettings};
-use clap::ValueEnum;
+use agency_supervisor::settings::{AgentSettings, Committer, LandingTarget, LeaseTimes, RunSettings};
 use toml::Value;
 
-use super::RunArgs;
+use super::RunRequest;
 use crate::app::agents::definition::AgentDefinition;
 use crate::app::agents::{readiness, untrusted_agent_error};
-use crate::app::board::RepoContext;
 use crate::app::configuration::trust::{self, TrustRecord};
 use crate::app::configuration::{Configuration, string_list};
 use crate::app::error::{CommandError, ErrorKind};
@@ -29,24 +27,15 @@ use crate::app::isolation;
 use crate::app::state_folder;
 use crate::app::units;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LandArg {
-    /// On the branch that is checked out
-    Merge,
-    /// On a branch of the task's own, `agency/ID`
-    Branch,
-    /// Nowhere: it is verified and kept
-    None,
-}
-
 /// Everything that has a say.
 pub(super) struct SettingsInputs<'a> {
-    pub(super) command: &'a RunArgs,
+    pub(super) request: &'a RunRequest,
     pub(super) configuration: &'a Configuration,
-    pub(super) here: &'a RepoContext,
+    pub(super) root: &'a Path,
     pub(super) host: &'a HostUser,
     pub(super) state: &'a Path,
     pub(super) branch: &'a RefName,
+    pub(super) committer: Committer,
     /// The agents that are needed.
     pub(super) agents: &'a BTreeSet<&'a str>,
     /// Those of them that can't be started.
@@ -54,8 +43,8 @@ pub(super) struct SettingsInputs<'a> {
 }
 
 pub(super) fn settings(given: &SettingsInputs<'_>) -> Result<RunSettings, CommandError> {
-    let SettingsInputs { command, configuration, here, host, .. } = given;
-    let usual = isolation::default_level(command.isolation.map(IsolationLevel::from), configuration)?;
+    let SettingsInputs { request, configuration, root, host, .. } = given;
+    let usual = isolation::default_level(request.isolation, configuration)?;
     let container = isolation::container(configuration)?;
     let mut agents = BTreeMap::new();
     let known = given.unusable.iter().map(|(name, failure)| (name.clone(), failure.message.clone()));
@@ -80,10 +69,10 @@ pub(super) fn settings(given: &SettingsInputs<'_>) -> Result<RunSettings, Comman
         u32::try_from(value).unwrap_or(u32::MAX)
     };
     let time = |key: &str| duration(configuration, &["run", key]).map(Option::unwrap_or_default);
-    let parallel = command.parallel.unwrap_or_else(|| count("parallel").into());
-    let trust = match command.operator.options().trust {
+    let parallel = request.parallel.unwrap_or_else(|| count("parallel").into());
+    let trust = match request.configuration.trust {
         true => Trusted::All,
-        false => Trusted::These(TrustRecord::of(&here.folder.root)?.texts()),
+        false => Trusted::These(TrustRecord::of(root)?.texts()),
     };
     let auditor = auditor(given, &agents)?;
     let setup = setup(configuration)?;
@@ -100,17 +89,17 @@ pub(super) fn settings(given: &SettingsInputs<'_>) -> Result<RunSettings, Comman
         check_setup(setup.as_ref(), level)?;
     }
     let settings = RunSettings {
-        root: here.folder.root.clone(),
+        root: root.to_path_buf(),
         state: given.state.to_owned(),
         copies: state_folder::copies_folder(host)?,
         level: usual,
         container,
         branch: given.branch.clone(),
-        land: land(command, configuration)?,
+        land: land(request.land, configuration)?,
         agents,
         unusable,
         trust,
-        committer: here.committer()?,
+        committer: given.committer.clone(),
         parallel: usize::try_from(parallel).unwrap_or(usize::MAX),
         attempts: count("attempts"),
         repeats: count("repeats"),
@@ -320,19 +309,16 @@ fn unknown_agent(task: &TaskId, name: &str, configuration: &Configuration) -> Co
         .with_hint(hint)
 }
 
-fn land(command: &RunArgs, configuration: &Configuration) -> Result<LandingTarget, CommandError> {
-    let wanted = match (command.land, configuration.text("run.land")) {
-        (Some(land), _) => land,
-        (None, Some(name)) => LandArg::from_str(name, true).map_err(|_| {
-            CommandError::usage(format!("run.land: `{name}` is none of merge, branch and none"))
-        })?,
-        (None, None) => LandArg::Merge,
+fn land(asked: Option<LandingTarget>, configuration: &Configuration) -> Result<LandingTarget, CommandError> {
+    let Some(name) = configuration.text("run.land").filter(|_| asked.is_none()) else {
+        return Ok(asked.unwrap_or(LandingTarget::Merge));
     };
-    Ok(match wanted {
-        LandArg::Merge => LandingTarget::Merge,
-        LandArg::Branch => LandingTarget::Branch,
-        LandArg::None => LandingTarget::None,
-    })
+    match name.to_ascii_lowercase().as_str() {
+        "merge" => Ok(LandingTarget::Merge),
+        "branch" => Ok(LandingTarget::Branch),
+        "none" => Ok(LandingTarget::None),
+        _ => Err(CommandError::usage(format!("run.land: `{name}` is none of merge, branch and none"))),
+    }
 }
 
 fn duration(configuration: &Configuration, path: &[&str]) -> Result<Option<Duration>, CommandError> {

@@ -1,23 +1,28 @@
 //! The sample: a small shop in shell, a Definition of Done, and four tasks for four agents.
 
+use std::sync::Arc;
+
+use agency_supervisor::settings::Committer;
+
 use crate::app::error::CommandError;
-use crate::app::scratch_repo::ScratchRepo;
+use crate::app::front_end::FrontEnd;
+use crate::app::scratch_repo::{ScratchRepo, ScratchTask, make_board, make_task};
 
 /// A task of the demo.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct DemoTask {
-    pub(super) id: &'static str,
-    pub(super) agent: &'static str,
-    pub(super) title: &'static str,
-    pub(super) scope: &'static str,
+pub(crate) struct DemoTask {
+    pub(crate) id: &'static str,
+    pub(crate) agent: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) scope: &'static str,
     /// What is shown with it.
-    pub(super) about: &'static str,
-    pub(super) should: ExpectedOutcome,
+    pub(crate) about: &'static str,
+    pub(crate) should: ExpectedOutcome,
 }
 
 /// What should become of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ExpectedOutcome {
+pub(crate) enum ExpectedOutcome {
     /// It lands at this attempt.
     Land(u64),
     /// Its work is refused, and this file is as it was.
@@ -26,7 +31,7 @@ pub(super) enum ExpectedOutcome {
     BeStopped,
 }
 
-pub(super) const TASKS: [DemoTask; 4] = [
+pub(crate) const TASKS: [DemoTask; 4] = [
     DemoTask {
         id: "T0001",
         agent: "good",
@@ -77,27 +82,29 @@ pub(super) fn original(path: &str) -> Option<&'static str> {
     FILES.iter().find(|(known, _)| *known == path).map(|(_, text)| *text)
 }
 
+/// In whose name the sample is committed, and what lands on it.
+pub(super) fn committer() -> Committer {
+    Committer { name: "You".to_owned(), email: "you@example.org".to_owned() }
+}
+
 /// Makes the repository, its board and its tasks.
-pub(super) fn make(place: &ScratchRepo, image: Option<&str>) -> Result<(), CommandError> {
+pub(super) fn make(
+    place: &ScratchRepo,
+    image: Option<&str>,
+    front_end: &Arc<dyn FrontEnd>,
+) -> Result<(), CommandError> {
     for (path, text) in FILES {
         place.write(path, text)?;
     }
     if let (Some(image), Some(usual)) = (image, original(CONFIGURATION)) {
         place.write(CONFIGURATION, &format!("{usual}\n[container]\nimage = \"{image}\"\n"))?;
     }
-    place.git(&["init", "--quiet", "--initial-branch=main"])?;
-    for (key, value) in [("user.name", "You"), ("user.email", "you@example.org")] {
-        place.git(&["config", key, value])?;
-    }
-    let builders: Vec<&str> = TASKS.iter().map(|task| task.agent).collect();
-    place.agency(&["init", "--orchestrator", "other", "--builders", &builders.join(",")])?;
+    place.make_repository(&committer())?;
+    let here = place.context(front_end)?;
+    make_board(&here, &TASKS.map(|task| task.agent))?;
     place.write(".kodingx/dod/profiles/shop.yml", include_str!("sample/profile.yml"))?;
-    for task in &TASKS {
-        let what = ["task", "new", "--title", task.title, "--assignee", task.agent];
-        let how = ["--must-touch", task.scope, "--dod-profile", "shop"];
-        place.agency(&[&what[..], &how[..]].concat())?;
+    for DemoTask { agent, title, scope, .. } in TASKS {
+        make_task(&here, &ScratchTask { title, agent, scope, profile: "shop", body: None })?;
     }
-    place.git(&["add", "--all"])?;
-    place.git(&["commit", "--quiet", "--message", "A shop, and four tasks"])?;
-    Ok(())
+    place.commit_all("A shop, and four tasks")
 }

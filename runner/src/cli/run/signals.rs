@@ -1,0 +1,28 @@
+//! Signals that end a run: Ctrl-C is for the run, and what ends a service lets its agents live.
+
+use agency_supervisor::dispatch::Interrupt;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use crate::app::error::CommandError;
+
+/// What signals ask of a run, from here on. It is called in a runtime, and heard as long as that lives.
+pub(crate) fn interrupts() -> Result<mpsc::Receiver<Interrupt>, CommandError> {
+    let (interrupt, interrupts) = mpsc::channel(4);
+    for (kind, meant) in [
+        (SignalKind::interrupt(), Interrupt::Drain),
+        (SignalKind::terminate(), Interrupt::Detach),
+        (SignalKind::hangup(), Interrupt::Detach),
+    ] {
+        let mut heard = signal(kind).map_err(|error| CommandError::internal(&error))?;
+        let interrupt = interrupt.clone();
+        tokio::spawn(async move {
+            while heard.recv().await.is_some() {
+                if interrupt.send(meant).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    Ok(interrupts)
+}
