@@ -123,6 +123,9 @@ pub trait BoardVerbs: Board {
         Ok(Vec::new())
     }
 
+    /// The state, and the flags of `agency task move`, that take a task off the board.
+    fn removal(&self) -> &'static str;
+
     /// The refusal of a verb that the protocol does not have.
     fn unsupported(&self, verb: &str) -> BoardError {
         BoardError::refused(format!("the protocol `{}` has no `{verb}`", self.protocol()))

@@ -276,6 +276,10 @@ impl BoardVerbs for Codifica {
         };
         Ok((kept, effects))
     }
+
+    fn removal(&self) -> &'static str {
+        "rejected --as human --reason …"
+    }
 }
 
 fn place(found: &LocatedTask) -> String {

@@ -329,6 +329,10 @@ impl BoardVerbs for KodingX {
         Ok((kept, effects))
     }
 
+    fn removal(&self) -> &'static str {
+        "CANCELED"
+    }
+
     fn linked_risk_notes(&self, tree: &RepoTree, id: &TaskId) -> Result<Vec<RiskNote>, BoardError> {
         let task = self.find(tree, id)?.value;
         let register = RiskRegister::parse(&tree.read_text(RISKS)?.unwrap_or_default());

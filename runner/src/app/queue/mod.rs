@@ -38,14 +38,12 @@ pub(crate) fn attempts(here: &RepoContext, filter: AttemptFilter) -> Result<Vec<
 
 /// Stops work on a task, and takes it off the board: now, if a run is at work, else by the next one.
 pub(crate) fn cancel(here: &RepoContext, who: &Caller, task: &TaskId) -> Result<(), CommandError> {
-    let key = key(here, who, task)?;
+    let board = here.board(who)?;
+    let key = TaskKey { protocol: board.protocol().to_owned(), id: task.to_string() };
     if with_store(here, async |store| store.ask_to_cancel(&key).await)? {
         return Ok(());
     }
-    let how = match key.protocol.as_str() {
-        "codifica" => "rejected --as human --reason …",
-        _ => "CANCELED",
-    };
+    let how = board.removal();
     Err(CommandError::new_message(ErrorKind::NoSuch, format!("{task} is not being worked on"))
         .with_hint(format!("`agency task move {task} {how}` takes it off the board")))
 }
@@ -61,7 +59,7 @@ pub(crate) fn retry(here: &RepoContext, who: &Caller, task: &TaskId) -> Result<(
     if !is_put_off {
         here.update_board(board.as_ref(), |tree| {
             let outcome = BoardOutcome::Reopened { reason: "to be tried again".to_owned() };
-            Ok(((), board.as_ref().settle(tree, task, &outcome, &here.now)?))
+            Ok(((), board.settle(tree, task, &outcome, &here.now)?))
         })?;
     }
     with_store(here, async |store| store.forgive(&key).await)
@@ -74,6 +72,6 @@ pub(crate) fn set_mode(here: &RepoContext, mode: QueueMode) -> Result<(), Comman
 
 /// A task as the store names it.
 fn key(here: &RepoContext, who: &Caller, task: &TaskId) -> Result<TaskKey, CommandError> {
-    let protocol = here.board(who)?.as_ref().protocol().to_owned();
+    let protocol = here.board(who)?.protocol().to_owned();
     Ok(TaskKey { protocol, id: task.to_string() })
 }
