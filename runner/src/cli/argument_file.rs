@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::app::error::CommandError;
 
-/// The text of a file somebody named on the command line.
+/// Reads a file that is named on the command line.
 pub(crate) fn read_argument_file(path: &PathBuf) -> Result<String, CommandError> {
     std::fs::read_to_string(path)
         .map_err(|error| CommandError::usage(format!("can't read {}: {error}", path.display())))

@@ -14,15 +14,15 @@ use crate::app::error::{CommandError, ErrorKind};
 use crate::cli::message;
 use crate::cli::prompt::TerminalFrontEnd;
 
-/// Who acts on which board.
+/// Who acts, and on which board.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CallerArgs {
-    /// Which protocol, where a repository speaks several
+    /// The protocol, if the repository has several
     #[arg(long, global = true, value_name = "NAME", value_parser = protocol, env = "AGENCY_PROTOCOL", hide_env = true,
         help_heading = "Board"
     )]
     protocol: Option<Protocol>,
-    /// Who acts: `orchestrator` (the default), `human[:NAME]` or `agent:NAME`
+    /// The actor: `orchestrator` (default), `human[:NAME]` or `agent:NAME`
     #[arg(long = "as", global = true, value_name = "WHO", value_parser = Actor::parse, help_heading = "Board")]
     actor: Option<Actor>,
 }
@@ -33,10 +33,10 @@ impl From<CallerArgs> for Caller {
     }
 }
 
-/// What an operator says about configuration on the command line.
+/// Configuration options of the command line.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ConfigArgs {
-    /// Use this configuration instead of the repository's agency.toml
+    /// Use this configuration file instead of the repository's agency.toml
     #[arg(long, value_name = "FILE", help_heading = "Configuration")]
     config: Option<PathBuf>,
     /// Trust the repository's own configuration and profiles this once
@@ -49,7 +49,7 @@ impl ConfigArgs {
         ConfigOptions { config: self.config.clone(), trust: self.trust, ..ConfigOptions::default() }
     }
 
-    /// Reads the configuration of a folder, and prints what people should know of it.
+    /// Loads the configuration of a folder, and prints its notices.
     pub(crate) fn load(&self, root: &Path) -> Result<Configuration, CommandError> {
         let configuration = Configuration::load(root, &self.options())?;
         message::notices(configuration.notices().to_vec());

@@ -13,7 +13,7 @@ use crate::cli::exit::UNAVAILABLE;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  agency doctor --json")]
 pub(crate) struct DoctorArgs {
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

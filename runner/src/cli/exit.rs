@@ -6,7 +6,7 @@ use crate::app::error::ErrorKind;
 
 pub(crate) const USAGE: u8 = 2;
 pub(crate) const UNAVAILABLE: u8 = 3;
-/// It ended, and something is not done.
+/// The command ended, and something is not done.
 pub(crate) const UNDONE: u8 = 10;
 /// A scope violation was refused.
 pub(crate) const OUT_OF_SCOPE: u8 = 20;
@@ -25,7 +25,7 @@ pub(crate) fn error_exit_code(kind: ErrorKind) -> u8 {
     }
 }
 
-/// The exit code of a command that ended, and found something amiss.
+/// The exit code of a command that lists findings.
 pub(crate) fn findings_exit_code(findings: &[Finding]) -> u8 {
     if findings.iter().any(Finding::is_error) { UNDONE } else { 0 }
 }

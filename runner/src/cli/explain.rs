@@ -8,7 +8,7 @@ use crate::app::explain::{ExplainedSetting, explain};
 use crate::cli::caller::{ConfigArgs, repository};
 use crate::cli::output::{print, print_json};
 
-/// Show what is configured
+/// Show the configuration
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:\n  agency config explain")]
 pub(crate) enum ConfigCommand {
@@ -21,7 +21,7 @@ pub(crate) enum ConfigCommand {
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     operator: ConfigArgs,
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -24,11 +24,11 @@ Examples, each to be written where the shell looks for completions:
   agency completions zsh
   agency completions fish";
 
-/// Print a manual page, or write all of them
+/// Print a manual page, or write all pages
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  agency man run\n  agency man --into ~/.local/share/man/man1")]
 pub(crate) struct ManualArgs {
-    /// The command it is about: `run`, `task new`
+    /// The command: `run`, `task new`
     #[arg(value_name = "COMMAND", conflicts_with = "into")]
     command: Vec<String>,
     /// Write every page into this folder
@@ -59,7 +59,7 @@ pub(crate) fn manual(command: &ManualArgs, all: &clap::Command) -> Result<u8, Co
     Ok(0)
 }
 
-/// Everything that people can type, with the names that commands of commands have in full.
+/// All commands, with the full names of subcommands.
 fn whole(all: &clap::Command) -> clap::Command {
     let shown = all.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
     let mut whole = clap::Command::new("agency")

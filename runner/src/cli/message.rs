@@ -28,31 +28,31 @@ pub(crate) fn notice(message: &str) {
     );
 }
 
-/// What could not be read, on standard error; it keeps nothing else from being done.
+/// Prints what could not be read. It does not stop anything else.
 pub(crate) fn warn_findings(findings: &[Finding]) {
     for finding in findings {
         notice(&finding.to_string());
     }
 }
 
-/// Notices, where there are any.
+/// Prints notices, if there are any.
 pub(crate) fn notices(messages: impl IntoIterator<Item = String>) {
     for message in messages {
         notice(&message);
     }
 }
 
-/// Several lines for a person, that are more than a sentence.
+/// Prints several lines for a person.
 pub(crate) fn print_block(lines: &str) {
     let _ = std::io::stderr().lock().write_all(without_control_chars(lines).as_bytes());
 }
 
-/// A message may quote an agent: what comes after its first line is set in, so that none of it can be taken for ours.
+/// Indents every line but the first: a message may quote an agent, and no quoted line may look like one of ours.
 fn below_the_first_line(text: &str) -> String {
     text.trim_end().replace('\n', "\n    ")
 }
 
-/// Help and version go to standard output and are no failure; anything else is one clear line.
+/// Help and version go to standard output and are not errors; every other clap error becomes one line.
 pub(crate) fn usage(error: clap::Error) -> Result<u8, CommandError> {
     use clap::error::ErrorKind;
     match error.kind() {

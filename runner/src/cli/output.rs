@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::app::error::CommandError;
 
-/// A document for programs, on standard output. Every one says which version of its format it is.
+/// Prints a JSON document. Each has a `version` of its format.
 pub(crate) fn print_json(document: &impl Serialize) -> Result<(), CommandError> {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let written = serde_json::to_writer(&mut out, document)
@@ -16,13 +16,13 @@ pub(crate) fn print_json(document: &impl Serialize) -> Result<(), CommandError> 
     check_written(written)
 }
 
-/// Text for people, on standard output.
+/// Prints text for people.
 pub(crate) fn print(text: &str) -> Result<(), CommandError> {
     let mut out = std::io::stdout().lock();
     check_written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
-/// A reader that stopped reading is no failure.
+/// A closed pipe is not an error.
 fn check_written(written: std::io::Result<()>) -> Result<(), CommandError> {
     match written {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(CommandError::internal(&error)),
@@ -30,7 +30,7 @@ fn check_written(written: std::io::Result<()>) -> Result<(), CommandError> {
     }
 }
 
-/// Text of a repository, as it is for programs and harmless at a terminal.
+/// Text of a repository: unchanged for programs, without control characters at a terminal.
 pub(crate) fn for_terminal(text: &str) -> String {
     if std::io::stdout().is_terminal() {
         crate::app::error::without_control_chars(text)

@@ -9,17 +9,17 @@ use crate::cli::caller::repository;
 use crate::cli::message;
 use crate::cli::output::{for_terminal, print, print_json};
 
-/// Trust this repository's own configuration and profiles, after a look at them
+/// Show and trust this repository's own configuration and profiles
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  agency trust --yes")]
 pub(crate) struct TrustArgs {
-    /// Also share this repository's board at this address; a path of this machine is only ever trusted so
+    /// Also trust this address of the shared board. A path on this machine has to be named here
     #[arg(long, value_name = "ADDRESS")]
     upstream: Option<String>,
     /// Do not ask
     #[arg(long)]
     yes: bool,
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -16,8 +16,7 @@ use crate::cli::output::{print, print_json};
 
 /// Show which agents can be used here, or why not
 ///
-/// An agent is a program that is started for a task: one of those that are known by name, or one that agency.toml
-/// describes.
+/// An agent is a program that is started for a task: a known one, or one that agency.toml describes.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -28,7 +27,7 @@ pub(crate) struct AgentsArgs {
     command: Option<AgentsCommand>,
     #[command(flatten)]
     operator: ConfigArgs,
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -39,7 +38,7 @@ enum AgentsCommand {
     Test(trial::TestAgentArgs),
 }
 
-/// Show all that is known of an agent, as agency.toml would say it
+/// Show an agent's complete settings in the form of agency.toml
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  agency agents show codex")]
 struct ShowAgentArgs {
@@ -47,7 +46,7 @@ struct ShowAgentArgs {
     name: String,
     #[command(flatten)]
     operator: ConfigArgs,
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -85,7 +84,7 @@ fn show(asked: &ShowAgentArgs) -> Result<u8, CommandError> {
     Ok(0)
 }
 
-/// Where the configuration is. Whoever only wants to know what is here need not be in a repository.
+/// The folder of the configuration. Listing agents needs no repository.
 fn root() -> Result<PathBuf, CommandError> {
     let found = crate::cli::caller::repository().map(|here| here.folder.root);
     found.or_else(|_| std::env::current_dir().map_err(|error| CommandError::internal(&error)))

@@ -15,21 +15,21 @@ use crate::cli::message;
 use crate::cli::output::print_json;
 use crate::cli::run::signals::interrupts;
 
-/// Let an agent do a tiny task, in a repository that is thrown away
+/// Let an agent do a tiny task in a temporary repository
 ///
-/// It is started as for any task: in a sandbox, with its credentials and its hosts and nothing else. What it is to do
-/// takes a model a few seconds.
+/// The agent is started as for any task: in a sandbox, with only its credentials and its hosts. The task takes a model
+/// a few seconds.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  agency agents test claude-code")]
 pub(super) struct TestAgentArgs {
     /// The agent
     name: String,
-    /// How long it may take
+    /// Time limit
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = units::duration)]
     timeout: Duration,
     #[command(flatten)]
     operator: ConfigArgs,
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -10,14 +10,14 @@ use crate::cli::caller::repository;
 use crate::cli::message;
 use crate::cli::output::print_json;
 
-/// Put finished tasks aside, with their reports and artifacts
+/// Archive finished tasks with their reports and artifacts
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  agency archive --older-than 30")]
 pub(crate) struct ArchiveArgs {
-    /// Only what was made more than so many days ago
+    /// Only tasks older than this many days
     #[arg(long, value_name = "DAYS")]
     older_than: u32,
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -9,7 +9,7 @@ use crate::cli::caller::repository;
 use crate::cli::message;
 use crate::cli::output::print_json;
 
-/// Make tasks of a tracker's issues. One that was imported before is left alone
+/// Create tasks from a tracker's issues. Issues imported before are skipped
 ///
 /// Tokens come from the environment: GH_TOKEN or GITHUB_TOKEN; JIRA_TOKEN, with JIRA_EMAIL for Jira's cloud.
 #[derive(Debug, Args)]
@@ -29,13 +29,13 @@ pub(crate) struct ImportArgs {
     /// Jira: the project's key
     #[arg(long, value_name = "KEY", required_if_eq("from", "jira"))]
     project: Option<String>,
-    /// Jira: only issues in this state
+    /// Jira: only issues with this status
     #[arg(long)]
     status: Option<String>,
-    /// Where the tracker is. The token goes there and nowhere else
+    /// The tracker's address. The token is sent only there
     #[arg(long, value_name = "URL")]
     api_url: Option<String>,
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

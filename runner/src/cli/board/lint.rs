@@ -15,10 +15,10 @@ use crate::cli::output::{for_terminal, print, print_json};
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  agency lint --fix")]
 pub(crate) struct LintArgs {
-    /// Write what is computed from the tasks anew: STATE.md's lists and TASK_BOARD.md
+    /// Rewrite what is computed from the tasks: the lists in STATE.md, and TASK_BOARD.md
     #[arg(long)]
     fix: bool,
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -9,14 +9,14 @@ use crate::cli::caller::repository;
 use crate::cli::message;
 use crate::cli::output::print_json;
 
-/// Bring a board to another version of its protocol
+/// Convert a board to another version of its protocol
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  agency migrate --to agency/1.1")]
 pub(crate) struct MigrateArgs {
-    /// The version, e.g. agency/1.1; of Codifica, 0.2
+    /// The version: agency/1.1, or 0.2 for Codifica
     #[arg(long, value_name = "VERSION")]
     to: String,
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

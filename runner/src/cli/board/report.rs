@@ -18,7 +18,7 @@ pub(crate) struct ReportArgs {
     /// The task
     #[arg(value_name = "ID", value_parser = task_id)]
     id: TaskId,
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -14,7 +14,7 @@ use crate::cli::caller::repository;
 use crate::cli::message;
 use crate::cli::output::print_json;
 
-/// Make a board, and teach a tool to orchestrate by it
+/// Create a board, and instructions for the tool that coordinates
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  agency init --orchestrator claude_code --builders codex,aider\n  agency init --protocol codifica"
@@ -22,15 +22,15 @@ use crate::cli::output::print_json;
 pub(crate) struct InitArgs {
     #[command(flatten)]
     wishes: ScaffoldArgs,
-    /// Where there is a board already: write what is generated anew. Tasks and your own text stay
+    /// Rewrite generated files if there is a board already. Tasks and your own text stay
     #[arg(long)]
     force: bool,
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Put a board beside what a repository has; nothing that is there is changed, files of tools get a section
+/// Add a board to an existing repository. Existing files stay; tool files get a section
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  agency install --minimal")]
 pub(crate) struct InstallArgs {
@@ -39,47 +39,47 @@ pub(crate) struct InstallArgs {
     /// Only the inbox, the outbox and STATE.md
     #[arg(long)]
     minimal: bool,
-    /// Add a check of pull requests to .github/workflows
+    /// Add a pull request check to .github/workflows
     #[arg(long)]
     github_workflow: bool,
-    /// Where there is a board already: write what is generated anew. Tasks and your own text stay
+    /// Rewrite generated files if there is a board already. Tasks and your own text stay
     #[arg(long)]
     force: bool,
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Add to a board what it lacks
+/// Add missing parts to a board
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  agency upgrade --add dod-profiles")]
 pub(crate) struct UpgradeArgs {
-    /// One part: dod-profiles, verify, task-board, risks, decisions, protocol, agents, templates, adapter, github-workflow
+    /// A part: dod-profiles, verify, task-board, risks, decisions, protocol, agents, templates, adapter, github-workflow
     #[arg(long, value_name = "PART", value_parser = component, required_unless_present = "full")]
     add: Vec<BoardComponent>,
     /// Everything
     #[arg(long)]
     full: bool,
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ScaffoldArgs {
-    /// The tool that coordinates: cursor, claude_code, aider, continue, windsurf, antigravity or other
+    /// The coordinating tool: cursor, claude_code, aider, continue, windsurf, antigravity or other
     #[arg(long, value_name = "TOOL", value_parser = orchestrator)]
     orchestrator: Option<Orchestrator>,
-    /// The agents that do the work
+    /// The agents that build
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = builder)]
     builders: Option<Vec<AgentName>>,
     /// lexaplus, community or dual
     #[arg(long, value_name = "MODE", value_parser = license_mode)]
     license_mode: Option<LicenseMode>,
-    /// What the repository is written in [default: found out]
+    /// The repository's environment [default: detected]
     #[arg(long, value_name = "NAME")]
     environment: Option<String>,
-    /// solo, tech_lead or ai_first: how much is delegated, and who approves
+    /// solo, tech_lead or ai_first: how much is delegated and who approves
     #[arg(long, value_name = "MODE", value_parser = role_mode)]
     role_mode: Option<RoleMode>,
 }

@@ -14,16 +14,16 @@ use crate::cli::exit::findings_exit_code;
 use crate::cli::message::warn_findings;
 use crate::cli::output::print;
 
-/// Say what is going on: tasks by state, reports, the last verification
+/// Show tasks by state, reports and the last verification
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  agency status --json\n  agency status --watch\n\nExit codes: 0, 10 if something on the board can't be read, 130 when --watch is ended with Ctrl-C."
 )]
 pub(crate) struct StatusArgs {
-    /// Go on: the status again, each time something changed, and what is being worked on
+    /// Keep showing the status on every change, with the attempts at work
     #[arg(short, long)]
     watch: bool,
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -18,7 +18,7 @@ use crate::cli::message;
 use crate::cli::message::warn_findings;
 use crate::cli::output::{for_terminal, print, print_json};
 
-/// Make, list, show and move tasks
+/// Create, list, show and move tasks
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:\n  agency task list --status NEW")]
 pub(crate) enum TaskCommand {
@@ -29,77 +29,77 @@ pub(crate) enum TaskCommand {
     Renumber(RenumberTaskArgs),
 }
 
-/// Make a task
+/// Create a task
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  agency task new --title 'Fix VAT rounding' --assignee codex --must-touch 'src/vat/**' --may-touch 'tests/**'"
 )]
 pub(crate) struct NewTaskArgs {
-    /// What is to be done, in one line
+    /// The title, in one line
     #[arg(long)]
     title: String,
     #[command(flatten)]
     wanted: TaskFieldArgs,
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// What a task says beside its title.
+/// The fields of a task beside its title.
 #[derive(Debug, Args)]
 pub(crate) struct TaskFieldArgs {
-    /// The agent that is to do it [default: the board's first builder]
+    /// The builder [default: the board's first builder]
     #[arg(long, value_name = "AGENT", value_parser = agent)]
     assignee: Option<AgentName>,
-    /// P0 is the most urgent; `critical`, `high`, `normal` and `low` are the same
+    /// P0 (most urgent) to P3, or critical, high, normal, low
     #[arg(long, value_name = "P0|P1|P2|P3", value_parser = urgency, default_value = "P2")]
     priority: u8,
-    /// A glob of files of which something must change; may be repeated
+    /// Glob of files of which at least one must change; may be repeated
     #[arg(long, value_name = "GLOB")]
     must_touch: Vec<String>,
-    /// A glob of files that may change, too
+    /// Glob of files that may also change
     #[arg(long, value_name = "GLOB")]
     may_touch: Vec<String>,
-    /// A glob of files that may not change even there
+    /// Glob of files that must not change, even if another glob matches them
     #[arg(long, value_name = "GLOB")]
     must_not_touch: Vec<String>,
-    /// The Definition of Done it is held to [default: the board's]
+    /// Its Definition of Done profile [default: the board's]
     #[arg(long, value_name = "NAME")]
     dod_profile: Option<String>,
     /// A task that must be DONE first
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     depends_on: Vec<String>,
-    /// Something that holds when it is done
+    /// An acceptance criterion
     #[arg(long, value_name = "TEXT")]
     acceptance: Vec<String>,
-    /// Something that holds all the way
+    /// A constraint
     #[arg(long, value_name = "TEXT")]
     constraint: Vec<String>,
-    /// A file to read first
+    /// A file that the agent reads first
     #[arg(long, value_name = "PATH")]
     context_file: Vec<String>,
-    /// A word to find it by
+    /// A label
     #[arg(long, value_name = "LABEL", value_delimiter = ',')]
     label: Vec<String>,
-    /// A risk it is linked to, by its id in RISKS.md
+    /// The id of a linked risk in RISKS.md
     #[arg(long, value_name = "R-ID", value_delimiter = ',')]
     risk: Vec<String>,
-    /// Where else it is known: `github_issue=#123`, `jira=PROJ-456`
+    /// A reference to another tracker: `github_issue=#123`, `jira=PROJ-456`
     #[arg(long, value_name = "KEY=VALUE", value_parser = external)]
     external: Vec<(String, String)>,
-    /// A file with the text of the task
+    /// A file with the task's text
     #[arg(long, value_name = "FILE")]
     body: Option<PathBuf>,
-    /// What kind of task it is: build, test, review, investigate, followup, or a custom type
+    /// Task type: build, test, review, investigate, followup, or a custom type
     #[arg(long = "type", value_name = "TYPE", help_heading = "Codifica")]
     kind: Option<String>,
-    /// What it is about
+    /// Description
     #[arg(long, value_name = "TEXT", help_heading = "Codifica")]
     description: Option<String>,
-    /// Something to go through
+    /// A checklist item
     #[arg(long, value_name = "TEXT", help_heading = "Codifica")]
     checklist: Vec<String>,
-    /// The task it follows from
+    /// The task that this one follows from
     #[arg(long, value_name = "ID", help_heading = "Codifica")]
     derived_from: Option<String>,
 }
@@ -108,13 +108,13 @@ pub(crate) struct TaskFieldArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  agency task list --status NEW,BLOCKED --json")]
 pub(crate) struct ListTasksArgs {
-    /// Only these states
+    /// Only tasks in these states
     #[arg(long, value_name = "STATE", value_delimiter = ',')]
     status: Vec<String>,
-    /// Only this agent's
+    /// Only tasks of this agent
     #[arg(long, value_name = "AGENT", value_parser = agent)]
     assignee: Option<AgentName>,
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -126,7 +126,7 @@ pub(crate) struct ShowTaskArgs {
     /// The task
     #[arg(value_name = "ID", value_parser = task_id)]
     id: TaskId,
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -142,46 +142,46 @@ pub(crate) struct MoveTaskArgs {
     /// to_be_tested, done, blocked or rejected
     #[arg(value_name = "STATE")]
     to: String,
-    /// Why; it is kept with the task
+    /// The reason; recorded in the task
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Give a task another id, where two clones made the same one
+/// Give a task a new id after two clones created the same one
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  agency task renumber .kodingx/inbox/codex/2026-01-31/T0008-1610-fix-vat.md"
 )]
 pub(crate) struct RenumberTaskArgs {
-    /// The file of the task that is to have another id
+    /// The file of the task that gets the new id
     #[arg(value_name = "FILE")]
     file: String,
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Give a task to an agent, or make one for it
+/// Assign a task to an agent, or create one for it
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  agency assign T0007 --assignee codex\n  agency assign --title 'Fix VAT rounding' --assignee codex --must-touch 'src/vat/**'"
 )]
 pub(crate) struct AssignArgs {
-    /// The task; without it, one is made
+    /// The task; a new one is created if it is left out
     #[arg(value_name = "ID", value_parser = task_id, required_unless_present = "title", conflicts_with = "title")]
     id: Option<TaskId>,
-    /// What is to be done, for a task that is to be made
+    /// The title of a new task
     #[arg(long)]
     title: Option<String>,
     #[command(flatten)]
     wanted: TaskFieldArgs,
-    /// Why; it is kept with the task
+    /// The reason; recorded in the task
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

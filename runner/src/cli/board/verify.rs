@@ -19,10 +19,10 @@ use crate::cli::exit::UNDONE;
 use crate::cli::message;
 use crate::cli::output::print_json;
 
-/// Run a task's Definition of Done, and keep the proof
+/// Run a task's Definition of Done and record the result
 ///
-/// Each command runs in a sandbox of its own, on the folder as it is: everything in it can be written, and is
-/// thrown away. There is no network unless a trusted profile asks for it.
+/// Each command runs in a fresh sandbox on the current state of the folder. Commands can write anything there; their
+/// changes are discarded. The network is off unless a trusted profile asks for it.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  agency verify --task T0007\n  agency verify --task T0007 --override --reason 'Hotfix INC-1234' --followup T0008 --as human"
@@ -31,33 +31,33 @@ pub(crate) struct VerifyArgs {
     /// The task
     #[arg(long, value_name = "ID", value_parser = task_id)]
     task: TaskId,
-    /// Print what the risks say that the task is linked to. They are checked either way
+    /// Print the risks that the task is linked to. They are checked in any case
     #[arg(long)]
     check_risks: bool,
-    /// A person decides that the task may be DONE although its verification fails
+    /// Override: a person decides that the task may be DONE although its verification failed
     #[arg(long = "override", requires_all = ["reason", "followup"], help_heading = "Override")]
     overrides: bool,
-    /// Why
+    /// The reason
     #[arg(long, value_name = "TEXT", requires = "overrides", help_heading = "Override")]
     reason: Option<String>,
-    /// The task that makes up for it; a title makes one
+    /// The follow-up task; a title creates one
     #[arg(long, value_name = "ID|TITLE", requires = "overrides", help_heading = "Override")]
     followup: Option<String>,
-    /// Who decides [default: --as human:NAME, or git's user.email]
+    /// The person who decides [default: --as human:NAME, or git's user.email]
     #[arg(long, value_name = "NAME", requires = "overrides", help_heading = "Override")]
     approver: Option<String>,
     /// Stop at the first command that fails
     #[arg(long)]
     fail_fast: bool,
-    /// How the commands are held [default: process]
+    /// Isolation level of the commands [default: process]
     #[arg(long, value_enum)]
     isolation: Option<IsolationArg>,
-    /// Write a JUnit report, too
+    /// Also write a JUnit report
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
     #[command(flatten)]
     operator: ConfigArgs,
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

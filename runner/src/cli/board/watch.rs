@@ -23,11 +23,11 @@ use crate::cli::terminal::columns::cut;
 use crate::cli::terminal::pane::TerminalPane;
 use crate::cli::terminal::{is_drawable, size};
 
-/// How often the store is asked whether it has changed.
+/// Interval between two looks at the store.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How often the board is read.
+/// Interval between two readings of the board.
 const READ_EVERY: Duration = Duration::from_secs(1);
-/// A board that takes long to read is read less often: no more of the time than one part in so many.
+/// A slow board is read less often: reading takes at most one part in this many of the time.
 const READ_SHARE: u32 = 20;
 
 pub(super) fn run(json: bool, who: &Caller) -> Result<u8, CommandError> {
@@ -63,7 +63,7 @@ enum WatchScreen {
 }
 
 impl StatusWatch<'_> {
-    /// Until nobody reads it any more.
+    /// Runs until the reader closes the pipe.
     async fn go_on(&mut self, root: &Path) -> Result<(), CommandError> {
         loop {
             let began = Instant::now();
@@ -87,7 +87,7 @@ impl StatusWatch<'_> {
         }
     }
 
-    /// Shows what is new; `false` if nobody reads it.
+    /// Shows a changed status; `false` if the reader has closed the pipe.
     fn show(&mut self, text: String) -> Result<bool, CommandError> {
         match &self.screen {
             WatchScreen::Drawn(pane) => {
@@ -108,7 +108,7 @@ impl StatusWatch<'_> {
         Ok(true)
     }
 
-    /// What was drawn last stays, all of it.
+    /// Leaves the whole last status on the terminal.
     fn close(&self) -> Result<(), CommandError> {
         match &self.screen {
             WatchScreen::Drawn(pane) => {
@@ -120,7 +120,7 @@ impl StatusWatch<'_> {
     }
 }
 
-/// As much of it as the terminal has room for.
+/// The part of a text that fits on the terminal.
 fn fitting(text: &str) -> String {
     let (width, height) = size();
     let lines: Vec<String> = text.lines().map(|line| cut(line, width)).collect();

@@ -17,22 +17,22 @@ use crate::cli::prompt::TerminalFrontEnd;
 use crate::cli::run::attend;
 use crate::cli::telemetry;
 
-/// See it work: a sample repository, four agents, and what becomes of what they do
+/// See it work on a sample repository with four agents
 ///
-/// One agent does its task, one strays out of its scope, one is wrong at first and mends it, one hangs. Nothing is
-/// installed and nothing is reached over the network; the repository stays where it is made, to look around in.
+/// One agent does its task, one leaves its scope, one fails first and then repairs its work, one hangs. The demo installs
+/// nothing and uses no network. The repository stays for you to look at.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  agency demo\n\nExit codes: 0 if everything came as it should, 10 if not, 3 if this host can't hold a sandbox."
 )]
 pub(crate) struct DemoArgs {
-    /// Where the sample repository is made [default: a new folder for temporary files]
+    /// Folder of the sample repository [default: a new temporary folder]
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// Let the agents work in containers of this image, and the checks too. It needs a shell
+    /// Run agents and checks in containers of this image, which needs a shell
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

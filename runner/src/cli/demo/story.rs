@@ -7,7 +7,7 @@ use crate::app::demo::sample_repo::{DemoTask, ExpectedOutcome, TASKS};
 use crate::app::error::without_control_chars;
 use crate::app::wording::short_commit;
 
-/// What is about to be seen.
+/// The text before the run.
 pub(super) fn opening(folder: &Path, command: &str) -> String {
     let mut text = format!(
         "A shop in shell, in {}, and four tasks for four agents:\n\n",
@@ -21,7 +21,7 @@ pub(super) fn opening(folder: &Path, command: &str) -> String {
     text
 }
 
-/// What was seen.
+/// The text after the run.
 pub(super) fn whole(outcomes: &[DemoOutcome], folder: &Path) -> String {
     let mut text = "\nWhat happened\n\n".to_owned();
     for outcome in outcomes {

@@ -10,16 +10,16 @@ use crate::cli::output::print_json;
 
 /// Take over the queue of a repository that was moved, copied or restored
 ///
-/// A repository names the store that its leases and landings belong to. After a move the store is found and moved along.
-/// A copy, or a repository whose store is gone, gets a store of its own, which believes what the references below
-/// refs/agency say: whoever made them decides what has landed. Adopt only a repository whose origin you know.
+/// A repository names the store that its leases and landings belong to. After a move, the store is found and moved along.
+/// A copy, or a repository whose store is gone, gets a new store that believes the references below refs/agency: the
+/// person who made them decides what has landed. Adopt only a repository whose origin you know.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  agency adopt --yes")]
 pub(crate) struct AdoptArgs {
     /// Do not ask
     #[arg(long)]
     yes: bool,
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -13,26 +13,26 @@ use crate::cli::caller::repository;
 use crate::cli::message;
 use crate::cli::output::print_json;
 
-/// Stop work on a task, and take it off the board
+/// Stop work on a task and cancel it
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  agency cancel T0007")]
 pub(crate) struct CancelArgs {
     /// The task
     #[arg(value_name = "ID", value_parser = task_id)]
     task: TaskId,
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Try a task again that was given up on
+/// Try a blocked task again
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  agency retry T0007")]
 pub(crate) struct RetryArgs {
     /// The task
     #[arg(value_name = "ID", value_parser = task_id)]
     task: TaskId,
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -41,25 +41,25 @@ pub(crate) struct RetryArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  agency pause")]
 pub(crate) struct PauseArgs {
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Go on after `agency pause`
+/// Continue after `agency pause`
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  agency resume")]
 pub(crate) struct ResumeArgs {
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Let every `agency run` come to its end: nothing new is started
+/// Let every `agency run` finish its running tasks and end
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  agency drain")]
 pub(crate) struct DrainArgs {
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

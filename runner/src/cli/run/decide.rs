@@ -10,7 +10,7 @@ use crate::app::queue::decisions::{DecisionRequest, OpenDecision, decide, open_d
 use crate::cli::message;
 use crate::cli::output::{print, print_json};
 
-/// Say what becomes of work that an auditor left to you; without a task, list what waits for that
+/// Decide about work that an auditor left to a person; without a task, list open decisions
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  agency decide\n  agency decide T0007 --attempt 1 --answer pass --reason \"The rounding is meant so\""
@@ -19,19 +19,19 @@ pub(crate) struct DecideArgs {
     /// The task
     #[arg(value_name = "ID", value_parser = task_id, requires = "answer")]
     task: Option<TaskId>,
-    /// Which attempt at it, as the list shows it
+    /// The attempt, as the list shows it
     #[arg(long, value_name = "N")]
     attempt: Option<u64>,
-    /// Whether the work goes on to its checks, or back to its builder
+    /// `pass` sends the work to its checks, `fail` back to its builder
     #[arg(long, value_enum, requires_all = ["task", "attempt", "reason"])]
     answer: Option<DecisionArg>,
-    /// Why; a builder that gets its work back is told
+    /// The reason; a builder that gets its work back is told
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Who decides [default: --as human:NAME, or git's user.email]
+    /// The person who decides [default: --as human:NAME, or git's user.email]
     #[arg(long, value_name = "NAME")]
     approver: Option<String>,
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -20,7 +20,7 @@ pub(super) fn tell(notice: &RunEvent) {
     write(&EventLine { version: VERSION, notice });
 }
 
-/// The last one: what it all came to.
+/// The last event: the summary.
 pub(super) fn summary(summary: &RunSummary) {
     let tasks: serde_json::Map<_, _> =
         summary.tasks.iter().map(|(key, one)| (key.id.clone(), fate(one))).collect();
@@ -45,7 +45,7 @@ fn fate(fate: &TaskResult) -> Value {
     }
 }
 
-/// Whoever stopped reading does not stop the work.
+/// A closed pipe does not stop the run.
 fn write(event: &impl Serialize) {
     let mut out = std::io::stdout().lock();
     let _ = serde_json::to_writer(&mut out, event).map_err(std::io::Error::from);

@@ -13,20 +13,20 @@ use crate::app::error::CommandError;
 use crate::app::queue::logs::{self, AttemptLog, LogRequest};
 use crate::cli::output::print_json;
 
-/// Show what an agent wrote while it worked on a task
+/// Show an agent's output
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  agency logs -f T0007")]
 pub(crate) struct LogsArgs {
     /// The task
     #[arg(value_name = "ID", value_parser = task_id)]
     task: TaskId,
-    /// Go on until the agent ends
+    /// Follow until the agent ends
     #[arg(short, long)]
     follow: bool,
-    /// An earlier attempt than the last
+    /// Another attempt than the last one
     #[arg(long, value_name = "N")]
     attempt: Option<u64>,
-    /// One JSON object for each line, on standard output
+    /// Print one JSON object for each line
     #[arg(long)]
     json: bool,
 }

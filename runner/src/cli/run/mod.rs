@@ -42,19 +42,18 @@ use crate::cli::exit::{INTERRUPTED, OUT_OF_SCOPE, UNDONE, error_exit_code};
 use crate::cli::telemetry::{self, TraceConfig};
 use reporter::Reporter;
 
-/// Work off the board's tasks: each by its agent, in a sandbox, verified and landed
+/// Run the board's tasks: each by its agent in a sandbox, verified, and landed
 ///
-/// Agents start from the branch that is checked out, and see nothing that is not committed but the board itself.
-/// What they do lands on that branch, if all of it is in scope and the task's Definition of Done holds there.
-/// Ctrl-C lets what runs come to its end; a second one stops it. An agency that is killed, or told to go by
-/// SIGTERM, leaves its agents at work; the next `agency run` takes them over. At a terminal it shows who is at work;
-/// elsewhere it says line by line what happens.
+/// Agents start from the last commit of the checked-out branch; of uncommitted files they see only the board. Their work
+/// lands on that branch if all of it is in scope and the task's checks pass on the merged tree. Ctrl-C lets running tasks
+/// finish; a second Ctrl-C stops them. If `agency` is killed or gets SIGTERM, its agents keep working, and the next
+/// `agency run` takes them over. A terminal shows a live view; a pipe gets one line for each event.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  agency run --parallel 4\n  agency run --task T0007 --land branch\n  agency run --dry-run\n\nExit codes: 0 if all is done, 10 if something is not, 20 if a change was out of scope, 2 for a mistake in\nthe arguments, the configuration or the repository's state, 130 if interrupted."
 )]
 pub(crate) struct RunArgs {
-    /// How many agents work at the same time [default: run.parallel, or 1]
+    /// Maximum number of agents at a time [default: run.parallel, or 1]
     #[arg(long, value_name = "N", value_parser = units::count)]
     parallel: Option<u64>,
     /// Only tasks of this agent
@@ -63,38 +62,38 @@ pub(crate) struct RunArgs {
     /// Only this task; may be repeated
     #[arg(long, value_name = "ID", value_parser = task_id)]
     task: Vec<TaskId>,
-    /// How agents are held [default: run.isolation, or process]
+    /// Isolation level of agents [default: run.isolation, or process]
     #[arg(long, value_enum)]
     isolation: Option<IsolationArg>,
     /// Where work lands [default: run.land, or merge]
     #[arg(long, value_enum)]
     land: Option<LandArg>,
-    /// Only what is ready now; what becomes ready later is left
+    /// Run only tasks that are ready now
     #[arg(long)]
     once: bool,
-    /// Go on when there is nothing left to do: tasks and reports that come are taken up
+    /// Keep running when the queue is empty, and take up new tasks and reports
     #[arg(long, conflicts_with = "once")]
     watch: bool,
-    /// Go on with other agents when one of them can't be started
+    /// Continue with other agents if one can't be started
     #[arg(long)]
     keep_going: bool,
-    /// Only say what would start, what would start later, and why the rest would not
+    /// Only show what would start, what would start later, and why the rest would not
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
     operator: ConfigArgs,
-    /// One JSON object for each event, on standard output; docs/events.md describes them
+    /// Print one JSON object for each event (docs/events.md)
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum LandArg {
-    /// On the branch that is checked out
+    /// On the checked-out branch
     Merge,
-    /// On a branch of the task's own, `agency/ID`
+    /// On a separate branch `agency/ID`
     Branch,
-    /// Nowhere: it is verified and kept
+    /// Nowhere: the work is verified and kept
     None,
 }
 
@@ -134,7 +133,7 @@ pub(crate) fn run(command: &RunArgs, who: &Caller) -> Result<u8, CommandError> {
     attend(run::prepare(here, who, &command.request())?, trace, command.json)
 }
 
-/// Tells of a run from its beginning to its end. Its exit code.
+/// Reports a run from its start to its end. Returns the exit code.
 pub(crate) fn attend(
     prepared: PreparedRun,
     trace: Option<TraceConfig>,
@@ -166,7 +165,7 @@ fn code(summary: &RunSummary) -> u8 {
     }
 }
 
-/// What a supervisor starts for each sandbox.
+/// The shim: a supervisor starts one for each sandbox.
 pub(crate) fn shim(folder: &Path, term: u64) -> Result<u8, CommandError> {
     job::shim::run(folder, Term(term), &helper_programs::claim_reader(), &mut std::io::stdout())
         .map(|()| 0)

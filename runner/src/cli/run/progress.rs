@@ -10,13 +10,13 @@ use agency_supervisor::run_event::RunEvent;
 
 use crate::app::wording::fate_text;
 
-/// Listens to a run.
+/// Follows a run.
 #[derive(Debug, Default)]
 pub(super) struct RunProgress {
     tasks: Mutex<HashMap<TaskKey, TaskProgress>>,
 }
 
-/// What was heard of a task.
+/// What is known of a task.
 #[derive(Debug, Clone)]
 pub(super) struct TaskProgress {
     pub(super) agent: String,
@@ -25,12 +25,12 @@ pub(super) struct TaskProgress {
     /// When the first attempt of this run began, and the last one.
     first: Instant,
     began: Instant,
-    /// When something was last heard.
+    /// The time of the last event.
     last: Instant,
 }
 
 impl TaskProgress {
-    /// How long this run was at it, or is.
+    /// How long this run has worked on it.
     pub(super) fn took(&self, is_open: bool) -> Duration {
         let until = if is_open { Instant::now() } else { self.last };
         until.saturating_duration_since(self.first)
@@ -60,7 +60,7 @@ impl RunProgress {
         }
     }
 
-    /// How long its last attempt has taken up to now.
+    /// How long the last attempt has taken so far.
     fn elapsed(&self, task: &TaskKey) -> String {
         let now = Instant::now();
         let took = self.tasks().get_mut(task).map_or(Duration::ZERO, |known| {
@@ -70,7 +70,7 @@ impl RunProgress {
         format!("{:.1} s", took.as_secs_f64())
     }
 
-    /// Takes note of what happens; the sentence, where it is worth one. It is one line, whoever is quoted in it.
+    /// Records an event. Returns a sentence of one line if the event deserves one, whatever text it quotes.
     pub(super) fn sentence(&self, notice: &RunEvent) -> Option<String> {
         self.wording(notice).map(|sentence| sentence.replace(['\n', '\t'], " "))
     }

@@ -9,14 +9,14 @@ use crate::app::queue::{self, AttemptFilter};
 use crate::cli::message;
 use crate::cli::output::{print, print_json};
 
-/// Show what is being worked on
+/// Show attempts at work
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  agency ps --json")]
 pub(crate) struct PsArgs {
-    /// Also what is over: the last attempt at each task
+    /// Also ended attempts: the last one of each task
     #[arg(long)]
     all: bool,
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal,
 
 use crate::app::error::CommandError;
 
-/// How many seconds of a processor it may take, if nobody is left to stop it.
+/// Its limit of processor time in seconds, in case its parent is gone.
 const SECONDS: u64 = 20;
 
 pub(crate) fn run(about: &[String]) -> Result<u8, CommandError> {

@@ -11,7 +11,7 @@ use super::{events, summary_table};
 use crate::cli::message;
 use crate::cli::terminal;
 
-/// Whoever tells.
+/// How a run is reported.
 #[derive(Debug)]
 pub(super) struct Reporter {
     manner: ReportMode,
@@ -35,14 +35,14 @@ impl Reporter {
         Self { manner, progress: RunProgress::default() }
     }
 
-    /// Nothing more happens: what is drawn goes, and what was said stays.
+    /// Clears the live view; printed lines stay.
     pub(super) fn close(&self) {
         if let ReportMode::Live(view) = &self.manner {
             view.close();
         }
     }
 
-    /// What it all came to.
+    /// Prints the summary.
     pub(super) fn summary(&self, summary: &RunSummary) {
         match self.manner {
             ReportMode::Events => events::summary(summary),

@@ -8,25 +8,25 @@ use crate::app::queue::rebuild::{RebuildSummary, rebuild_store};
 use crate::cli::message;
 use crate::cli::output::print_json;
 
-/// Mend the store of attempts
+/// Repair the store of attempts
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:\n  agency store rebuild --yes")]
 pub(crate) enum StoreCommand {
     Rebuild(RebuildArgs),
 }
 
-/// Make a damaged store anew, from git and the records of attempts
+/// Rebuild a damaged store from git and the records of attempts
 ///
-/// What landed stays landed, attempts that were open are closed as lost and their tasks can be tried again, and new
-/// attempts are numbered above all that were found. The damaged file is kept beside the new one. How often tasks failed
-/// and what they used is forgotten. A store that is whole is left as it is.
+/// Landed work stays landed. Open attempts are closed as lost, and their tasks can be tried again. New attempts get higher
+/// numbers than all that were found. The damaged file is kept beside the new one. Failure counts and usage are lost. An
+/// intact store is not changed.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  agency store rebuild --yes")]
 pub(crate) struct RebuildArgs {
     /// Do not ask
     #[arg(long)]
     yes: bool,
-    /// As JSON, on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -34,7 +34,7 @@ pub(crate) struct RebuildArgs {
 #[derive(Debug, Serialize)]
 struct RebuildAnswer {
     version: u32,
-    /// Nothing, where the store is whole.
+    /// Nothing, if the store is intact.
     rebuilt: Option<RebuildSummary>,
 }
 

@@ -11,7 +11,7 @@ use crate::cli::terminal::columns::{columns, cut};
 
 const HEADS: [&str; 6] = ["task", "agent", "outcome", "attempts", "time", "commit"];
 
-/// Says what it all came to; no line of the table is wider than a terminal that shows it.
+/// Prints the summary. No line of the table is wider than the terminal.
 pub(super) fn tell(summary: &RunSummary, progress: &RunProgress, width: Option<usize>) {
     message::print_block(&table(summary, progress, width));
     let done = |one: &&TaskResult| {
@@ -34,10 +34,10 @@ pub(super) fn tell(summary: &RunSummary, progress: &RunProgress, width: Option<u
     });
 }
 
-/// So many tasks that wait for the same thing have a line each.
+/// Up to this many tasks that wait for the same reason have a line each.
 const ALIKE: usize = 3;
 
-/// What was not started, and why. A reason that holds back a whole board is said once.
+/// Prints what was not started, and why. A reason that holds for a whole board is printed once.
 fn waiting(all: &[(String, String)]) {
     let mut told: Vec<&str> = Vec::new();
     for (task, why) in all {

@@ -11,46 +11,46 @@ use clap::{Args, ValueEnum};
 use crate::app::units;
 use crate::cli::caller::IsolationArg;
 
-/// Run a command so that only its scope can change
+/// Run a command that can change only its scope
 ///
-/// The command sees the current folder (its whole repository, if it is in one) and the operating system,
-/// read-only; a private HOME and /tmp; its own processes; and no network. What the scope names can be
-/// written. Everything it writes is caught in a layer of its own and judged when it has ended: only then,
-/// and only if nothing is out of scope, can it be applied. What git ignores (build output, packages) is
-/// always writable and thrown away.
+/// The command sees the current folder (its whole repository, if it is in one) and the operating system
+/// read-only, a private HOME and /tmp, its own processes, and no network. It can write the files in its
+/// scope. All writes go to a separate layer, which is checked when the command has ended. The changes can
+/// be applied only if every one of them is in scope. Files that git ignores (build output, packages) are
+/// always writable, and discarded.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SandboxArgs {
-    /// What may change: `src/**`, `Cargo.toml`, `docs/*.md`. Relative to the current folder; may be repeated
+    /// Writable files: `src/**`, `Cargo.toml`, `docs/*.md`. Relative to the current folder; may be repeated
     #[arg(long, value_name = "GLOB", help_heading = "Scope")]
     pub(crate) write: Vec<String>,
-    /// What may not change even there
+    /// Files that must not change, even if --write matches them
     #[arg(long, value_name = "GLOB", help_heading = "Scope")]
     pub(crate) deny: Vec<String>,
-    /// Make a path of the host readable that is not by default
+    /// Make another path of the host readable
     #[arg(long, value_name = "PATH", help_heading = "Scope")]
     pub(crate) read: Vec<PathBuf>,
-    /// Put a path, of the host or of the folder, out of sight
+    /// Hide a path of the host or of the folder
     #[arg(long, value_name = "PATH", help_heading = "Scope")]
     pub(crate) hide: Vec<PathBuf>,
 
-    /// What can be reached: `none`, `full`, or a list of HOST:PORT. A list is exact, and goes through a proxy
-    /// inside, which most programs find by themselves; a loopback address (`127.0.0.1:8080`) is forwarded
+    /// Network access: `none`, `full`, or a list of HOST:PORT. A list goes through a proxy that most programs
+    /// find in their environment; a loopback address (`127.0.0.1:8080`) is forwarded
     #[arg(long, value_name = "none|full|HOST:PORT,…", default_value = NETWORK, help_heading = "Isolation")]
     pub(crate) net: String,
-    /// How the scope is held
+    /// Isolation level
     #[arg(long, value_enum, default_value_t = IsolationArg::Process, help_heading = "Isolation")]
     pub(crate) isolation: IsolationArg,
-    /// The image of a container, for --isolation container. It is fetched if it is not there
+    /// The image for --isolation container. It is fetched if it is missing
     #[arg(long, value_name = "IMAGE", help_heading = "Isolation")]
     pub(crate) image: Option<String>,
-    /// Pass this variable of the environment on. Its value is taken out of the output
+    /// Pass on this environment variable. Its value is redacted in the output
     #[arg(long, value_name = "NAME", help_heading = "Isolation")]
     pub(crate) env: Vec<OsString>,
     /// Give the command a terminal
     #[arg(long, help_heading = "Isolation")]
     pub(crate) tty: bool,
-    /// Switch a control off, to find out what needs it. The attestation says so
+    /// Switch off a control, to find out what needs it. The attestation records it
     #[arg(
         long,
         value_name = "CONTROL",
@@ -60,32 +60,32 @@ pub(crate) struct SandboxArgs {
     )]
     pub(crate) without: Vec<Control>,
 
-    /// Stop it after so long (`90s`, `45m`, `1h30m`)
+    /// Stop the command after this time (`90s`, `45m`, `1h30m`)
     #[arg(long, value_name = "D", value_parser = units::duration, help_heading = "Limits")]
     pub(crate) timeout: Option<Duration>,
-    /// Stop it after so long without output and without a change to a file
+    /// Stop the command after this time without output or file change
     #[arg(long, value_name = "D", value_parser = units::duration, help_heading = "Limits")]
     pub(crate) stall: Option<Duration>,
-    /// How much memory all its processes may use (`512MiB`, `4GiB`, `none`) [default: three quarters of the machine's]
+    /// Memory limit for all its processes (`512MiB`, `4GiB`, `none`) [default: three quarters of the machine's]
     #[arg(long, value_name = "SIZE", value_parser = units::memory, help_heading = "Limits")]
     pub(crate) memory: Option<MemoryLimit>,
-    /// How many processes and threads may exist at once
+    /// Maximum number of processes and threads at a time
     #[arg(long, value_name = "N", value_parser = units::count, default_value = PROCESSES, help_heading = "Limits")]
     pub(crate) processes: u64,
-    /// How large one file may become
+    /// Maximum size of one file
     #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = FILE_SIZE, help_heading = "Limits")]
     pub(crate) file_size: u64,
-    /// How much HOME, /tmp, /var/tmp, /dev/shm and changes caught in memory may hold together
+    /// Maximum size of HOME, /tmp, /var/tmp, /dev/shm and in-memory changes together
     #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = TMP_SIZE, help_heading = "Limits")]
     pub(crate) tmp_size: u64,
-    /// How much of each stream of its output is passed on; of more, the beginning and the end
+    /// How much of each output stream is passed on; longer output keeps its beginning and end
     #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = OUTPUT, help_heading = "Limits")]
     pub(crate) output: u64,
-    /// Where changes are caught. What git ignores is on disk either way [default: memory, where it can be]
+    /// Where changes are kept. Files that git ignores are always on disk [default: memory, if possible]
     #[arg(long, value_enum, help_heading = "Limits")]
     pub(crate) layer: Option<LayerArg>,
 
-    /// Work on this commit of the repository instead of on the folder as it is
+    /// Work on this commit instead of the current state of the folder
     #[arg(long, value_name = "REV", conflicts_with = "apply", help_heading = "Scope")]
     pub(crate) base: Option<String>,
 
@@ -95,10 +95,10 @@ pub(crate) struct SandboxArgs {
     /// Write the changes to FILE as a patch for `git apply`, if all of them are in scope
     #[arg(long, value_name = "FILE", conflicts_with = "discard", help_heading = "Result")]
     pub(crate) patch: Option<PathBuf>,
-    /// Throw the changes away (the default)
+    /// Discard the changes (the default)
     #[arg(long, help_heading = "Result")]
     pub(crate) discard: bool,
-    /// Say what happened as JSON on standard output; the command's own output goes to standard error
+    /// Print the report as JSON; the command's own output goes to standard error
     #[arg(long, help_heading = "Result")]
     pub(crate) json: bool,
 
@@ -107,7 +107,7 @@ pub(crate) struct SandboxArgs {
     pub(crate) command: Vec<OsString>,
 }
 
-/// What holds unless something else is said.
+/// The default limits.
 const NETWORK: &str = "none";
 const PROCESSES: &str = "4096";
 const FILE_SIZE: &str = "8GiB";
@@ -137,8 +137,8 @@ here, 20 if a change was out of scope, 124 after a deadline, 125 for a failure o
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LayerArg {
-    /// Fast, and as large as --tmp-size
+    /// Fast; limited by --tmp-size
     Memory,
-    /// Beside the repository
+    /// In the state folder
     Disk,
 }

@@ -70,7 +70,7 @@ pub(super) fn policy(
     })
 }
 
-/// Refuses what the level can't do before anything is copied.
+/// Refuses what the level can't enforce, before anything is copied.
 fn check_level(
     command: &SandboxArgs,
     level: IsolationLevel,
@@ -117,7 +117,7 @@ fn container(command: &SandboxArgs, level: IsolationLevel) -> Result<Option<Cont
     }
 }
 
-/// Whatever is passed by name may be one.
+/// Every variable that is passed by name may hold a secret.
 fn secrets(command: &SandboxArgs) -> Vec<NamedSecret> {
     let named = command.env.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
     named
@@ -128,7 +128,7 @@ fn secrets(command: &SandboxArgs) -> Vec<NamedSecret> {
         .collect()
 }
 
-/// Globs are relative to where the person is; the scope is relative to the workspace.
+/// Globs are relative to the current folder; the scope is relative to the workspace.
 fn scope(command: &SandboxArgs, folder: &WorkspaceFolder) -> Result<Scope, CommandError> {
     let here = folder.root.join(folder.start.as_path());
     let parse = |globs: &[String]| -> Result<Vec<Glob>, CommandError> {
@@ -174,7 +174,7 @@ pub(super) fn network(command: &SandboxArgs) -> Result<NetworkPolicy, CommandErr
     Ok(NetworkPolicy::Hosts(list))
 }
 
-/// A patch that can't be written is noticed before the work is done, not after.
+/// Checks that a patch can be written before the command runs.
 pub(super) fn result(command: &SandboxArgs, current: &Path) -> Result<(), CommandError> {
     let Some(file) = &command.patch else { return Ok(()) };
     let path = current.join(file);

@@ -24,7 +24,7 @@ const VERSION: u32 = 1;
 /// How many lines a list gets before it is cut.
 const SHOWN: usize = 20;
 
-/// Says what happened, and returns the exit code.
+/// Prints the report. Returns the exit code.
 pub(super) fn tell(
     command: &SandboxArgs,
     policy: &Policy,
@@ -62,7 +62,7 @@ pub(super) fn tell(
     Ok(code)
 }
 
-/// Ends the line that the command left on a terminal, and whatever colour it was in.
+/// Ends an unfinished line of the command on a terminal, and resets its colour.
 fn start_line(output: &OutputTotals) {
     let mut out = io::stderr().lock();
     if out.is_terminal() && output.iter().any(|stream| stream.in_line) {
@@ -76,7 +76,7 @@ fn shown(command: &[OsString], policy: &Policy) -> Vec<String> {
     command.iter().map(|part| String::from_utf8_lossy(&redacted(part)).into_owned()).collect()
 }
 
-/// Whose code it is: the command's own, or ours.
+/// The exit code, and whose it is: the command's or `agency`'s.
 fn code(outcome: &LaunchOutcome, settled: ChangesOutcome) -> (u8, &'static str) {
     if settled == ChangesOutcome::Refused {
         return (20, "agency");
@@ -105,7 +105,7 @@ fn end(end: CommandExit) -> Value {
     }
 }
 
-/// Silence when there is nothing to say: a command that changed nothing looks as it does without us.
+/// Prints nothing for a command that changed nothing, so that it looks as it does without a sandbox.
 fn say(
     out: &mut impl Write,
     outcome: &LaunchOutcome,
@@ -190,7 +190,7 @@ fn say_changes(out: &mut impl Write, judged: &Harvest, settled: ChangesOutcome) 
     )
 }
 
-/// Hosts the agent asked for and did not get, each once.
+/// Hosts that the agent asked for and was refused, each once.
 fn say_unreached(out: &mut impl Write, traffic: &NetworkTraffic) -> io::Result<()> {
     let mut hosts: BTreeMap<(&str, u16, &str), u64> = BTreeMap::new();
     for event in traffic
@@ -218,7 +218,7 @@ fn say_unreached(out: &mut impl Write, traffic: &NetworkTraffic) -> io::Result<(
     }
 }
 
-/// What of the output is not there, if anything.
+/// What was left out of the output.
 fn missing(output: &OutputTotals) -> Option<String> {
     let redacted = match output.iter().map(|stream| stream.redacted).sum() {
         0 => None,
@@ -233,7 +233,7 @@ fn missing(output: &OutputTotals) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// The first lines of a list, and how many more there are; `uncounted` of them are in nobody's list.
+/// The first lines of a list, and how many more there are. `uncounted` are not in the list at all.
 fn list(
     out: &mut impl Write,
     lines: impl ExactSizeIterator<Item = String>,

@@ -15,20 +15,20 @@ const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORT
 const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
 const COMPRESSIONS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"];
 
-/// What OpenTelemetry waits for a collector, if nobody says otherwise.
+/// OpenTelemetry's default timeout for a collector.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Where spans are to go. Headers are not here: they hold secrets, and are read where they are sent.
+/// Where spans go. Headers are not kept here: they hold secrets, and are read where they are sent.
 pub(crate) struct TraceConfig {
     pub(super) endpoint: String,
     pub(super) origin: Origin,
     pub(super) patience: Duration,
     pub(super) way: HttpSettings,
-    /// Whether somebody says what this service is called.
+    /// Whether the environment names this service.
     pub(super) is_named: bool,
 }
 
-/// `None` where nobody asks for spans.
+/// `None` if no exporter is configured.
 pub(crate) fn trace_config(
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Option<TraceConfig>, CommandError> {
@@ -75,7 +75,7 @@ pub(crate) fn trace_config(
     Ok(Some(TraceConfig { endpoint, origin, patience, way: HttpSettings::from(&set), is_named }))
 }
 
-/// The address spans are posted to. It is never quoted: what stands before an @ is somebody's password.
+/// The address of the collector. It is never printed: it may hold a password before an @.
 fn endpoint(name: &str, given: &str) -> Result<(String, Origin), CommandError> {
     let wrong = |why: &str| CommandError::usage(format!("{name} {why}"));
     let parsed = given.parse::<Uri>().ok();

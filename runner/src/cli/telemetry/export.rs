@@ -15,10 +15,10 @@ use ureq::Agent;
 
 use super::config::TraceConfig;
 
-/// As much of an answer as anybody reads.
+/// The most that is read of an answer.
 const LARGEST_ANSWER: u64 = 64 * 1024;
 
-/// The first thing that went wrong, in a few words.
+/// The first error, in a few words.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FirstExportError(Arc<Mutex<Option<String>>>);
 
@@ -32,13 +32,13 @@ impl FirstExportError {
     }
 }
 
-/// Whoever carries requests to the collector.
+/// Sends requests to the collector.
 struct CollectorClient {
     agent: Agent,
     trouble: FirstExportError,
 }
 
-/// What an agent holds may be a proxy's password.
+/// The HTTP agent may hold a proxy's password.
 impl std::fmt::Debug for CollectorClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("CollectorClient").finish_non_exhaustive()
@@ -74,12 +74,12 @@ fn words(error: &ureq::Error) -> String {
     }
 }
 
-/// The official exporter. What we name ourselves goes below `agency.`, where it is nobody else's.
+/// The official exporter. What we name ourselves goes below `agency.`, so that it collides with no other name.
 #[derive(Debug)]
 pub(super) struct PrefixingExporter(opentelemetry_otlp::SpanExporter);
 
 impl PrefixingExporter {
-    /// What can't be sent is lost: to try again would make the end of a run wait.
+    /// Spans that can't be sent are lost: a retry would delay the end of a run.
     pub(super) fn new(
         asked: &TraceConfig,
         agent: Agent,
@@ -116,7 +116,7 @@ impl SpanExporter for PrefixingExporter {
     }
 }
 
-/// Ids at random, but for those that were promised.
+/// Random ids, except for those that were fixed before.
 #[derive(Debug, Default)]
 pub(super) struct PromisedIdGenerator(RandomIdGenerator);
 

@@ -27,12 +27,12 @@ use export::{FirstExportError, PrefixingExporter, PromisedIdGenerator};
 use crate::app::error::{CommandError, ErrorKind};
 use crate::cli::message;
 
-/// How long the end of a run waits for the last spans to be taken.
+/// How long the end of a run waits for the last spans to be sent.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// A run that is told of, until its end.
+/// The telemetry of a run, until its end.
 pub(crate) struct Telemetry {
-    /// What this thread does belongs to the run.
+    /// Makes this thread's work part of the run's span.
     _context: Option<ContextGuard>,
     export: Option<SpanExport>,
 }
@@ -44,7 +44,7 @@ struct SpanExport {
     trouble: FirstExportError,
 }
 
-/// Begins to tell, as far as anybody wants to know.
+/// Starts telemetry, if it is configured.
 pub(crate) fn start(asked: Option<TraceConfig>, settings: &RunSettings) -> Result<Telemetry, CommandError> {
     // What is no place in a trace is as if it were not there, as W3C has it.
     let told = std::env::var(TRACE_VARIABLE).ok().and_then(|text| trace::parse(&text));
@@ -80,7 +80,7 @@ fn provider(asked: &TraceConfig, trouble: &FirstExportError) -> Result<SdkTracer
         .build())
 }
 
-/// The span that all others are below.
+/// The root span.
 fn run(tracer: &SdkTracer, told: Option<SpanContext>, settings: &RunSettings) -> Context {
     let name = settings.root.file_name().map(|name| name.to_string_lossy().into_owned());
     let level = serde_json::to_value(settings.level).unwrap_or_default();
@@ -95,8 +95,7 @@ fn run(tracer: &SdkTracer, told: Option<SpanContext>, settings: &RunSettings) ->
     above.with_span(tracer.build_with_context(builder, &above))
 }
 
-/// `AGENCY_LOG=debug` shows every step, on standard error. Of spans, only our own are traced, and nothing of what is
-/// said within them.
+/// `AGENCY_LOG=debug` prints every step on standard error. Only our own spans are exported, without their messages.
 fn show<T>(tracer: Option<T>)
 where
     T: Tracer<Span: Send + Sync> + Send + Sync + 'static,
@@ -122,8 +121,8 @@ where
 }
 
 impl Telemetry {
-    /// The run is over: what is left is sent, if that takes no longer than a moment. That it could not be is no
-    /// failure, and said once.
+    /// Sends the remaining spans at the end of a run, within a short time. A failure is reported once and is not an
+    /// error.
     pub(crate) fn end(self, code: u8) {
         let Some(SpanExport { provider, run, to, trouble }) = self.export else { return };
         run.span().set_attribute(KeyValue::new("exit_code", i64::from(code)));

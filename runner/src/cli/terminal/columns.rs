@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use unicode_width::UnicodeWidthChar;
 
-/// Characters that are as wide everywhere.
+/// Characters with the same width on every terminal.
 const CERTAIN: &[RangeInclusive<char>] = &[
     ' '..='~',
     // Latin, Greek and Cyrillic; not what is put on top of others.
@@ -37,7 +37,7 @@ const CERTAIN: &[RangeInclusive<char>] = &[
     '\u{1f680}'..='\u{1f6c5}',
 ];
 
-/// As much of a text as fits on one line, in so many columns.
+/// Cuts a text to one line of at most `width` columns.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     let shown = one_line(text);
     if columns(&shown) <= width {
@@ -56,12 +56,12 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     fits
 }
 
-/// How many columns a text takes that [`cut`] or [`one_line`] gave.
+/// The width of a text made by [`cut`] or [`one_line`].
 pub(crate) fn columns(text: &str) -> usize {
     text.chars().filter_map(UnicodeWidthChar::width).sum()
 }
 
-/// A text without anything that could leave its line, or that nobody knows the width of.
+/// A text without characters that leave the line or have no known width.
 pub(crate) fn one_line(text: &str) -> String {
     let shown = |character: char| match character {
         '\t' | '\n' => Some(' '),

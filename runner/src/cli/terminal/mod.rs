@@ -5,7 +5,7 @@ pub(crate) mod pane;
 
 use std::io::IsTerminal;
 
-/// Whether somebody watches who has a terminal that can be drawn on, and nothing else writes there.
+/// Whether standard error is a terminal that can be redrawn, and nothing else writes to it.
 pub(crate) fn is_drawable() -> bool {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     std::io::stderr().is_terminal()

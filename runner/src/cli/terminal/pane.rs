@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 
-/// A part of the terminal, below everything else, that is drawn again and again.
+/// The redrawn area at the bottom of the terminal.
 #[derive(Debug)]
 pub(crate) struct TerminalPane(ProgressBar);
 
@@ -22,25 +22,25 @@ impl TerminalPane {
         Self(bar)
     }
 
-    /// Draws these lines instead of what was drawn before, if they are others.
+    /// Replaces the drawn lines, if they differ.
     pub(crate) fn draw(&self, lines: &str) {
         if self.0.message() != lines {
             self.0.set_message(lines.to_owned());
         }
     }
 
-    /// Lets something be written that stays, above what is drawn.
+    /// Writes a permanent line above the drawn area.
     pub(crate) fn above(&self, write: impl FnOnce()) {
         self.0.suspend(write);
     }
 
-    /// Takes everything off the terminal that was drawn.
+    /// Clears the drawn area.
     pub(crate) fn clear(&self) {
         self.0.finish_and_clear();
     }
 }
 
-/// Standard error, where it is a terminal.
+/// Standard error as a terminal.
 #[derive(Debug, Default)]
 struct StderrTerminal {
     drawing: Mutex<Vec<u8>>,
@@ -96,7 +96,7 @@ impl TermLike for StderrTerminal {
         self.drawing().write_all(b"\r\x1b[2K")
     }
 
-    /// The cursor comes to rest where a `^C` that the terminal echoes wraps no line.
+    /// The cursor rests where an echoed `^C` wraps no line.
     fn flush(&self) -> io::Result<()> {
         let mut drawing = self.drawing();
         drawing.push(b'\r');

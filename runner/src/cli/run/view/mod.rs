@@ -23,10 +23,10 @@ use crate::cli::terminal::size;
 use render::WorkingAgent;
 use tail::LogTail;
 
-/// How often it is drawn at most.
+/// Minimum time between two drawings.
 const DRAW_EVERY: Duration = Duration::from_millis(250);
 
-/// A run that is watched.
+/// The live view of a run.
 #[derive(Debug)]
 pub(super) struct LiveView {
     stage: Arc<ViewPainter>,
@@ -36,13 +36,13 @@ pub(super) struct LiveView {
 #[derive(Debug)]
 struct ViewPainter {
     pane: TerminalPane,
-    /// Where records of attempts are.
+    /// The folder of the records of attempts.
     state: PathBuf,
     scene: Mutex<ViewModel>,
     wake: Condvar,
 }
 
-/// What is known of the run.
+/// The state of the run.
 #[derive(Debug, Default)]
 struct ViewModel {
     attempts: HashMap<String, AttemptLine>,
@@ -87,7 +87,7 @@ impl LiveView {
         }
     }
 
-    /// Lets something be written that stays, above what is drawn.
+    /// Writes a permanent line above the drawn area.
     pub(super) fn above(&self, write: impl FnOnce()) {
         self.stage.pane.above(write);
     }
