@@ -195,7 +195,11 @@ impl Queue {
             self.ground.git(&["for-each-ref", "--format=%(objectname)", "refs/agency/lease"]).lines()
         {
             let lease = self.ground.git(&["cat-file", "blob", object]);
-            assert!(lease.starts_with("agency released "), "a lease in git: {lease}");
+            assert!(
+                lease.starts_with("agency released "),
+                "a lease in git: {lease}\nthe store: {:#}",
+                self.ground.ok(&["ps", "--all", "--json"]).json()
+            );
         }
         assert_eq!(self.open_attempts(), Vec::<Json>::new(), "leases in the store");
         let layers = fs::read_dir(self.ground.state().join("sandboxes")).expect("a folder").count();

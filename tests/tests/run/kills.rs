@@ -102,10 +102,23 @@ fn queue() -> Queue {
     queue
 }
 
+/// A test that fails shows what the runs said.
+struct ShownIfFailed(String);
+
+impl Drop for ShownIfFailed {
+    #[allow(clippy::print_stderr)]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("what the runs said, after {}", self.0);
+        }
+    }
+}
+
 /// A last run that nobody disturbs ends everything.
 fn assert_ends(queue: &Queue, tasks: &[String], done: &str) {
     let said = queue.run(&["--parallel", "8"]);
     assert_eq!(said.code, 0, "after {done}: {said:?}");
+    let _shown = ShownIfFailed(format!("{done}\nthe last run: {}", said.err));
     queue.ground.git(&["fsck", "--full", "--strict", "--no-dangling", "--no-progress"]);
     queue.assert_landed(tasks);
     queue.assert_nothing_left();
@@ -155,6 +168,7 @@ fn stop_one_of_three(count: usize, stops: usize, seed: u64) {
     let mut tasks = queue.tasks(count);
     let mut dice = Dice::new(seed);
     let mut three: Vec<Supervisor> = (0..3).map(|_| queue.start(&["--parallel", "2"])).collect();
+    let mut said = String::new();
     for _ in 0..stops {
         // A moment of the clock is what this test is about.
         std::thread::sleep(Duration::from_millis(dice.below(700)));
@@ -163,6 +177,7 @@ fn stop_one_of_three(count: usize, stops: usize, seed: u64) {
         }
         for one in &mut three {
             if !one.is_alive() {
+                said.push_str(&one.said_so_far());
                 *one = queue.start(&["--parallel", "2"]);
             }
         }
@@ -174,8 +189,9 @@ fn stop_one_of_three(count: usize, stops: usize, seed: u64) {
     for one in &mut three {
         let status = one.gone();
         assert!(status.code().is_some(), "{status}: {}", one.said_so_far());
+        said.push_str(&one.said_so_far());
     }
-    assert_ends(&queue, &tasks, &format!("{stops} stops"));
+    assert_ends(&queue, &tasks, &format!("{stops} stops and\n{said}"));
 }
 
 /// Without kills of git: one that is killed can leave the lock of the branch behind, and work waits for a person then.
