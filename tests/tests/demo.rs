@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use agency_tests::ground::Ground;
+use agency_tests::ground::{Ground, Said};
 use agency_tests::repository::actors;
 
 /// What is told, without what is another each time: the folder, the commits, whose home it is.
@@ -68,4 +68,26 @@ fn the_demo_tells_programs_what_it_tells_people() {
 fn the_demo_takes_no_folder_that_has_something_in_it() {
     let ground = Ground::without_board(&[("mine.txt", "mine\n")]);
     ground.refused(2, &["demo", "--folder", "."]).assert_names(&["is not empty"]);
+}
+
+/// Neither what the environment says to git and to us, nor what somebody configured for themselves.
+#[test]
+fn the_environment_has_no_say_in_the_demo() {
+    let ground = Ground::without_board(&[]);
+    let folder = ground.user().join("demo");
+    // With a say, each of them would be refused: there is no image, and no such repository.
+    ground.write("own/agency/agency.toml", "[run]\nisolation = \"container\"\n");
+    let mut command = ground.command(&["demo", "--json", "--folder", &folder.display().to_string()]);
+    command.env("XDG_CONFIG_HOME", ground.path().join("own"));
+    command.env("AGENCY_PROTOCOL", "codifica").env("AGENCY_TRUST", "no");
+    command.env("GIT_DIR", "/nonexistent").env("GIT_WORK_TREE", "/nonexistent");
+    let name =
+        [("GIT_CONFIG_COUNT", "1"), ("GIT_CONFIG_KEY_0", "user.name"), ("GIT_CONFIG_VALUE_0", "Other")];
+    let said: Said = command.envs(name).output().expect("it runs").into();
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(said.json()["as_it_should"], true, "{said:?}");
+    let mut git = ground.program(Path::new("git"));
+    let log = git.arg("-C").arg(&folder).args(["log", "--format=%an, %cn"]).output().expect("git runs");
+    let log = String::from_utf8(log.stdout).expect("text");
+    assert!(log.lines().count() >= 3 && log.lines().all(|line| line.ends_with("You")), "{log}");
 }

@@ -84,19 +84,25 @@ fn nothing_but_the_runner_prints() {
     }
 }
 
-/// What only a front end may name: how a command is typed, the terminal, the current folder, the exit code.
+/// What only a front end may name: how a command is typed, the terminal, signals, the exit code.
 const OF_FRONT_ENDS: &[&str] = &[
     "clap",
-    "io::stdin",
-    "io::stdout",
-    "io::stderr",
     "println",
+    "print!",
+    "dbg!",
     "is_terminal",
-    "current_dir()",
+    "termios",
+    "env::args",
+    "args_os",
+    "tokio::signal",
     "ExitCode",
     "process::exit",
     "crate::cli",
+    "current_dir()",
 ];
+
+/// What a verb may only say of other processes, behind a dot: `command.current_dir(…)`, `output.stdout`.
+const OF_OTHER_PROCESSES: &[&str] = &["current_dir", "stdin", "stdout", "stderr"];
 
 #[test]
 fn what_verbs_are_made_of_knows_no_front_end() {
@@ -104,9 +110,53 @@ fn what_verbs_are_made_of_knows_no_front_end() {
         if path.components().any(|part| part.as_os_str() == "tests") {
             continue;
         }
-        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let code = code_of(&text);
         for word in OF_FRONT_ENDS {
             assert!(!code.contains(word), "{word} in {}", path.display());
+        }
+        for word in OF_OTHER_PROCESSES {
+            let is_ours = |(at, _): &(usize, &str)| !code[..*at].ends_with('.');
+            assert!(!code.match_indices(word).any(|found| is_ours(&found)), "{word} in {}", path.display());
+        }
+    }
+}
+
+/// A file without its tests and its comments.
+fn code_of(text: &str) -> String {
+    let code = text.split("#[cfg(test)]").next().unwrap_or_default().lines();
+    code.filter(|line| !line.trim_start().starts_with("//")).map(|line| format!("{line}\n")).collect()
+}
+
+/// Folders of the command line that act through `app` alone.
+const ONLY_FRONT_ENDS: &[&str] = &["runner/src/cli/run", "runner/src/cli/agents", "runner/src/cli/demo"];
+
+/// What the folders may name of other crates: values that are shown, and how text is made harmless to look at.
+const SHOWN: &[&str] = &[
+    "agency_protocols::names",
+    "agency_sandbox::output",
+    "agency_sandbox::policy",
+    "agency_supervisor::attempt",
+    "agency_supervisor::dispatch",
+    "agency_supervisor::run_event",
+];
+
+#[test]
+fn front_ends_only_parse_and_print() {
+    for (path, text) in ONLY_FRONT_ENDS.iter().flat_map(|folder| sources(folder)) {
+        let code = code_of(&text);
+        for (at, _) in code.match_indices("agency_") {
+            let named = &code[at..];
+            let end = named.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | ':')));
+            let named = &named[..end.unwrap_or(named.len())];
+            let is_shown = SHOWN.iter().any(|module| {
+                named.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+            });
+            assert!(is_shown || !named.contains("::"), "{named} in {}", path.display());
+        }
+        for acting in
+            ["process::Command", "Command::new", "fs::write", "fs::remove", "fs::create", "fs::rename"]
+        {
+            assert!(!code.contains(acting), "{acting} in {}", path.display());
         }
     }
 }

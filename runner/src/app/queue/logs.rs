@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use agency_protocols::names::TaskId;
 use agency_supervisor::attempt::{Attempt, TaskKey};
@@ -51,8 +51,13 @@ pub(crate) fn open<'a>(
         let what = format!("there is no attempt at {} to show", request.task);
         CommandError::new_message(ErrorKind::NoSuch, what).with_hint("`agency ps --all` shows what there is")
     })?;
-    let path = records::folder_of(state.path(), &attempt).join("agent").join("output.log");
+    let path = file_of(state.path(), &attempt, "agent");
     Ok(AttemptLog { attempt: attempt.epoch.0, here, key, named: request.attempt, path, read: 0 })
+}
+
+/// The file that a job of an attempt writes to: its agent, or whoever audits it.
+pub(crate) fn file_of(state: &Path, attempt: &Attempt, job: &str) -> PathBuf {
+    records::folder_of(state, attempt).join(job).join("output.log")
 }
 
 fn find(here: &RepoContext, key: &TaskKey, named: Option<u64>) -> Result<Option<Attempt>, CommandError> {

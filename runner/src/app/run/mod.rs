@@ -24,7 +24,8 @@ use agency_supervisor::board_sync::{BoardSync, MessageSink};
 use agency_supervisor::board_thread::BoardThread;
 use agency_supervisor::dispatch::{Interrupt, RunOptions, RunSummary};
 use agency_supervisor::run_event::{EventSink, RunEvent};
-use agency_supervisor::settings::{Committer, LandingTarget, RunSettings};
+pub(crate) use agency_supervisor::settings::LandingTarget;
+use agency_supervisor::settings::{Committer, RunSettings};
 use agency_supervisor::startup::{self, Startup};
 use tokio::sync::mpsc;
 

@@ -23,17 +23,15 @@ use std::sync::Arc;
 
 use agency_protocols::names::TaskId;
 use agency_sandbox::policy::IsolationLevel;
-use agency_supervisor::attempt::Term;
 use agency_supervisor::dispatch::RunSummary;
-use agency_supervisor::job;
-use agency_supervisor::settings::LandingTarget;
 use clap::{Args, ValueEnum};
 
 use crate::app::board::{Caller, task_id};
 use crate::app::error::CommandError;
 use crate::app::run::dry_run::dry_run;
+use crate::app::run::helper_programs::be_shim;
 use crate::app::run::outcome::RunOutcome;
-use crate::app::run::{self, PreparedRun, RunRequest, helper_programs};
+use crate::app::run::{self, LandingTarget, PreparedRun, RunRequest};
 use crate::app::runtime;
 use crate::app::units;
 use crate::cli::caller::ConfigArgs;
@@ -167,7 +165,5 @@ fn code(summary: &RunSummary) -> u8 {
 
 /// The shim: a supervisor starts one for each sandbox.
 pub(crate) fn shim(folder: &Path, term: u64) -> Result<u8, CommandError> {
-    job::shim::run(folder, Term(term), &helper_programs::claim_reader(), &mut std::io::stdout())
-        .map(|()| 0)
-        .map_err(|error| CommandError::internal(&error))
+    be_shim(folder, term, &mut std::io::stdout()).map(|()| 0)
 }

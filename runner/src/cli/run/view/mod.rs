@@ -13,7 +13,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use agency_supervisor::attempt::{Attempt, Epoch, Phase};
-use agency_supervisor::records;
 use agency_supervisor::run_event::QueueStatus;
 use agency_supervisor::run_event::RunEvent;
 
@@ -119,8 +118,7 @@ impl ViewPainter {
         match scene.attempts.get_mut(&attempt.task.id) {
             Some(known) if known.epoch == attempt.epoch && known.errand == errand => known.doing = doing,
             _ => {
-                let tail =
-                    LogTail::of(records::folder_of(&self.state, attempt).join(&errand).join("output.log"));
+                let tail = LogTail::of(logs::file_of(&self.state, attempt, &errand));
                 let (epoch, agent, claimed_at) = (attempt.epoch, agent.clone(), attempt.claimed_at);
                 let known = AttemptLine { epoch, agent, errand, doing, claimed_at, tail };
                 scene.attempts.insert(attempt.task.id.clone(), known);
