@@ -164,7 +164,7 @@ impl BoardSync {
         let lock = LockWatch::begin(&self.repository, &self.branch);
         for attempt in 1..=TRIES {
             let standing = self.catch_up();
-            let (answer, effects) = verb(held.tree())?;
+            let (answer, effects) = held.ask(&mut *verb)?;
             let Some(commit) = &effects.commit else {
                 held.commit(&effects)?;
                 return Ok(answer);

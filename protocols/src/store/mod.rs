@@ -3,7 +3,8 @@
 //! A verb of a board reads the files and returns [`Effects`]: each file's change with the bytes on which the verb
 //! decided. [`BoardStore::update`] takes the lock, calls the verb, and carries out its effects: all of them or none. If
 //! a person changed a file meanwhile (an editor knows no lock), their lines are kept; where they touch the lines to
-//! change, nothing is written and the verb is called again.
+//! change, nothing is written and the verb is called again. It is also called again when it refuses something while a
+//! file that it read is being written.
 //!
 //! A person's save while a change is carried out is not lost either: see [`exchange`].
 //!
@@ -20,9 +21,11 @@ pub mod folder_cache;
 mod journal;
 pub mod jsonl;
 pub mod lock;
+mod read_files;
 pub mod tree;
 
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use displaced::WriterCheck;
@@ -49,6 +52,9 @@ const MEMORY: &str = "folders";
 
 /// How long a verb is called again while another program keeps changing its files.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a file that a verb could not use, and that another program is writing, is waited for, and how long between.
+const WRITTEN: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(2);
 
 impl BoardStore {
     /// The board files below `root`. `state` is a folder of ours outside the work tree.
@@ -76,7 +82,7 @@ impl BoardStore {
         let held = self.lock_for_update()?;
         let until = Instant::now() + PATIENCE;
         loop {
-            let (answer, effects) = verb(held.tree())?;
+            let (answer, effects) = held.ask(&mut verb)?;
             match held.commit(&effects) {
                 Ok(()) => return Ok(answer),
                 Err(BoardStoreError::Conflict { .. }) if Instant::now() < until => {}
@@ -158,6 +164,21 @@ pub struct BoardStoreGuard<'s> {
 impl BoardStoreGuard<'_> {
     pub fn tree(&self) -> &RepoTree {
         &self.store.tree
+    }
+
+    /// Calls a verb. What it refuses does not count while another program writes a file that it read: it is called again.
+    pub fn ask<T, E>(&self, mut verb: impl FnMut(&RepoTree) -> Result<T, E>) -> Result<T, E> {
+        let until = Instant::now() + WRITTEN;
+        let BoardStore { tree, check, .. } = self.store;
+        loop {
+            tree.reads.begin();
+            let answer = verb(tree);
+            let read = tree.reads.end();
+            if answer.is_ok() || Instant::now() >= until || !read.are_being_written(tree, *check) {
+                return answer;
+            }
+            thread::sleep(PAUSE);
+        }
     }
 
     /// Carries out all effects, or none. A file that has changed is a conflict.
@@ -298,6 +319,44 @@ mod tests {
             })
             .expect("done");
         assert_eq!((looks, text(&store, "old.md").as_deref()), (2, Some("a person's and ours")));
+    }
+
+    /// Git makes a file anew: it is not there, then empty, then whole.
+    #[test]
+    fn what_a_verb_refuses_while_a_file_is_written_does_not_count() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path().join("tree");
+        std::fs::create_dir(&root).expect("a tree");
+        thread_local! { static OPEN: std::cell::Cell<bool> = const { std::cell::Cell::new(false) } }
+        let store =
+            BoardStore::open(&root, &folder.path().join("state"), |_| Ok(OPEN.get())).expect("opened");
+        let mut seen = Vec::new();
+        let asked = store.update(|tree| {
+            let text = tree.read_text("a.md").map_err(BoardStoreError::from)?;
+            let conflict = || Err(BoardStoreError::Conflict { path: "a.md".to_owned() });
+            seen.push(text.clone());
+            match (seen.len(), text.as_deref()) {
+                (1, None) => std::fs::write(root.join("a.md"), "").expect("made"),
+                // Nothing has changed since it was read, and a program has it open.
+                (2, Some("")) => OPEN.set(true),
+                (3, Some("")) => {
+                    OPEN.set(false);
+                    std::fs::write(root.join("a.md"), "whole").expect("written");
+                }
+                (4, Some("whole")) => return Ok(((), Effects::none())),
+                _ => {}
+            }
+            conflict()
+        });
+        asked.expect("done");
+        assert_eq!(seen, [None, Some(String::new()), Some(String::new()), Some("whole".to_owned())]);
+        let mut asked = 0;
+        let refused = store.update(|tree| {
+            asked += 1;
+            tree.read_text("a.md").map_err(BoardStoreError::from)?;
+            Err::<((), Effects), _>(BoardStoreError::Conflict { path: "a.md".to_owned() })
+        });
+        assert!(refused.is_err() && asked == 1, "a file that is whole is not read again: {asked}");
     }
 
     #[test]

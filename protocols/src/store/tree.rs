@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use super::folder_cache::{FolderCache, FolderStamp};
+use super::read_files::ReadLog;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 
@@ -29,6 +30,8 @@ pub struct RepoTree {
     path: PathBuf,
     /// Shortcuts past folders that have not changed.
     pub memory: FolderCache,
+    /// What a verb reads.
+    pub(super) reads: ReadLog,
 }
 
 /// One name in a folder.
@@ -61,7 +64,7 @@ impl RepoTree {
         let failed = |source: Errno| RepoTreeError::Open { path: path.to_owned(), source: source.into() };
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
-        Ok(Self { root, path: path.to_owned(), memory: FolderCache::default() })
+        Ok(Self { root, path: path.to_owned(), memory: FolderCache::default(), reads: ReadLog::default() })
     }
 
     pub fn path(&self) -> &Path {
@@ -69,7 +72,7 @@ impl RepoTree {
     }
 
     /// A regular file, opened to read, or `None` where there is no such file.
-    fn open_file(&self, name: &str) -> Result<Option<File>, RepoTreeError> {
+    pub(super) fn open_file(&self, name: &str) -> Result<Option<File>, RepoTreeError> {
         let path = || self.path.join(name);
         // A FIFO would block an open for reading until somebody writes.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
@@ -89,9 +92,14 @@ impl RepoTree {
     /// The bytes of a file, or `None` where there is no such file.
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>, RepoTreeError> {
         let path = || self.path.join(name);
-        let Some(file) = self.open_file(name)? else { return Ok(None) };
+        let Some(file) = self.open_file(name)? else {
+            self.reads.note(name, None);
+            return Ok(None);
+        };
         let failed = |source| RepoTreeError::Open { path: path(), source };
-        let length = file.metadata().map_err(failed)?.len();
+        let metadata = file.metadata().map_err(failed)?;
+        self.reads.note(name, Some(&metadata));
+        let length = metadata.len();
         if length > LARGEST_FILE {
             return Err(RepoTreeError::Large { path: path() });
         }

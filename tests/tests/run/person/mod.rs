@@ -129,6 +129,35 @@ fn landings(queue: &Queue) -> BTreeMap<String, u64> {
     log.lines().filter_map(of_line).collect()
 }
 
+/// How often each task landed on `main`, as its commits say.
+///
+/// Not counted is a copy that the person's rebase made of a landing and that changes nothing. `git rebase HEAD~2` finds
+/// what `HEAD~2` is twice: for the commits to copy, and for the commit to put them on. Where a task lands in between, the
+/// second is one commit further on, and the first to be copied as well: what was on the branch already is copied onto
+/// itself. Git drops such a copy, but keeps it with `--exec`. No landing can prevent that: git has written nothing yet.
+fn landed(queue: &Queue) -> BTreeMap<String, usize> {
+    let git = |arguments: &[&str]| queue.ground.git(arguments);
+    let copies =
+        git(&["log", "--walk-reflogs", "--grep-reflog=^rebase (pick): ", "--format=%H", "HEAD", "--"]);
+    let copies: BTreeSet<&str> = copies.lines().collect();
+    let changes_nothing = |commit: &str| {
+        let trees = git(&["rev-parse", &format!("{commit}^{{tree}}"), &format!("{commit}~^{{tree}}")]);
+        trees.lines().collect::<BTreeSet<_>>().len() == 1
+    };
+    let mut landed = BTreeMap::new();
+    for line in git(&["log", "--format=%H %(trailers:key=Agency-Task,valueonly,separator= )", "main"]).lines()
+    {
+        let mut words = line.split_whitespace();
+        let commit = words.next().unwrap_or_default();
+        for task in words {
+            let is_counted = !copies.contains(commit) || !changes_nothing(commit);
+            *landed.entry(task.to_owned()).or_default() += usize::from(is_counted);
+        }
+    }
+    landed.retain(|_, times| *times > 0);
+    landed
+}
+
 /// Every word that the person wrote is where they can find it, except in tasks that they deleted.
 fn assert_every_word_found(queue: &Queue, person: &Person<'_>, said: &str) {
     let corpus = Corpus::of(queue);
@@ -202,7 +231,7 @@ fn assert_holds(queue: &Queue, tasks: &[String], person: &Person<'_>, said: &str
     assert_every_word_found(queue, person, said);
     queue.ground.agency(&["lint", "--fix"]);
     bring_back(queue);
-    let (landed, moments) = (queue.landed(), landings(queue));
+    let (landed, moments) = (landed(queue), landings(queue));
     let twice: Vec<_> = landed.iter().filter(|(_, times)| **times != 1).collect();
     assert!(twice.is_empty(), "landed more than once: {twice:?}");
     for id in tasks {
@@ -248,6 +277,7 @@ impl Drop for Shown<'_> {
         for arguments in [
             &["log", "--graph", format, "main", "--glob=refs/agency/pin"][..],
             &["reflog", "show", "--date=iso-strict", of_reflog, "main"][..],
+            &["reflog", "show", "--date=iso-strict", of_reflog, "HEAD"][..],
             &["for-each-ref", "refs/agency"][..],
         ] {
             eprintln!("git {}:\n{}", arguments.join(" "), self.queue.ground.git(arguments));
@@ -280,6 +310,34 @@ fn person_at_work(count: usize, kills: usize, seed: u64) {
 #[test]
 fn nothing_that_a_person_writes_while_runs_are_killed_is_lost() {
     person_at_work(16, 3, 1);
+}
+
+#[test]
+fn only_a_copy_of_a_rebase_that_changes_nothing_is_no_second_landing() {
+    let queue = Queue::new();
+    let git = |arguments: &[&str]| queue.ground.git(arguments);
+    git(&["config", "user.name", "Ada"]);
+    let commit = |id: &str, arguments: &[&str]| {
+        let message = format!("--message=A task\n\nAgency-Task: {id}");
+        git(&[&["commit", "--quiet", &message], arguments].concat());
+    };
+    for id in ["T0001", "T0002"] {
+        queue.ground.write(&format!("src/{id}"), format!("by {id}\n"));
+        git(&["add", "src"]);
+        commit(id, &[]);
+    }
+    let times = |one, two| BTreeMap::from([("T0001".to_owned(), one), ("T0002".to_owned(), two)]);
+    // What `git rebase HEAD~2` does when it finds the commit to copy onto after a landing.
+    git(&["rebase", "--quiet", "--force-rebase", "--exec", "true", "--onto", "HEAD~1", "HEAD~2"]);
+    assert_eq!((queue.landed(), landed(&queue)), (times(2, 1), times(1, 1)));
+    commit("T0002", &["--allow-empty"]);
+    assert_eq!(landed(&queue), times(1, 2), "no rebase made it");
+    git(&["reset", "--quiet", "--hard", "HEAD~1"]);
+    git(&["rm", "--quiet", "src/T0001"]);
+    git(&["commit", "--quiet", "--message=Take it back"]);
+    git(&["cherry-pick", "HEAD~3"]);
+    git(&["rebase", "--quiet", "--force-rebase", "HEAD~2"]);
+    assert_eq!(landed(&queue), times(2, 1), "it changes something");
 }
 
 #[test]
