@@ -6,7 +6,7 @@
 //! eighth. Root's agent is a user of its own and takes nothing away from anybody.
 //!
 //! Not everything can be lowered: what epoll watches, the room in pipes and descriptors that are under way in sockets are
-//! counted for the user on the whole host, whatever namespace they are in. The attestation says so.
+//! counted for the user on the whole host, in any namespace. The attestation says so.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -29,7 +29,7 @@ pub(crate) struct InotifyLimits {
     pub(crate) watches: u64,
 }
 
-/// Where the kernel tells the limits of everybody, and where those of the namespace of whoever asks.
+/// Where the kernel tells the limits of all users, and where those of the reader's own namespace.
 const OF_USERS: [&str; 2] = ["sys/fs/inotify/max_user_instances", "sys/fs/inotify/max_user_watches"];
 const OF_NAMESPACE: [&str; 2] = ["sys/user/max_inotify_instances", "sys/user/max_inotify_watches"];
 

@@ -38,8 +38,8 @@ impl RunningContainer {
         })
     }
 
-    /// Returns when nothing of it is left. One that ended goes by itself; any other is ended. What an engine keeps of one
-    /// that runs no more is in nobody's way, and is removed by whoever comes next.
+    /// Removes it; returns when nothing of it is left. One that ended goes by itself; any other is ended. What an
+    /// engine keeps of one that runs no more blocks nothing, and the next process removes it.
     pub(crate) fn remove(&mut self) -> Result<(), EngineError> {
         if std::mem::replace(&mut self.gone, true) {
             return Ok(());

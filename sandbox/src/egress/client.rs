@@ -72,7 +72,7 @@ struct ConnectionRefusal {
 /// Why nothing more comes of a connection.
 enum ConnectionEnd {
     Refused(ConnectionRefusal),
-    /// There is nobody left to tell.
+    /// No client is left to tell.
     Gone,
 }
 
@@ -190,7 +190,7 @@ fn answer(
     }
 }
 
-/// Connects to who is asked for. The list is asked first: of a name that is not on it, nobody hears.
+/// Connects to the requested host. It asks the list first: a name that is not on it is told to no other program.
 fn reach(
     shared: &ProxyContext,
     target: &RequestTarget,

@@ -125,7 +125,7 @@ fn accept_all(shared: &ProxyContext, listeners: &[EgressListener]) {
                     });
                 }
                 Err(WaitError::Stopped) => return,
-                // Somebody who was gone again, or too much open in the whole system.
+                // The client was gone again, or too much is open in the whole system.
                 Err(_) => drop(shared.stop.wait(&[], Some(Instant::now() + PAUSE))),
             }
         }

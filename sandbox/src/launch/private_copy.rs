@@ -34,7 +34,7 @@ pub(super) fn landlock_setup(
     if let Some((user, _)) = agent {
         clear_shared_memory(user).map_err(internal("can't remove what an earlier run left in memory"))?;
     }
-    // Whatever the keeper can't end, because it was killed itself, comes to us.
+    // A process that the keeper can't end, because the keeper was killed itself, comes to us.
     nix::sys::prctl::set_child_subreaper(true)
         .map_err(internal("can't keep what the agent leaves behind"))?;
     let replica = replica(request, opening, identity, ReplicaLocation::AsItIs)?;
@@ -58,7 +58,7 @@ pub(super) fn replica(
         .map_err(internal("can't copy the workspace"))
 }
 
-/// Ends whoever a keeper left behind.
+/// Ends the processes a keeper left behind.
 pub(super) fn kill_leftovers(identity: &AgentUser, janitor: Option<&Janitor>) -> io::Result<()> {
     let user = identity.dedicated_ids().map(|(user, _)| user);
     process_set::kill_leftovers(user, &janitor.map(Janitor::pid).into_iter().collect::<Vec<_>>());
