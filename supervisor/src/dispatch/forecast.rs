@@ -19,7 +19,7 @@ use crate::store::{AttemptStore, AttemptStoreError, QueueMode};
 /// What is under way in a repository, and under whom.
 #[derive(Debug, Default)]
 pub struct RepoActivity {
-    /// Nobody looks after these any more: a run takes them over.
+    /// No supervisor looks after these any more: a run takes them over.
     pub left: Vec<Attempt>,
     /// Others are at these.
     pub elsewhere: Vec<Attempt>,
@@ -62,7 +62,7 @@ pub struct Forecast {
     pub now: Vec<ReadyTask>,
     /// When there is room for them.
     pub later: Vec<(ReadyTask, StartDelay)>,
-    /// Not at all, whatever room there is, and why.
+    /// Not at all, even with room, and why.
     pub never: Vec<(ReadyTask, String)>,
 }
 

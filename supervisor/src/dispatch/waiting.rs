@@ -191,7 +191,7 @@ impl RunQueue {
         actions: &mut Actions,
     ) {
         let Some(Settling::Ending { attempt, ending }) = self.settling.remove(&key) else { return };
-        // Somebody else was faster, here or elsewhere: it is nothing that this run has left undone.
+        // Another claimer was faster, here or elsewhere: it is nothing that this run has left undone.
         if !facts.wanted {
             self.summary.tasks.remove(&key);
             return;
@@ -239,8 +239,8 @@ impl RunQueue {
         self.summary.tasks.insert(key, TaskResult::Ended(ending));
     }
 
-    /// Something went wrong that is nobody's work. The attempt stays open, and is taken up again a few times; then it
-    /// ends alone, unless the run itself is in trouble.
+    /// Something went wrong that is not the work's fault. The attempt stays open, and is taken up again a few times;
+    /// then it ends alone, unless the run itself is in trouble.
     fn trouble(&mut self, key: TaskKey, fault: DriveFault, now: Moment, actions: &mut Actions) {
         let DriveFault { blame, what } = fault;
         if blame == FaultDomain::Host {

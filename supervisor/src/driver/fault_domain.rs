@@ -15,7 +15,7 @@ use agency_protocols::store::BoardStoreError;
 pub(crate) enum FaultDomain {
     /// Another owner has the attempt now.
     Successor,
-    /// Nobody: the machine lacks something, and will have it again.
+    /// No person: the machine lacks something, and will have it again.
     Host,
     /// The person who changed the task's file: it is gone, moved, or can't be read.
     Task,

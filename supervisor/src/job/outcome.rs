@@ -19,7 +19,7 @@ pub struct JobOutcome {
     /// The same, for those who put it beside other things that happened.
     #[serde(default)]
     pub times: Option<TimeSpan>,
-    /// Why it was stopped, if somebody asked for it.
+    /// Why it was stopped, if it was asked to stop.
     pub stopped: Option<StopReason>,
     pub done: JobResult,
 }
@@ -65,11 +65,11 @@ pub enum JobResult {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// Somebody does not want it any more.
+    /// The task is not wanted any more.
     Canceled,
-    /// Its lease ran out, and nobody came to put that off.
+    /// Its lease ran out, and no supervisor renewed it.
     LeaseEnded,
-    /// Somebody sent the shim a signal.
+    /// Another process sent the shim a signal.
     Signal,
 }
 
