@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::app::error::{CommandError, ErrorKind};
 
-/// A folder that nobody else has, and how commands are given there.
+/// A folder of our own, and how commands are given there.
 pub(crate) struct ScratchRepo {
     pub(crate) folder: PathBuf,
     pub(crate) program: PathBuf,
@@ -33,12 +33,12 @@ impl ScratchRepo {
         Ok(Self { folder: folder.canonicalize().map_err(failed)?, program })
     }
 
-    /// Nobody looks around in it any more.
+    /// Removes the folder when no user looks around in it any more.
     pub(crate) fn remove(self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 
-    /// What somebody configured for themselves has no say here, and what was just written needs no second look.
+    /// A command in this folder. The user's configuration does not count here, and what was just written is trusted.
     pub(crate) fn command(&self, program: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(arguments).current_dir(&self.folder).stdin(Stdio::null());
@@ -96,7 +96,7 @@ impl ScratchRepo {
     }
 }
 
-/// A new folder nobody else has.
+/// A new folder that no other process has.
 fn fresh(parent: &Path, name: &str) -> std::io::Result<PathBuf> {
     use std::os::unix::fs::DirBuilderExt;
     let number = std::process::id();

@@ -10,7 +10,7 @@ pub(crate) mod readiness;
 use crate::app::configuration::trust;
 use crate::app::error::CommandError;
 
-/// Somebody has to look at how an agent is started, before it is.
+/// The error that a user has to look at how an agent is started, before it is.
 pub(crate) fn untrusted_agent_error(name: &str) -> CommandError {
     trust::needs_trust_error(&format!("how the agent `{name}` is started"))
 }

@@ -40,7 +40,7 @@ impl ConfigOptions {
 #[derive(Debug, Default)]
 pub(crate) struct Configuration {
     layers: Vec<ConfigLayer>,
-    /// Keys of a repository that nobody trusts.
+    /// Keys of a repository that the user does not trust.
     withheld: Vec<String>,
     /// What people should know although all went well.
     notices: Vec<String>,
@@ -179,7 +179,7 @@ impl Configuration {
         whole
     }
 
-    /// Whether a key was said by a repository that nobody trusts.
+    /// Whether a key was said by a repository that the user does not trust.
     pub(crate) fn is_withheld(&self, path: &str) -> bool {
         self.withheld.iter().any(|key| key == path)
     }

@@ -1,6 +1,6 @@
-//! How a server is asked over HTTP, whoever asks and for what: by names that are looked up as this program can, through
+//! How every part of this program asks a server over HTTP: by names that are looked up as this program can, through
 //! the proxy that the environment names, believing the authorities it names. Redirects are never followed, because
-//! whatever is sent is for one origin.
+//! all that is sent is for one origin.
 
 #![allow(clippy::disallowed_methods, reason = "opens the user's own certificates")]
 

@@ -28,7 +28,7 @@ pub(crate) use error::ImportError;
 
 use crate::app::http::HttpSettings;
 
-/// More issues than this are no list that somebody wants to work off.
+/// More issues than this are no list that a user wants to work off.
 const MOST_ISSUES: usize = 10_000;
 /// How many pages are asked for before the question is called too wide.
 const MOST_PAGES: usize = 100;
@@ -119,7 +119,7 @@ impl fmt::Display for Tracker {
 
 /// Whom to ask, and as whom.
 pub(crate) struct TrackerServer {
-    /// `--api-url`. Only ever what a person typed: whoever sets it is given the token.
+    /// `--api-url`. Only ever what a person typed: the server it names is given the token.
     api_url: Option<String>,
     environment: TrackerEnvironment,
 }
