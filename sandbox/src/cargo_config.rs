@@ -24,7 +24,7 @@ const SIGNS: &[&str] = &["token", "secret", "pass", "credential", "key", "auth",
 
 /// Parts of names whose values are secrets, wherever they are.
 const SECRET: &[&str] = &["token", "secret", "password", "passwd", "credential"];
-/// The same of variables, which are anybody's.
+/// The same of variables, which any program may set.
 const SECRET_VARIABLE: &[&str] = &["key", "pass", "auth"];
 
 /// Looks at a configuration.

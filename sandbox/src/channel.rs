@@ -48,7 +48,7 @@ pub(crate) enum SandboxMessage {
 /// What can only be known inside.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ReadyReport {
-    /// What came of trying something only Landlock forbids.
+    /// The result of trying something only Landlock forbids.
     pub(crate) landlock: Result<(), i32>,
     /// The limits of its user namespace, where its user is the caller.
     pub(crate) inotify: Option<InotifyLimits>,

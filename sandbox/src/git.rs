@@ -208,7 +208,7 @@ pub enum BoundedOutput {
     Ended(Output),
     /// It was killed, because it took more time than it may.
     TooLong,
-    /// It was killed, because it wrote more than anybody reads.
+    /// It was killed, because it wrote more than a caller reads.
     TooMuch,
 }
 

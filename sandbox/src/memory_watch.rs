@@ -63,7 +63,7 @@ impl MemoryWatcher {
     }
 }
 
-/// Bytes that everybody on the machine uses together, those that were swapped out among them.
+/// Bytes that all processes of the machine use together, those that were swapped out among them.
 fn in_use(meminfo: &str) -> Option<u64> {
     let kibibytes = |name: &str| -> Option<u64> {
         let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;

@@ -381,9 +381,9 @@ fn decide(verdict: SyscallRule) -> Vec<sock_filter> {
     }
 }
 
-/// A limit of one on cores is what keeps the kernel from starting a program with one ([`crate::agent`]), and everybody
-/// may lower it to zero, which does not. Programs with secrets do just that, and some end themselves when they can't; what
-/// they want is so already.
+/// A limit of one on cores is what keeps the kernel from starting a program with one ([`crate::agent`]), and any
+/// process may lower it to zero, which does not. Programs with secrets do just that, and some end themselves when they
+/// can't; what they want is so already.
 fn keep_cores(limits: LimitCall) -> Vec<sock_filter> {
     let allow = instruction(RETURN, libc::SECCOMP_RET_ALLOW);
     let done = refuse(0);

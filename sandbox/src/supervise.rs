@@ -145,7 +145,7 @@ impl OutputConsumer {
         Self { took: now, hurried: false }
     }
 
-    /// Until when to wait for them when everybody inside is dead; `None` is for ever.
+    /// Until when to wait for the reader when every process inside is dead; `None` is for ever.
     fn awaited_until(&self) -> Option<Instant> {
         self.hurried.then(|| self.took + PATIENCE)
     }

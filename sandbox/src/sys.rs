@@ -273,7 +273,7 @@ struct NamespaceOrder {
     network: NamespaceSlot,
 }
 
-/// Something to fetch, and what came of it: a descriptor, or an error number below zero.
+/// Something to fetch, and the result: a descriptor, or an error number below zero.
 #[derive(Debug)]
 struct NamespaceSlot {
     wanted: bool,

@@ -1,9 +1,9 @@
 //! What the kernel counts for a user as a whole.
 //!
-//! An ordinary user's agent is that user: what it uses up of such a count is missing to every other program of theirs. A
+//! An ordinary user's agent is that user: what it uses up of such a count is missing to the user's other programs. A
 //! user namespace has counts of its own below those of its user, with limits that its first process may lower while it
 //! still has the right; limits of a process that are counted per user are lowered as any other. Each sandbox gets an
-//! eighth. Root's agent is a user of its own and takes nothing away from anybody.
+//! eighth. Root's agent is a user of its own and takes nothing away from other users.
 //!
 //! Not everything can be lowered: what epoll watches, the room in pipes and descriptors that are under way in sockets are
 //! counted for the user on the whole host, in any namespace. The attestation says so.

@@ -79,7 +79,7 @@ pub struct ContainerEngine {
     pub(crate) dialect: EngineDialect,
 }
 
-/// Who is asked: the questions are the same, not everything in them is.
+/// The kind of engine: the questions are the same, not everything in them is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EngineDialect {
     Docker,
@@ -339,7 +339,7 @@ fn connect(socket: &Path) -> Result<Docker, EngineError> {
         .map_err(refused("be connected to"))
 }
 
-/// What the engine says is for people; what became of the connection is not.
+/// What the engine says is for people; how the connection ended is not.
 fn refused(what: &'static str) -> impl Fn(Error) -> EngineError {
     move |error| match error {
         Error::DockerResponseServerError { message, .. } => {

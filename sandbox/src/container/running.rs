@@ -29,8 +29,8 @@ pub(crate) struct RunningContainer {
 }
 
 impl RunningContainer {
-    /// Whether its first process is dead. Where that had a namespace, everybody else in it is: a first process is not dead
-    /// before the last of the others.
+    /// Whether its first process is dead. Where that had a namespace, every other process in it is: a first process is
+    /// not dead before the last of the others.
     pub(crate) fn has_ended(&self) -> bool {
         const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         self.first.as_ref().is_some_and(|first| {

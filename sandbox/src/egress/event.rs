@@ -13,7 +13,7 @@ use serde::Serialize;
 /// How many events of each kind are kept.
 const KEPT: usize = 1000;
 
-/// One connection of the agent's, and what became of it.
+/// One connection of the agent's, and how it ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ConnectionEvent {
     /// Milliseconds from the start of the run.

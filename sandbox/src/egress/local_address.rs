@@ -32,7 +32,7 @@ const ROUTE: usize = 12;
 /// Where in an answer the kind of route is, and an error.
 const KIND: usize = HEADER + 7;
 const ERROR: usize = HEADER;
-/// Kinds of route that end on this machine, or on everybody's of its network.
+/// Kinds of route that end on this machine, or on every machine of its network.
 const HERE: &[u8] = &[libc::RTN_LOCAL, libc::RTN_BROADCAST, libc::RTN_ANYCAST, libc::RTN_MULTICAST];
 
 fn leads_here(address: IpAddr) -> io::Result<bool> {

@@ -82,7 +82,7 @@ impl NameLookups {
     }
 }
 
-/// The addresses of a name, for who is in no sandbox; none if it has none.
+/// The addresses of a name, for a caller in no sandbox; none if it has none.
 pub fn look_up(name: &str, deadline: Instant) -> io::Result<Vec<IpAddr>> {
     let program = find_getent()
         .ok_or_else(|| io::Error::other("names can't be looked up: there is no `getent` here"))?;

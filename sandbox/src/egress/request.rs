@@ -24,7 +24,7 @@ pub(crate) enum ProxyRequest {
     Plain { target: RequestTarget, head: Vec<u8>, body: RequestBody },
 }
 
-/// Who is asked for.
+/// The host and port that a request names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RequestTarget {
     /// Fit to be shown.

@@ -78,7 +78,7 @@ struct LinkPath {
     end: Option<RelPath>,
 }
 
-/// There are more links through links than anybody would make in good faith.
+/// There are more links through links than a person would make in good faith.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooManyLinks;
 

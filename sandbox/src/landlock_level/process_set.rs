@@ -29,7 +29,7 @@ pub(crate) enum ProcessSet {
 impl ProcessSet {
     pub(crate) fn signal(self, signal: Signal) {
         match self {
-            // Everybody it may signal, but itself: no other process has this user.
+            // Every process it may signal, except itself: no other process has this user.
             ProcessSet::OfThisUser => {
                 let _ = kill(Pid::from_raw(-1), signal);
             }

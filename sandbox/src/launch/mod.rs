@@ -77,11 +77,11 @@ impl std::fmt::Debug for LaunchRequest<'_> {
     }
 }
 
-/// What came of it.
+/// The result of a launch.
 #[derive(Debug)]
 pub struct LaunchOutcome {
     pub end: CommandExit,
-    /// What became of the agent's output.
+    /// The totals of the agent's output.
     pub output: OutputTotals,
     pub attestation: Attestation,
     pub elapsed: Duration,

@@ -65,7 +65,7 @@ pub(super) fn kill_leftovers(identity: &AgentUser, janitor: Option<&Janitor>) ->
     user.map_or(Ok(()), clear_shared_memory)
 }
 
-/// When everybody is dead: what changed in the copy becomes the upper layer.
+/// Makes the upper layer of what changed in the copy, when every process is dead.
 pub(super) fn collect(replica: &Replica, workspace: &Workspace, upper: &OwnedFd) -> io::Result<()> {
     let tree = open_folder(&replica.tree)?;
     replica.manifest.move_changes(tree.as_fd(), upper.as_fd(), &workspace.scratch)

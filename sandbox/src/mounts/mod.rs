@@ -248,7 +248,7 @@ impl<'a> NewRoot<'a> {
     }
 
     /// Something of the host's, to be read and nothing else. A folder is seen through an overlay: a socket in
-    /// it is then a file without anybody behind it, where in a read-only bind it could be talked to.
+    /// it is then a file without a listener, where in a read-only bind it could be talked to.
     fn reading_glass(&self, source: &Path) -> Result<OwnedFd> {
         let plain = clone_of(source).map_err(at("can't bind", source))?;
         let mapped = self.map(&plain).map_err(at("can't map the owner of", source))?;

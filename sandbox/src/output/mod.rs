@@ -43,7 +43,7 @@ const PIPE: usize = 256 * 1024;
 /// How long a user at a terminal waits for the end of a line that may be the beginning of a secret.
 const WAIT: Duration = Duration::from_millis(20);
 
-/// What became of one stream.
+/// The totals of one stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct StreamTotals {
     /// How much the agent wrote.
@@ -62,7 +62,7 @@ pub struct StreamTotals {
     pub in_line: bool,
 }
 
-/// What became of all of them.
+/// The totals of all streams.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(untagged)]
 pub enum OutputTotals {

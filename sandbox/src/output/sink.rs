@@ -23,7 +23,7 @@ pub(super) struct StreamSink<'a> {
 
 #[derive(Debug)]
 enum WriteMode {
-    /// A file never waits for anybody, nor does /dev/null.
+    /// A write to a file never waits, nor does one to /dev/null.
     Plain,
     /// A pipe is told so with each write, since Linux 6.4.
     NoWait,

@@ -7,7 +7,7 @@
 //!   sandboxes/                   private copies, at the level `landlock`
 //! ```
 //!
-//! It never lies in the repository, whose files, `.git` included, may have been packed by anybody: we wrote what is
+//! It never lies in the repository, whose files, `.git` included, any person may have packed: we wrote what is
 //! found here. Each folder down to it belongs to the user who asks, and no other user can write it; that is checked
 //! by descriptor, each time.
 //!
@@ -287,7 +287,7 @@ pub fn key_of(of: &Path) -> io::Result<String> {
 #[derive(Debug, Clone)]
 pub struct StateFolder {
     path: PathBuf,
-    /// Who may pass through its folders.
+    /// Which users may pass through its folders, as mode bits.
     mode: u32,
 }
 
