@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// Who is at work here.
+/// How many of each agent are at work here.
 #[derive(Debug, Default)]
 pub(crate) struct AgentSlots {
     /// By agent, where it has a number of its own.

@@ -71,7 +71,7 @@ pub struct Attempt {
     pub title: String,
     pub agent: String,
     pub phase: Phase,
-    /// Who holds it, and until when; `None` once it is over.
+    /// The supervisor that holds it, and until when; `None` once it is over.
     pub held: Option<LeaseHolder>,
     /// A user asked for its end.
     pub cancel: bool,
@@ -93,7 +93,7 @@ impl Attempt {
     }
 }
 
-/// Who holds an attempt.
+/// The supervisor that holds an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseHolder {
     pub term: Term,

@@ -316,7 +316,7 @@ impl BoardSync {
     /// Whether an upstream that does not answer now is worth waiting for.
     fn is_outage(&self) -> bool {
         let seen = self.seen();
-        // Who can be asked, and never takes anything, refuses us.
+        // An upstream that answers, and never takes a commit, refuses us.
         let is_heard = |answered: Instant| {
             seen.unheard.is_none_or(|(since, times)| times < REFUSALS || answered < since)
         };
@@ -523,7 +523,7 @@ pub fn revert_edits(root: &Path, edits: &[CommitEdit]) -> Result<(), landing::Er
     Ok(())
 }
 
-/// What came of one try.
+/// The result of one try.
 enum CommitAttempt {
     Done,
     Again(String),

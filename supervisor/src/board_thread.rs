@@ -83,7 +83,7 @@ impl BoardThread {
         self.submit(move |counter| verb(counter.board, counter.store.tree())).await
     }
 
-    /// Changes it, under the lock that keeps everybody else out.
+    /// Changes it, under the lock that keeps every other process out.
     pub async fn write<T: Send + 'static>(
         &self,
         mut verb: impl FnMut(&dyn Board, &RepoTree) -> Result<(T, Effects), BoardError> + Send + 'static,

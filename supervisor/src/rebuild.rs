@@ -34,7 +34,7 @@ const SIDES: [&str; 3] = ["-wal", "-shm", "-journal"];
 /// Why a lost attempt is over.
 const LOST: &str = "the store was rebuilt while it was open";
 
-/// What came of it.
+/// The result of a rebuild.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RebuildSummary {
     /// Where the damaged store lies now.

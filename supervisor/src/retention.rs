@@ -7,7 +7,7 @@
 //! candidate   its task has landed, with this attempt or with a later one;
 //!             or the store knows that it came to nothing, and a later attempt has made something
 //! lease       it is given back, its task has landed since, and none of the task's candidates is left
-//! landed      never: it is how git knows that a task has landed, and who may not claim it any more
+//! landed      never: it is how git knows that a task has landed, and may not be claimed any more
 //! ```
 //!
 //! So of a task that has not landed, three things stay: work that was kept (`--land none`), the last work, from which

@@ -44,7 +44,7 @@ pub enum IdentityError {
     Landing(#[from] agency_landing::Error),
 }
 
-/// What became of references that no store had made.
+/// Where references went that no store had made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetAsideRefs {
     pub count: usize,

@@ -1,7 +1,7 @@
 //! Work on its way to a branch, each on top of the one before.
 //!
 //! Work is verified as it will land, so only one can be verified on the branch as it is. Waiting for each other
-//! would make the slowest check everybody's. Instead, the next work is merged on top of what is about to land,
+//! would make the slowest check delay all. Instead, the next work is merged on top of what is about to land,
 //! and verified there at the same time. If what is ahead lands, it has been verified exactly where it lands; if it
 //! does not, the work on top of it is merged and verified again.
 //!

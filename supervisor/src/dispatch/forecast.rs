@@ -55,7 +55,7 @@ pub async fn under_way(state: &Path) -> Result<RepoActivity, AttemptStoreError> 
     Ok(RepoActivity { left, elsewhere, parked, mode: store.mode().await? })
 }
 
-/// What would become of what may start.
+/// What would happen to the tasks that may start.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Forecast {
     /// In this order.
@@ -102,7 +102,7 @@ pub fn forecast(
             busy: &busy,
             judging: &judging,
             aside: &aside,
-            // Who has just failed waits within a run, and not before one.
+            // A task that has just failed waits within a run, and not before one.
             not_before: &HashMap::new(),
             parked: &under_way.parked,
             now: BootClock.now(),

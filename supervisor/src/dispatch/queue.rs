@@ -309,9 +309,9 @@ impl RunQueue {
         now.since(*self.stopped_since.get_or_insert(now)) >= LAST_ANSWERS
     }
 
-    /// Whether everything is known that has to be before something is chosen. Asks for what is not, in the order in which
-    /// it matters: how supervisors are to go on, what came of attempts, what the board says, what came of the last claim,
-    /// and what others left.
+    /// Whether everything is known that has to be before something is chosen. Asks for what is not, in the order in
+    /// which it matters: how supervisors are to go on, how attempts ended, what the board says, how the last claim
+    /// ended, and what others left.
     fn is_informed(&mut self, now: Moment, actions: &mut Actions) -> bool {
         if self.version.is_none() || self.is_settling() {
             return false;

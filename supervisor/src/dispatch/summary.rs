@@ -24,7 +24,7 @@ pub struct RunSummary {
 const UNLANDED: &str =
     "its work is reported and did not land; `agency task move` gives it back to its builder";
 
-/// What became of a task in a run.
+/// The result of a task in a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TaskResult {
     Ended(AttemptEnd),

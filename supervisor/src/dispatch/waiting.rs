@@ -1,4 +1,4 @@
-//! What becomes of an attempt that has come to rest: it is over, or it is taken up again later.
+//! What follows for an attempt that has come to rest: it is over, or it is taken up again later.
 
 use std::time::Duration;
 
@@ -297,7 +297,7 @@ impl RunQueue {
         self.given_up.insert(key);
     }
 
-    /// Whether something rests that is tried again without anybody's doing.
+    /// Whether something rests that is tried again without a user's help.
     pub(super) fn has_troubles_to_try(&self) -> bool {
         // A run that ends does not wait for hours, and one without time does not wait for what the machine lacks.
         let lacking = self.used_up && self.lack.is_some();

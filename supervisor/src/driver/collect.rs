@@ -52,7 +52,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         Ok(())
     }
 
-    /// What came of the agent's errand.
+    /// The outcome of the agent's errand.
     pub(super) fn outcome(&self) -> Result<JobOutcome, DriveError> {
         match self.agent_place().state()? {
             JobState::Over(outcome) => Ok(*outcome),

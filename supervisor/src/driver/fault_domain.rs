@@ -10,7 +10,7 @@ use crate::job::JobError;
 use crate::store::AttemptStoreError;
 use agency_protocols::store::BoardStoreError;
 
-/// Who has to do something about an error.
+/// Which person or part has to do something about an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FaultDomain {
     /// Another owner has the attempt now.

@@ -261,7 +261,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         .await
     }
 
-    /// Tells the board what came of it.
+    /// Tells the board the result of the proof.
     pub(super) async fn attest(&mut self) -> Result<(), DriveError> {
         let Phase::Merged(merge) = self.attempt.phase.clone() else {
             return Err(unexpected("there is no proof"));

@@ -22,8 +22,8 @@
 //!
 //! There is no second way for attempts that were interrupted. An attempt is always taken on by looking at it: the
 //! phase in the store, and what its errands left in their folders ([`next`]). Every step may be done again, and
-//! changes nothing when it was done already; so it does not matter who did the last one, or whether that was
-//! finished.
+//! changes nothing when it was done already; so it does not matter which supervisor did the last one, or whether that
+//! was finished.
 
 mod abandon;
 mod audit;

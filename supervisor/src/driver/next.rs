@@ -46,7 +46,7 @@ pub enum NextStep {
     Leave {
         why: String,
     },
-    /// It can't be known what became of it.
+    /// Its result can't be known.
     GiveUp {
         reason: String,
     },

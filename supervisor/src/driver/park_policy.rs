@@ -40,7 +40,7 @@ pub(super) fn parked(heard: &OutputSignal, now: i64) -> Option<ParkDetails> {
 }
 
 impl<S: AttemptStore> AttemptDriver<'_, S> {
-    /// What becomes of an attempt whose agent says why it has not worked; `None` if that explains nothing.
+    /// The result of an attempt whose agent says why it has not worked; `None` if that explains nothing.
     pub(super) async fn excused(
         &self,
         heard: &OutputSignal,

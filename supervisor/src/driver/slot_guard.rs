@@ -22,7 +22,7 @@ impl UnattendedAgent {
     }
 }
 
-/// Who is at work on an attempt, or is to be next, and at what.
+/// The agent that is at work on an attempt, or is to be next, and its purpose.
 fn worker<'a>(attempt: &'a Attempt, next: &NextStep) -> Option<(&'a str, SlotPurpose)> {
     match (&attempt.phase, next) {
         (Phase::Claimed | Phase::Started, NextStep::Begin | NextStep::Send | NextStep::Await) => {
@@ -50,12 +50,12 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
             });
     }
 
-    /// Who is still at work when nothing more can be done about it now.
+    /// The agent that is still at work when nothing more can be done about it now.
     pub(super) fn left(mut self) -> Option<UnattendedAgent> {
         if !self.is_at_work().is_ok_and(|at_work| at_work) {
             return None;
         }
-        // What was in the way may have come before anybody looked.
+        // What was in the way may have come before the first look.
         self.take_place(&NextStep::Await);
         let place = self.current_place();
         self.seat.map(|seat| UnattendedAgent { place, seat })

@@ -230,7 +230,7 @@ impl PreparedSandbox {
         self.session.launch(&command, None)
     }
 
-    /// What is known of an agent that has ended, before anybody looks at what it changed.
+    /// What is known of an agent that has ended, before its changes are looked at.
     fn ended(
         &self,
         job: AgentJob<'_>,

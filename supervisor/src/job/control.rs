@@ -187,7 +187,7 @@ impl RunMonitor for ControlSocket {
         let (mut stop, gone) = state.listen();
         for guest in gone {
             // Said aloud: the first process of a sandbox may have been born with the same open socket, and as long as
-            // that lives, the bell would ring for a guest who is gone.
+            // that lives, the bell would ring for a client that is gone.
             let _ = epoll::delete(&self.bell, &guest.stream);
         }
         if state.stopped.is_none() && BootClock.now() >= state.until {

@@ -1,7 +1,7 @@
 //! One sandbox, run on behalf of a supervisor and not tied to its life.
 //!
 //! An errand is a program of its own, the *shim*: the same binary, with one thread until its sandbox is started.
-//! It owns the sandbox, its output and its deadlines, and writes down what came of it. A supervisor that is
+//! It owns the sandbox, its output and its deadlines, and writes down the result. A supervisor that is
 //! killed or replaced takes nothing with it: the next one finds the shim by its folder and goes on from there.
 //!
 //! ```text
@@ -12,7 +12,7 @@
 //!   started       whether the order may have been begun: then it is never begun again
 //!   output.log    what the sandbox wrote, redacted
 //!   ended.json    how its agent ended, while what it did is being collected
-//!   outcome.json  what came of it; written last
+//!   outcome.json  the result; written last
 //! ```
 //!
 //! The order of things is what makes it safe. The shim waits for a word from its supervisor, which gives it when
@@ -134,7 +134,7 @@ impl JobFolder {
         new.try_for_each(|folder| durable::sync_folder(folder)).map_err(self.failed("sync", ""))
     }
 
-    /// Nothing came of it, and it may be begun again.
+    /// Makes the folder ready to begin again, after a start without a result.
     pub fn reset(&self) -> Result<(), JobError> {
         // The mark first, also on the disk: without it, the outcome still says that nothing was run.
         let lock = OpenOptions::new().write(true).open(self.file("lock")).and_then(|lock| lock.set_len(0));

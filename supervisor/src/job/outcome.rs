@@ -1,4 +1,4 @@
-//! What came of an errand, as it was seen from outside the sandbox.
+//! The result of an errand, as it was seen from outside the sandbox.
 
 use agency_protocols::board::ProofEvidence;
 use agency_protocols::claim::AgentClaim;
@@ -111,8 +111,8 @@ pub struct AgentOutcome {
     pub output: Value,
 }
 
-/// As many texts as are kept of a list that an agent made long, and how many are left out. An outcome is read by
-/// everybody who looks at the task, and whole.
+/// As many texts as are kept of a list that an agent made long, and how many are left out. Every command that looks at
+/// the task reads its outcome, and whole.
 pub(super) fn kept(texts: impl Iterator<Item = String>, most: usize) -> (Vec<String>, u64) {
     let (mut kept, mut left_out, mut room) = (Vec::new(), 0, LONGEST_LIST);
     for text in texts {
@@ -152,7 +152,7 @@ pub enum ProgramEnd {
     },
 }
 
-/// What came of trying a Definition of Done.
+/// The result of trying a Definition of Done.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ProofOutcome {
     pub evidence: ProofEvidence,

@@ -1,4 +1,4 @@
-//! What is done to a workspace before anybody works on it: once for each key, and found again after that.
+//! What is done to a workspace before an agent works on it: once for each key, and found again after that.
 //!
 //! The command is the configuration's and runs in a sandbox of its own, where only scratch can be written. What it
 //! installs may depend on anything in the tree, and not only on the files its key is made of. So what is prepared on a

@@ -111,7 +111,7 @@ pub trait AttemptStore: Send + Sync + std::fmt::Debug + 'static {
     /// Asks for the end of a task's open attempt; `false` if there is none. Once asked for, it stays so.
     fn ask_to_cancel(&self, task: &TaskKey) -> impl Future<Output = Result<bool, AttemptStoreError>> + Send;
 
-    /// A person says what becomes of an attempt that an auditor left to them; `false` if that one does not wait for it.
+    /// A person decides the outcome of an attempt that an auditor left open; `false` if it does not wait for that.
     fn answer(
         &self,
         task: &TaskKey,
@@ -136,7 +136,7 @@ pub trait AttemptStore: Send + Sync + std::fmt::Debug + 'static {
 
     fn set_mode(&self, mode: QueueMode) -> impl Future<Output = Result<(), AttemptStoreError>> + Send;
 
-    /// A number that is another one after every change by anybody else. Cheap enough to ask often. It may be
+    /// A number that is another one after every change by another process. Cheap enough to ask often. It may be
     /// another one without a change, too.
     fn version(&self) -> impl Future<Output = Result<u64, AttemptStoreError>> + Send;
 
@@ -167,7 +167,7 @@ pub struct ClaimRequest<'a> {
     pub beyond: Epoch,
 }
 
-/// What came of a claim.
+/// The result of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimResult {
     Held(Lease),
