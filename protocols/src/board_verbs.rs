@@ -380,7 +380,7 @@ pub struct KeptVerification {
     pub fields: Map<String, Value>,
     /// Why risks changed the result.
     pub blocking_reason: Option<String>,
-    /// What became of a requested override.
+    /// What happened to a requested override.
     pub override_note: Option<String>,
 }
 
