@@ -80,7 +80,7 @@ impl<'a> AgentDefinition<'a> {
         keys.iter().any(|key| self.configuration.is_withheld(key))
     }
 
-    /// Whether a value is anybody's but our own.
+    /// Whether a value comes from a configuration, and not from our presets.
     fn is_said_by_somebody(self, key: &[&str]) -> bool {
         let path =
             |name: &'a str| ["agents", name].into_iter().chain(key.iter().copied()).collect::<Vec<_>>();

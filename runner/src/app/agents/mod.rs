@@ -1,7 +1,7 @@
 //! Agents: how each is started, what it is given and how it is understood ([`definition`]), whether its program is there
 //! ([`program`]) and has what it needs ([`readiness`]).
 //!
-//! What is known of an agent is in a table (`configuration/presets.toml`) with the keys of everybody's configuration.
+//! What is known of an agent is in a table (`configuration/presets.toml`) with the keys of any configuration.
 
 pub(crate) mod definition;
 pub(crate) mod program;

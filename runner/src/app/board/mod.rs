@@ -1,6 +1,6 @@
 //! The board around a folder: which protocols it speaks, how it is opened, and how it is written.
 //!
-//! A verb gets a [`RepoContext`], lets the protocol say what is to be written, and answers with what came of it.
+//! A verb gets a [`RepoContext`], lets the protocol say what is to be written, and answers with the result.
 
 mod board_writes;
 mod dialects;
@@ -127,7 +127,7 @@ impl RepoContext {
         &self.tree
     }
 
-    /// Where what is written goes through. Who only looks needs none, and may look at what they can't write.
+    /// Where what is written goes through. A command that only reads needs none, even on a board it can't write.
     fn store(&self) -> Result<BoardStore, CommandError> {
         state_folder::check_writable(&self.folder)?;
         let state = state_folder::of_folder(&self.folder)?;

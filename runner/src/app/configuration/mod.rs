@@ -165,7 +165,7 @@ impl Configuration {
         })
     }
 
-    /// Whether anybody but ourselves says something of an agent.
+    /// Whether a configuration other than our presets says something of an agent.
     pub(crate) fn is_mentioned(&self, agent: &str) -> bool {
         self.tables(&["agents", agent]).any(|(_, layer)| layer.from != PRESET)
     }
@@ -208,7 +208,7 @@ fn user_file() -> PathBuf {
     named.unwrap_or_else(|| HostUser::observe().home.join(".config")).join("agency").join(FILE)
 }
 
-/// The repository's own configuration, which anybody may have written.
+/// The repository's own configuration, which any person may have written.
 fn read_own(root: &Path) -> Result<Option<String>, CommandError> {
     const LARGEST: u64 = 1 << 20;
     let bytes =

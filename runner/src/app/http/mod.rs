@@ -47,7 +47,7 @@ impl HttpSettings {
         }
     }
 
-    /// Who asks at one origin. `patience` is from the look-up of a name to the last byte of an answer.
+    /// The client for one origin. `patience` is from the look-up of a name to the last byte of an answer.
     pub(crate) fn agent(&self, origin: &Origin, patience: Duration) -> Result<Agent, HttpError> {
         let mut tls = TlsConfig::builder();
         if let Some(path) = self.certificates.as_deref().filter(|_| origin.secure) {
