@@ -112,7 +112,7 @@ impl Default for ResourceLimits {
 /// When the agent is stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deadlines {
-    /// After so long, even if it works.
+    /// After so long, even if it makes progress.
     pub wall: Option<Duration>,
     /// After so long without output and without a change to a file.
     pub stall: Option<Duration>,

@@ -132,8 +132,8 @@ impl DeadlineTracker {
     }
 }
 
-/// The reader of what the agent wrote. We wait for it without a limit, until a signal asks for the end: then we wait
-/// no longer for a reader that takes nothing for a while.
+/// The reader of what the agent wrote. We wait for it without a limit, until a signal asks for the end: then we give
+/// up on a reader that takes nothing for a while.
 #[derive(Debug)]
 struct OutputConsumer {
     took: Instant,

@@ -210,7 +210,7 @@ pub(crate) fn close_all_but(kept: BorrowedFd<'_>) -> io::Result<()> {
 /// Whether another open file description of this file may write to it. `file` must be open to read only.
 ///
 /// The kernel gives a read lease only if no process has the file open for writing, and we give it back at once. If a
-/// process opens the file to write in between, it waits for that moment, and the kernel asks for the lease back.
+/// process opens the file to write in between, it waits for that moment, and we see the kernel ask for the lease.
 pub(crate) fn is_open_for_writing(file: BorrowedFd<'_>) -> io::Result<bool> {
     /// The same number on every architecture; libc does not have it for Linux.
     const F_SETSIG: libc::c_int = 10;

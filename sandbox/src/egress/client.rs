@@ -190,7 +190,7 @@ fn answer(
     }
 }
 
-/// Connects to the requested host. It asks the list first: a name that is not on it is told to no other program.
+/// Connects to the requested host. It asks the list first: a name that is not on it is not looked up.
 fn reach(
     shared: &ProxyContext,
     target: &RequestTarget,

@@ -74,7 +74,7 @@ pub(crate) fn run(birth: InitConfig<'_>, channel: &OwnedFd) -> ! {
 fn build(birth: InitConfig<'_>, channel: &OwnedFd) -> Result<(Pid, SigSet), StartFailure> {
     let InitConfig { start, view, staging, namespaces, pipes } = birth;
     die_with_supervisor()?;
-    // What is made here is for the agent, which may be another user, even if the caller's umask is strict.
+    // The agent may be another user and must reach what is made here, even if the caller's umask is strict.
     rustix::process::umask(Mode::from_raw_mode(0o022));
     let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     // The host's /proc, by descriptor: it outlives the move into the new root, says what the host calls us,

@@ -155,8 +155,8 @@ pub(super) fn hidden(request: &LaunchRequest<'_>, around: &HostPaths) -> Vec<Pat
 
 pub(super) fn cgroup(request: &LaunchRequest<'_>) -> Result<Option<Cgroup>, LaunchError> {
     let policy = request.policy;
-    // Only a cgroup holds a whole tree to a limit of memory; the other limits have another way. A limit that the user
-    // did not ask for is worth looking at, and not the time that a cgroup takes at every start.
+    // Only a cgroup holds a whole tree to a limit of memory; the other limits have another way. A default limit is
+    // watched: it is not worth the time that a cgroup takes at every start.
     let MemoryLimit::Bytes(memory) = policy.limits.memory else { return Ok(None) };
     if !policy.requires(Control::Memory) {
         return Ok(None);

@@ -24,7 +24,7 @@ use crate::secret::{NamedSecret, SHORTEST_SECRET};
 /// As much of a value as the search looks for; the rest is compared.
 const NEEDLE: usize = 64;
 
-/// How much of a value a user may see who waits for a line to go on.
+/// How much of a value may be shown to a user who waits for a line to go on.
 const HARMLESS: usize = 3;
 
 /// What is looked for, in every stream of a run.

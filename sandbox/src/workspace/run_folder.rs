@@ -33,7 +33,7 @@ const SANDBOXES: &str = "sandboxes";
 const KEPT: &str = "kept";
 /// Nothing goes on from a run that was killed so long ago.
 const LONGEST_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
-/// How often a folder is tried to be adopted, a millisecond apart. A sweeping process has it for a moment.
+/// How many times we try to adopt a folder, a millisecond apart. A sweeping process has it for a moment.
 const TRIES: usize = 200;
 
 /// Whether the folder of a killed run is to stay.
@@ -54,7 +54,7 @@ fn remove(run: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes what killed runs left: the folders that no process holds and none needs.
+/// Removes what killed runs left: the folders that are neither held nor kept.
 fn sweep(runs: &Path) {
     let Ok(entries) = fs::read_dir(runs) else { return };
     for entry in entries.flatten() {
