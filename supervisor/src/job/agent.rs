@@ -434,7 +434,7 @@ impl RunMonitor for AgentMonitor<'_> {
     }
 
     fn attend(&self, now: Instant) -> MonitorDecision {
-        // Each of them is asked, in any case.
+        // Ask each of them, even if another one wants to stop.
         let wishes = [self.reception.attend(now), self.ear.attend(now), self.disk.attend(now)];
         if wishes.contains(&MonitorDecision::Stop) { MonitorDecision::Stop } else { MonitorDecision::GoOn }
     }
