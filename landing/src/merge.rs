@@ -1,6 +1,6 @@
 //! Three-way merge of the work onto the branch as it is now. It writes a tree and touches no file.
 //!
-//! The merge base is the commit that the agent started from, whatever happened to the branch: so only the agent's
+//! The merge base is the commit that the agent started from, even if the branch has changed: so only the agent's
 //! changes are carried over, even when a person rewrote the branch meanwhile. Git finds the same base by itself as long
 //! as that commit is in the branch's history. Where it is not, git gets three commits without history that have these
 //! trees (`--merge-base` is younger than the oldest git we support).

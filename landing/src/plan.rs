@@ -498,7 +498,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever else is true: the branch moves only under its lease, from where it was, once, and over
+        /// In every case, the branch moves only under its lease, from where it was, once, and over
         /// nothing of a person's.
         #[test]
         fn the_branch_moves_only_when_everything_speaks_for_it(

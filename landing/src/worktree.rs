@@ -122,7 +122,7 @@ fn leads_to(root: &Path, git: &Path) -> bool {
 pub fn all(repository: &LandingRepository) -> Result<Vec<Worktree>, Error> {
     let common = &repository.real.common;
     let mut found = Vec::new();
-    // A repository that was found from its work tree has one, whatever its configuration says.
+    // A repository that was found from its work tree has one, even if its configuration says otherwise.
     let has_root = repository.root.is_some() && repository.real.git == *common;
     if has_root || !repository.is_bare() {
         found.push(Worktree { root: main_root(repository), git: common.clone(), locked: false });

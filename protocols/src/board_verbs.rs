@@ -1,4 +1,4 @@
-//! What people and front ends do with a board, whatever protocol it is written in.
+//! What people and front ends do with a board, in any protocol.
 //!
 //! [`Board`] is what the engine needs of a protocol; [`BoardVerbs`] is what a command line, an MCP client or a page
 //! needs. The answers are the same for every protocol: a few words for a table, and a document in the protocol's own
@@ -102,7 +102,7 @@ pub trait BoardVerbs: Board {
     /// Converts the board to another version of its protocol.
     fn board_migrate(&self, tree: &RepoTree, to: &str) -> Result<(Migration, Effects), BoardError>;
 
-    /// The checks of a task. Refuses an override that nobody may make.
+    /// The checks of a task. Refuses an override that no actor may make.
     fn verification_target(
         &self,
         tree: &RepoTree,
@@ -280,7 +280,7 @@ pub struct BoardStatus {
     pub document: Value,
     /// The open tasks, those that need a person first.
     pub open: Vec<TaskSummary>,
-    /// Claims that nobody has renewed for too long.
+    /// Claims that were not renewed for too long.
     pub stale: Vec<String>,
     /// What is below the table, where there is one.
     pub footer: Option<StatusFooter>,
@@ -383,7 +383,7 @@ pub struct KeptVerification {
     pub fields: Map<String, Value>,
     /// Why risks changed the result.
     pub blocking_reason: Option<String>,
-    /// What became of a requested override.
+    /// What happened to a requested override.
     pub override_note: Option<String>,
 }
 

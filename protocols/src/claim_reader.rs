@@ -53,7 +53,7 @@ fn header(text: &str) -> &str {
 /// than the short text for which the parser's own bound, a hundred times its size, is enough. 60 KB took 40 seconds and
 /// 1.6 GiB.
 fn has_aliases(header: &str) -> bool {
-    // The beginnings of names: whatever else may stand in one, it stands in both.
+    // The beginnings of names: any other character that one may hold, it holds in both.
     let ends_name = |c: char| !(c.is_alphanumeric() || c == '-' || c == '_');
     let names = |sign: char| -> BTreeSet<&str> {
         header.split(sign).skip(1).filter_map(|rest| rest.split(ends_name).next()).collect()

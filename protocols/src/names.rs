@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// The id of a task, in whatever protocol: one word that is safe in a file name and in a git ref.
+/// The id of a task, in any protocol: one word that is safe in a file name and in a git ref.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct TaskId(String);
 

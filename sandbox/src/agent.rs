@@ -157,7 +157,7 @@ fn become_agent(
             }
             channel::spin_for_message(channel);
             channel::wait_for_go(channel);
-            // The memory is the first process's too, and holds the supervisor's environment: from here on nobody
+            // This memory is also the first process's, and holds the supervisor's environment: from here on no process
             // of the agent's user may look into it. The program gets a memory of its own.
             if let Err(error) = nix::sys::prctl::set_dumpable(false) {
                 return failed("can't close the first process's memory")(error);
@@ -183,7 +183,7 @@ fn prepare(
     }
     limit(start).map_err(failed("can't set a limit"))?;
     let pid = match start.around {
-        // There is no /proc of the host's to ask. Whoever hears us is told by the kernel.
+        // A container has no /proc of the host to ask. The kernel tells our number to the supervisor.
         AgentIsolation::Container(..) => None,
         AgentIsolation::View(_) | AgentIsolation::Bare(_) => {
             Some(own_pid(host_proc).map_err(failed("can't read the own process id"))?)
@@ -191,11 +191,11 @@ fn prepare(
     };
     channel::send(channel, &SandboxMessage::Born { pid }, None)
         .map_err(failed("can't report to the supervisor"))?;
-    // As the kernel tells it to whoever is in the namespace.
+    // As the kernel tells it to a process in the namespace.
     let shares_user =
         matches!((start.identity, start.around), (AgentUser::Caller { .. }, AgentIsolation::View(_)));
     let inotify = shares_user.then(|| InotifyLimits::of_namespace(host_proc).ok()).flatten();
-    // The mask and the ignored signals of whoever started us are no concern of the agent's.
+    // The agent does not inherit the signal mask and the ignored signals of the process that started us.
     sys::reset_signals();
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     rustix::process::chdir(&start.folder).map_err(failed("can't change to the folder to start in"))?;

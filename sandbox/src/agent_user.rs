@@ -1,6 +1,6 @@
 //! Who the agent is, inside and on the host.
 //!
-//! An ordinary user's agent is that user: the kernel lets them map nobody else. Root's agent is a host user
+//! An ordinary user's agent is that user: the kernel lets them map no other user. Root's agent is a host user
 //! of its own, without an account, without groups, owning nothing: a range of numbers no distribution hands
 //! out, one number for each sandbox that runs at the same time, held by a lock that ends with the process.
 

@@ -12,11 +12,11 @@ pub(crate) enum SanitizedConfig {
     AsItIs,
     /// The same, without what is.
     Instead(String),
-    /// Nobody can tell what is in it.
+    /// What it holds can't be known.
     Nothing,
 }
 
-/// A configuration of this many bytes is somebody's by hand; a larger one is not shown.
+/// A configuration of at most this many bytes is written by hand; a larger one is not shown.
 pub(crate) const LARGEST: usize = 32 * 1024;
 
 /// Without any of these there is nothing to look for. A name may be written with escapes, which begin with a backslash.
@@ -24,7 +24,7 @@ const SIGNS: &[&str] = &["token", "secret", "pass", "credential", "key", "auth",
 
 /// Parts of names whose values are secrets, wherever they are.
 const SECRET: &[&str] = &["token", "secret", "password", "passwd", "credential"];
-/// The same of variables, which are anybody's.
+/// The same of variables, which any program may set.
 const SECRET_VARIABLE: &[&str] = &["key", "pass", "auth"];
 
 /// Looks at a configuration.

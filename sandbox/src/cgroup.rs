@@ -17,14 +17,14 @@ use rustix::fs::{Mode, OFlags};
 use crate::nonce::is_nonce;
 
 const MOUNT: &str = "/sys/fs/cgroup";
-/// How old a group is that nobody will use any more.
+/// The age from which a group is no longer used.
 const LEFT: Duration = Duration::from_secs(10 * 60);
 
 /// The groups one sandbox lives in.
 #[derive(Debug)]
 pub(crate) struct Cgroup {
     kind: CgroupHierarchy,
-    /// Somebody else made it, and removes it.
+    /// Another process made it, and removes it.
     foreign: bool,
 }
 
@@ -66,7 +66,7 @@ impl Cgroup {
         Ok(Some(made))
     }
 
-    /// The groups a process is in already, whoever made them.
+    /// The groups a process is in already, made by any process.
     pub(crate) fn of(pid: i32) -> io::Result<Self> {
         let theirs = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
         let unified = Path::new(MOUNT).join("cgroup.controllers").exists();
@@ -126,7 +126,7 @@ impl Cgroup {
         Some((fs::read_to_string(file).ok()?.trim().parse().ok()?, how))
     }
 
-    /// Whether the kernel killed somebody in it for want of memory.
+    /// Whether the kernel killed a process in it for lack of memory.
     pub(crate) fn ran_out_of_memory(&self) -> bool {
         let file = match &self.kind {
             CgroupHierarchy::Unified(path) => path.join("memory.events"),
@@ -207,7 +207,7 @@ fn sweep(parent: &Path) {
         let age =
             group.metadata().and_then(|stat| stat.modified()).map(|at| at.elapsed().unwrap_or_default());
         if age.is_ok_and(|age| age > LEFT) && !Path::new("/proc").join(maker.to_string()).exists() {
-            // A group that holds somebody can't be removed.
+            // A group that holds a process can't be removed.
             let _ = fs::remove_dir(group.path());
         }
     }

@@ -27,7 +27,7 @@ pub(crate) enum SandboxMessage {
     /// The process that will be the agent, as the host numbers it, where it can know that. Its view, its user
     /// and its limits are final; it goes on to give up everything else.
     Born { pid: Option<i32> },
-    /// The upper layer of the workspace comes with this message, and after it what nobody needs any more.
+    /// This message carries the upper layer of the workspace, and after it descriptors that are no longer needed.
     Layer,
     /// The supervisor's end of the terminal comes with this message.
     Terminal,
@@ -39,7 +39,7 @@ pub(crate) enum SandboxMessage {
     Failed { what: String, error: i32 },
     /// The program could not be started.
     NotStarted { error: i32 },
-    /// Somebody asked a container to end; whether it was us, it can't tell.
+    /// A container was asked to end; it can't tell whether we asked.
     Terminated,
     /// The command ended.
     Ended(ProcessExit),
@@ -48,7 +48,7 @@ pub(crate) enum SandboxMessage {
 /// What can only be known inside.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ReadyReport {
-    /// What came of trying something only Landlock forbids.
+    /// The result of trying something only Landlock forbids.
     pub(crate) landlock: Result<(), i32>,
     /// The limits of its user namespace, where its user is the caller.
     pub(crate) inotify: Option<InotifyLimits>,
@@ -186,7 +186,7 @@ pub(crate) fn send_order(
     Ok(send_bytes(channel, ORDER, &descriptors)?)
 }
 
-/// Waits for an order. Does not return when nobody has one.
+/// Waits for an order. Does not return if no order comes.
 pub(crate) fn wait_for_order(channel: impl AsFd) -> (OwnedFd, Option<[OwnedFd; 3]>) {
     let mut bytes = [0; ORDER.len()];
     match receive_bytes(channel, &mut bytes) {
@@ -230,7 +230,7 @@ pub(crate) fn send_handover(channel: impl AsFd, handed: &InitHandover) -> io::Re
     Ok(send_bytes(channel, &bytes, &descriptors)?)
 }
 
-/// Whether something could not be done to somebody because they are gone. What they said before is still to be heard.
+/// Whether an operation failed because its receiver is gone. The messages it sent before can still be read.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EPIPE | libc::ECONNRESET | libc::ESRCH))
 }

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Puts a file in its place, whatever was there.
+/// Puts a file in its place, and replaces what was there.
 pub fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
     put(path, ".new", |file| {
         file.write_all(contents)?;

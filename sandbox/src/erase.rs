@@ -70,7 +70,7 @@ fn empty(folder: &OwnedFd, top: &OwnedFd, waiting: &mut Vec<CString>, moved: &mu
     Ok(())
 }
 
-/// Opens a directory for reading and writing its entries, whatever mode it has.
+/// Opens a directory for reading and writing its entries, even if its mode forbids that.
 fn unlock<Fd: std::os::fd::AsFd>(parent: Fd, name: &CStr) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let path_flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -1,4 +1,4 @@
-//! Errors and what they come from. A message never repeats its cause; whoever shows one puts them together.
+//! Errors and their causes. A message never repeats its cause; the code that shows an error joins the two.
 
 use std::error::Error;
 

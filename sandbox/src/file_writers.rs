@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::sys;
 
-/// Whether a process has a file open for writing. `file` is open to read only, and belongs to whoever asks.
+/// Whether a process has a file open for writing. `file` is open to read only, and belongs to the caller.
 pub fn is_open_for_writing(file: BorrowedFd<'_>) -> io::Result<bool> {
     sys::is_open_for_writing(file)
 }

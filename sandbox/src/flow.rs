@@ -10,8 +10,8 @@ use rustix::io::Errno;
 const CAREFUL: usize = 4096;
 const GENEROUS: usize = 64 * 1024;
 
-/// One direction of a conversation. The ends are closed as soon as they are of no more use, so that whoever
-/// holds the other side notices.
+/// One direction of a conversation. It closes each end as soon as the end is of no more use, so that the process
+/// at the other side notices.
 #[derive(Debug)]
 pub(crate) struct ByteFlow<F, T> {
     from: Option<F>,
@@ -57,7 +57,7 @@ impl<F: AsFd, T: AsFd> ByteFlow<F, T> {
                 return length;
             }
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // A terminal whose other side is gone answers EIO; whatever else it is, nothing more comes.
+            // A terminal whose other side is gone answers EIO; after any other error too, nothing more comes.
             Err(_) => self.finish(),
         }
         0
@@ -68,7 +68,7 @@ impl<F: AsFd, T: AsFd> ByteFlow<F, T> {
         match rustix::io::write(to, &self.buffer[self.start..self.end]) {
             Ok(length) => self.start += length,
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // Nobody reads any more: stop reading too, and the writer learns it the usual way.
+            // The reader is gone: stop reading too, and the writer learns it the usual way.
             Err(_) => {
                 self.from = None;
                 self.to = None;

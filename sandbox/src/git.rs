@@ -1,9 +1,9 @@
 //! Git in an environment entirely our own.
 //!
 //! Git obeys what it finds: configuration of the repository it stands in, of the user and of the machine,
-//! attributes that name programs, hooks, replaced objects. Any of it may have been written by an agent. So
-//! git runs here with an empty environment, in a bare repository that we made and nobody else wrote to,
-//! with its working directory there and never in an agent's tree. Only the unsandboxed parent spawns it.
+//! attributes that name programs, hooks, replaced objects. An agent may have written any of it. So
+//! git runs here with an empty environment, in a bare repository that we made and no other process wrote to,
+//! with its working directory there and never in an agent's tree. Only the unsandboxed parent starts it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -192,7 +192,7 @@ impl IsolatedGit {
     }
 }
 
-/// What a command may cost that reads what somebody else wrote.
+/// Bounds for a command that reads data which another process wrote.
 #[derive(Debug, Clone, Copy)]
 pub struct CommandBounds {
     pub time: Duration,
@@ -208,7 +208,7 @@ pub enum BoundedOutput {
     Ended(Output),
     /// It was killed, because it took more time than it may.
     TooLong,
-    /// It was killed, because it wrote more than anybody reads.
+    /// It was killed, because it wrote more than a caller reads.
     TooMuch,
 }
 
@@ -332,7 +332,7 @@ impl GitProcess {
     pub(crate) fn start(mut command: Command, name: &str) -> Result<Self, GitError> {
         let program = PathBuf::from(command.get_program());
         let failed = |source| GitError::Start { program, source };
-        // A file, because nobody reads it while git runs.
+        // A file, because nothing reads it while git runs.
         let started = in_memory().and_then(|said| {
             command.stderr(said.try_clone()?);
             Ok((command.spawn()?, said))

@@ -86,7 +86,7 @@ fn examine(sources: &[PathBuf], home: Option<&Path>) -> Result<(), GitConfigErro
     Ok(())
 }
 
-/// What a configuration includes, whatever the conditions: `path = …` in a section `include` or `includeIf`.
+/// What a configuration includes, under any condition: `path = …` in a section `include` or `includeIf`.
 fn included(text: &str) -> impl Iterator<Item = &str> {
     let mut includes = false;
     text.lines().filter_map(move |line| {
@@ -147,7 +147,7 @@ mod tests {
         make_pipe(&at("pipe"));
         let said = examined().expect_err("a pipe");
         assert!(said.contains(&format!("{}, which is a pipe", at("pipe").display())), "{said}");
-        // A path that no `include` names is nobody's configuration.
+        // A path that no `include` names is not read as configuration.
         fs::write(at("more"), "[submodule \"x\"]\n\tpath = pipe\n").expect("written");
         assert_eq!(examined(), Ok(()));
     }

@@ -236,7 +236,7 @@ mod tests {
         };
         let bytes = around.to_bytes();
         assert_eq!(HostPaths::from_bytes(&bytes), Some(around));
-        // Whatever was cut off is noticed, unless it is cut between two paths.
+        // Each cut is noticed, unless it is between two paths.
         for end in 1..bytes.len() {
             let whole = HostPaths::from_bytes(&bytes[..end]).is_some();
             assert_eq!(whole, bytes[end - 1] == 0, "cut at {end}");

@@ -58,7 +58,7 @@ pub(crate) fn restrict(rules: &LandlockRules) -> Result<(), LandlockError> {
     };
     let all = AccessFs::from_all(abi);
     let read = AccessFs::from_read(abi);
-    // Nobody needs to make devices, not even the harmless one overlayfs marks deletions with.
+    // No agent needs to make devices, not even the harmless one overlayfs marks deletions with.
     let write = all & !(AccessFs::MakeChar | AccessFs::MakeBlock);
     let device = AccessFs::from_file(abi) & !AccessFs::Execute;
     let mut ruleset =

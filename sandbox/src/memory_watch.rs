@@ -24,8 +24,8 @@ impl MemoryWatcher {
         Self { root: Pid::from_u32(root as u32), system: None }
     }
 
-    /// Whether all of them use more than so many bytes of memory. Nobody uses more than the whole machine does, and that
-    /// is quicker to know. What can't be looked at is too much.
+    /// Whether all of them use more than so many bytes of memory. They use no more than the whole machine does, and
+    /// that is quicker to read. If the memory in use can't be read, it counts as too much.
     pub(crate) fn exceeds(&mut self, limit: u64) -> bool {
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
         match in_use(&meminfo) {
@@ -63,7 +63,7 @@ impl MemoryWatcher {
     }
 }
 
-/// Bytes that everybody on the machine uses together, those that were swapped out among them.
+/// Bytes that all processes of the machine use together, those that were swapped out among them.
 fn in_use(meminfo: &str) -> Option<u64> {
     let kibibytes = |name: &str| -> Option<u64> {
         let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;

@@ -8,7 +8,7 @@ pub trait RunMonitor {
     /// A descriptor to poll: when it can be read, [`attend`](Self::attend) is called.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 
-    /// When [`attend`](Self::attend) is called next, whatever happens.
+    /// When [`attend`](Self::attend) is called next, in any case.
     fn due(&self) -> Option<Instant>;
 
     /// Called when the descriptor can be read, or at the due time.

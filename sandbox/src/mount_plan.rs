@@ -84,7 +84,7 @@ const HIDDEN_BY_ABSENCE: &[&str] = &["/run", "/var", "/srv", "/mnt", "/media", "
 pub(crate) struct MountPlan {
     /// Before the workspace, which may lie in it.
     pub(crate) folders: Vec<MountStep>,
-    /// After everything, over whatever is there.
+    /// After everything, over what is there.
     pub(crate) covers: Vec<MountStep>,
 }
 
@@ -108,8 +108,8 @@ fn host_access(policy: &Policy) -> BindAccess {
     if policy.requires(Control::ReadOnlyHost) { BindAccess::Read } else { BindAccess::Write }
 }
 
-/// The part of a plan for which nothing of the host is looked up, but for folders that nobody wants hidden. It is carried
-/// out while somebody else looks. `terminal` says whether the agent gets one.
+/// The part of a plan that needs no look at the host, except for folders that are not to be hidden. It is carried
+/// out while another process looks. `terminal` says whether the agent gets a terminal.
 pub(crate) fn base_steps(policy: &Policy, terminal: bool) -> Vec<MountStep> {
     let mut steps = Vec::new();
     let hides = policy.requires(Control::HiddenPaths);

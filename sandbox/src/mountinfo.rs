@@ -10,7 +10,7 @@ pub(crate) struct MountEntry {
     pub(crate) point: PathBuf,
     pub(crate) read_only: bool,
     pub(crate) kind: String,
-    /// What is mounted, as whoever mounted it says.
+    /// What is mounted, as the `mount` call named it.
     pub(crate) source: String,
     pub(crate) options: String,
 }

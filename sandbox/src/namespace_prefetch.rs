@@ -64,7 +64,7 @@ impl PendingPrefetch {
     fn new(user: bool, network: bool) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = rustix::fs::open("/proc", flags, Mode::empty())?;
-        // The errand is named by its number below, which is somebody else's in the /proc of another namespace.
+        // Below, the errand is named by its number, which is another process's in the /proc of another namespace.
         if own_pid(proc.as_fd())? != rustix::process::getpid().as_raw_pid() {
             return Err(io::Error::other("/proc is that of another namespace of processes; mount a new one"));
         }

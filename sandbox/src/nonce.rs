@@ -1,4 +1,4 @@
-//! Names that nobody can guess.
+//! Names that can't be guessed.
 
 use rustix::rand::{GetRandomFlags, getrandom};
 

@@ -1,7 +1,7 @@
 //! What a sandbox is asked to hold.
 //!
 //! A policy says what, never how: it names no mount, no system call and no cgroup. A level compiles it to
-//! whatever the kernel offers, and the attestation says, control by control, what came of it.
+//! what the kernel offers, and the attestation says, control by control, what the result was.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -79,8 +79,8 @@ pub struct ResourceLimits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MemoryLimit {
-    /// Three quarters of this machine's, where nobody said anything: one agent that goes wild ends before the machine
-    /// does. Every agent has that share: who runs many at once says how much each may have.
+    /// Three quarters of this machine's, where no limit is set: one agent that goes wild ends before the machine
+    /// does. Every agent has that share: a user who runs many at once says how much each may have.
     Share,
     Bytes(u64),
     Unlimited,
@@ -112,7 +112,7 @@ impl Default for ResourceLimits {
 /// When the agent is stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deadlines {
-    /// After so long, whatever it does.
+    /// After so long, even if it makes progress.
     pub wall: Option<Duration>,
     /// After so long without output and without a change to a file.
     pub stall: Option<Duration>,

@@ -2,7 +2,7 @@
 //!
 //! The exact answer is given here, on raw bytes, when the work is harvested. The operating system only knows
 //! directories; `opening` derives from the same globs which of them are made writable, so that an
-//! agent fails early, and whatever that coarser rule lets through is refused by [`Scope::judge`].
+//! agent fails early, and [`Scope::judge`] refuses what that coarser rule lets through.
 
 use std::cell::OnceCell;
 use std::ffi::OsStr;
@@ -312,7 +312,7 @@ mod tests {
     }
 
     proptest! {
-        /// A directory glob holds exactly what lies below the directory, whatever the names are.
+        /// A directory glob holds exactly what lies below the directory, with any names.
         #[test]
         fn a_directory_glob_holds_exactly_what_is_below(names in prop::collection::vec("[a-z.]{1,3}", 1..5)) {
             let text = names.join("/");

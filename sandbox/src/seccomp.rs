@@ -55,7 +55,7 @@ enum LimitCall {
 pub(crate) enum AttackSurface {
     /// The kernel itself; the rest is out of reach in namespaces.
     Kernel,
-    /// The kernel, and whoever listens on a socket in a folder of the host that is mounted as it is.
+    /// The kernel, and each process that listens on a socket in a folder of the host that is mounted as it is.
     Folders,
     /// The host too: its sockets, its shared memory, the other processes of the user.
     Host {
@@ -159,15 +159,15 @@ const NEW_NAMESPACE: u32 = (libc::CLONE_NEWUSER
     | CLONE_NEWTIME) as u32;
 const CLONE_NEWTIME: i32 = 0x80;
 
-/// Requests that type into a terminal on somebody's behalf. A request is 32 bits wide: comparing 64 would be
-/// walked around with a high bit.
+/// Requests that type into a terminal in place of its user. A request is 32 bits wide: a comparison of 64
+/// could be bypassed with a high bit.
 const TYPING: &[u32] = &[libc::TIOCSTI as u32, libc::TIOCLINUX as u32];
 
 /// Nothing else is needed to build and test.
 const ORDINARY: &[u32] = &[libc::AF_UNIX as u32, libc::AF_INET as u32, libc::AF_INET6 as u32];
 const INTERNET: &[u32] = &[libc::AF_INET as u32, libc::AF_INET6 as u32];
-/// Sockets by path lead to whoever listens there, and Landlock does not check them. Pairs are made by another
-/// system call, and stay allowed: they lead nowhere but to one's own children.
+/// A socket by path leads to the process that listens there, and Landlock does not check it. Another system call
+/// makes pairs, which stay allowed: they lead only to one's own children.
 const NONE: &[u32] = &[];
 /// Raw sockets, and the old way to ask for raw packets.
 const RAW: &[u32] = &[libc::SOCK_RAW as u32, 10];
@@ -181,9 +181,9 @@ pub(crate) fn restrict(surface: AttackSurface, keep_cores: bool) -> io::Result<(
     sys::filter_system_calls(&program(surface, keep_cores))
 }
 
-/// System V objects and message queues. Without a namespace of one's own they are those of the host, found by guessing a
-/// number or a name, and guarded by modes that many programs leave wide open. Those that make one are not enough:
-/// whoever knows a number needs none.
+/// System V objects and message queues. Without a namespace of one's own they are the host's. A process finds them by
+/// guessing a number or a name, and their modes, which many programs leave wide open, are the only guard. It is not
+/// enough to refuse the calls that make one: a process that knows a number needs none of them.
 const SHARED: &[i64] = &[
     libc::SYS_shmget,
     libc::SYS_shmat,
@@ -215,10 +215,10 @@ const SCHEDULED: &[(i64, &[(u8, u32)])] = &[
 ];
 const IOPRIO_WHO_PROCESS: u32 = 1;
 
-/// Leases hold up whoever opens the file elsewhere, and may be taken on every file of one's user.
+/// A lease holds up each process that opens the file elsewhere, and can be taken on every file of one's user.
 const HOLDING_UP: &[u32] = &[libc::F_SETLEASE as u32];
 
-/// The kernel counts these for a user as a whole. They also tell what is made in folders that Landlock lets nobody list.
+/// The kernel counts these for a user as a whole. They also tell what is made in folders that Landlock forbids to list.
 const NOTIFIED: &[i64] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_inotify_init,
@@ -381,9 +381,9 @@ fn decide(verdict: SyscallRule) -> Vec<sock_filter> {
     }
 }
 
-/// A limit of one on cores is what keeps the kernel from starting a program with one ([`crate::agent`]), and everybody
-/// may lower it to zero, which does not. Programs with secrets do just that, and some end themselves when they can't; what
-/// they want is so already.
+/// A limit of one on cores is what keeps the kernel from starting a program with one ([`crate::agent`]), and any
+/// process may lower it to zero, which does not. Programs with secrets do just that, and some end themselves when they
+/// can't; what they want is so already.
 fn keep_cores(limits: LimitCall) -> Vec<sock_filter> {
     let allow = instruction(RETURN, libc::SECCOMP_RET_ALLOW);
     let done = refuse(0);
@@ -407,7 +407,7 @@ fn keep_cores(limits: LimitCall) -> Vec<sock_filter> {
                 instruction(LOAD, high_half(2)),
                 jump(IF_EQUAL, 0, 0, 1),
                 allow,
-                // Whoever asks for the old one with it would find nothing there.
+                // A call that asks for the old limit too would find nothing there.
                 instruction(LOAD, low_half(3)),
                 jump(IF_EQUAL, 0, 1, 0),
                 refused,

@@ -32,7 +32,7 @@ pub enum StopCause {
     Stall,
     /// It used more memory than it may.
     Memory,
-    /// Somebody asked, with this signal.
+    /// This signal asked for it.
     Interrupted(i32),
     /// Its attendant asked.
     Asked,
@@ -83,7 +83,7 @@ impl DeadlineTracker {
         self.last_sign = now;
     }
 
-    /// Somebody or something wants it to end. A second wish ends it at once.
+    /// Starts to end the agent. A second call ends it at once.
     fn stop(&mut self, why: StopCause, now: Instant) -> LoopAction {
         match &mut self.stopping {
             Some(stopping) => {
@@ -132,8 +132,8 @@ impl DeadlineTracker {
     }
 }
 
-/// Whoever takes what the agent wrote. Nobody is hurried, unless somebody asked for the end: then one who takes
-/// nothing for a while is waited for no longer.
+/// The reader of what the agent wrote. We wait for it without a limit, until a signal asks for the end: then we give
+/// up on a reader that takes nothing for a while.
 #[derive(Debug)]
 struct OutputConsumer {
     took: Instant,
@@ -145,7 +145,7 @@ impl OutputConsumer {
         Self { took: now, hurried: false }
     }
 
-    /// Until when to wait for them when everybody inside is dead; `None` is for ever.
+    /// Until when to wait for the reader when every process inside is dead; `None` is for ever.
     fn awaited_until(&self) -> Option<Instant> {
         self.hurried.then(|| self.took + PATIENCE)
     }
@@ -187,8 +187,8 @@ pub(crate) struct SupervisionLoop<'a> {
     pub(crate) attendant: &'a dyn RunMonitor,
 }
 
-/// Stands by until every process of the sandbox is dead and all output has gone on. How it ended, unless its first
-/// process went without a word, or somebody else ended it.
+/// Waits until every process of the sandbox is dead and all output has gone on. Returns how it ended, unless its first
+/// process went without a word, or another process ended it.
 pub(crate) fn run_until_exit(
     mut watch: SupervisionLoop<'_>,
 ) -> io::Result<(Option<CommandExit>, OutputTotals)> {
@@ -212,7 +212,7 @@ pub(crate) fn run_until_exit(
             return Ok((state.exit(), watch.conversation.tallies()));
         }
 
-        // Nobody is left who could write: its first process is about to say so.
+        // No process is left that could write: the first process is about to say so.
         if !over && !state.silent && watch.conversation.output.iter().all(StreamPipeline::is_over) {
             state.silent = true;
             channel::spin_for_message(&watch.channel);
@@ -310,7 +310,7 @@ impl LoopState {
                 Ok(Signal::SIGWINCH) => resize(&watch.conversation),
                 Ok(signal) => {
                     self.reader.hurried = true;
-                    // Nobody is left to stop: what is waited for is a reader of the output.
+                    // No process is left to stop: we only wait for a reader of the output.
                     if over {
                         watch.conversation.output.iter_mut().for_each(StreamPipeline::discard_pending);
                     }

@@ -187,7 +187,7 @@ pub(crate) fn network_of(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 
 /// Closes every descriptor from 3 on, known to us or not, but `kept`, which is marked close-on-exec.
 ///
-/// For a process that is about to become another program: whatever else in it owns a descriptor is never
+/// For a process that is about to become another program: every other owner of a descriptor in it is never
 /// used or dropped again.
 pub(crate) fn close_all_but(kept: BorrowedFd<'_>) -> io::Result<()> {
     let kept = kept.as_raw_fd() as u32;
@@ -209,8 +209,8 @@ pub(crate) fn close_all_but(kept: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Whether another open file description of this file may write to it. `file` must be open to read only.
 ///
-/// A read lease is given only where nobody has the file open for writing, and given back at once. Whoever opens the file
-/// to write in between waits for that moment, and is seen by the lease being asked back.
+/// The kernel gives a read lease only if no process has the file open for writing, and we give it back at once. If a
+/// process opens the file to write in between, it waits for that moment, and we see the kernel ask for the lease.
 pub(crate) fn is_open_for_writing(file: BorrowedFd<'_>) -> io::Result<bool> {
     /// The same number on every architecture; libc does not have it for Linux.
     const F_SETSIG: libc::c_int = 10;
@@ -273,7 +273,7 @@ struct NamespaceOrder {
     network: NamespaceSlot,
 }
 
-/// Something to fetch, and what came of it: a descriptor, or an error number below zero.
+/// Something to fetch, and the result: a descriptor, or an error number below zero.
 #[derive(Debug)]
 struct NamespaceSlot {
     wanted: bool,
@@ -308,7 +308,7 @@ impl NamespaceJob {
         extern "C" fn run(order: *mut libc::c_void) -> libc::c_int {
             // SAFETY: the order lives in a box that is kept until this process was waited for.
             let order = unsafe { &*order.cast::<NamespaceOrder>() };
-            // Whichever of the two comes to it first: we here, or whoever sent us.
+            // The first of the two calls it: this process, or the one that started it.
             order.go_elsewhere(None);
             let open = |name: &CStr| {
                 let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
@@ -375,11 +375,11 @@ impl NamespaceOrder {
     }
 }
 
-/// Leaves this processor to a child that was just started, and goes on elsewhere, where there is another, until what
-/// is returned is dropped.
+/// Leaves this processor to a child that was just started, and continues on another one, if there is one, until the
+/// returned guard is dropped.
 ///
-/// A child often waits where it was started until its parent sleeps, and whoever is woken runs where the one who woke
-/// it did, instead of it. Two who have work at the same time are better off apart.
+/// A child often waits where it was started until its parent sleeps, and a woken process runs where its waker ran,
+/// instead of the waker. Two processes that have work at the same time are better off apart.
 pub(crate) fn yield_processor() -> Option<AffinityGuard> {
     let (before, elsewhere) = (rustix::thread::sched_getaffinity(None).ok()?, elsewhere()?);
     rustix::thread::sched_setaffinity(None, &elsewhere).ok()?;

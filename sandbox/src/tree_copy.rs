@@ -17,7 +17,7 @@ use crate::harvest::{BaseEntry, BaseLayers};
 use crate::path::RelPath;
 
 /// Copies a folder's contents into one that is there: files, links and folders, and nothing else; their owner is
-/// `agent`, where that is not the caller. Bits that lend somebody's rights are not among what is copied.
+/// `agent`, where that is not the caller. Bits that lend another user's rights are not copied.
 pub(crate) fn copy_folder(
     from: OwnedFd,
     into: &Path,
@@ -108,7 +108,7 @@ impl TreeCopy<'_> {
         Ok(rustix::fs::utimensat(self.target, path.as_path(), &times(stat), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
-    /// A file of our own, in the place of whatever was copied there.
+    /// Puts a file of our own in the place of what was copied there.
     pub(crate) fn write(&self, path: &RelPath, contents: &[u8]) -> io::Result<()> {
         match rustix::fs::unlinkat(self.parent_of(path)?, path.name(), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}

@@ -1,10 +1,10 @@
-//! The one way to open a file that somebody else may have written.
+//! The one way to open a file that another program may have written.
 //!
 //! A repository arrives with its files and its `.git`, and either may hold a link to `~/.ssh`, a pipe that never
 //! answers, a device that acts on being opened, or a file of eight gigabytes. So a path is resolved beneath the folder
-//! it belongs to, links that stay there included; what it leads to is looked at before it is opened for reading; only
-//! regular files are read, and only up to a size the caller names. What is looked at is what is read: both go through
-//! one descriptor, whatever has the name by then.
+//! it belongs to, links that stay there included; its target is checked before it is opened for reading; only
+//! regular files are read, and only up to a size the caller names. The file that is checked is the file that is read:
+//! both go through one descriptor, even if the name leads elsewhere by then.
 
 use std::ffi::{CStr, OsStr};
 use std::fmt;
@@ -137,9 +137,9 @@ pub fn check_real(root: &Path, path: &Path) -> Result<(), UntrustedError> {
     }
 }
 
-/// That nothing in a folder below `root`, or below that, is a link, a pipe, a socket or a device, for programs that open
-/// whatever they find there; and that no file is larger than `most`, for those who read them whole. `depth` is how far down
-/// is looked.
+/// Checks that nothing in a folder below `root`, or below that, is a link, a pipe, a socket or a device, for programs
+/// that open everything they find there; and that no file is larger than `most`, for programs that read files whole.
+/// `depth` is how far down the check goes.
 pub fn check_folder(root: &Path, path: &Path, depth: usize, most: u64) -> Result<(), UntrustedError> {
     let mut waiting = vec![(path.to_owned(), depth)];
     while let Some((folder, depth)) = waiting.pop() {

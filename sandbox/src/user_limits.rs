@@ -1,12 +1,12 @@
 //! What the kernel counts for a user as a whole.
 //!
-//! An ordinary user's agent is that user: what it uses up of such a count is missing to every other program of theirs. A
+//! An ordinary user's agent is that user: what it uses up of such a count is missing to the user's other programs. A
 //! user namespace has counts of its own below those of its user, with limits that its first process may lower while it
 //! still has the right; limits of a process that are counted per user are lowered as any other. Each sandbox gets an
-//! eighth. Root's agent is a user of its own and takes nothing away from anybody.
+//! eighth. Root's agent is a user of its own and takes nothing away from other users.
 //!
 //! Not everything can be lowered: what epoll watches, the room in pipes and descriptors that are under way in sockets are
-//! counted for the user on the whole host, whatever namespace they are in. The attestation says so.
+//! counted for the user on the whole host, in any namespace. The attestation says so.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -29,7 +29,7 @@ pub(crate) struct InotifyLimits {
     pub(crate) watches: u64,
 }
 
-/// Where the kernel tells the limits of everybody, and where those of the namespace of whoever asks.
+/// Where the kernel tells the limits of all users, and where those of the reader's own namespace.
 const OF_USERS: [&str; 2] = ["sys/fs/inotify/max_user_instances", "sys/fs/inotify/max_user_watches"];
 const OF_NAMESPACE: [&str; 2] = ["sys/user/max_inotify_instances", "sys/user/max_inotify_watches"];
 

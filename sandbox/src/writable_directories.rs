@@ -56,7 +56,7 @@ pub(crate) struct WritableDirectories {
 }
 
 impl WritableDirectories {
-    /// The plan for a scope. `scratch` directories are open as a whole, whatever the scope says, unless they
+    /// The plan for a scope. `scratch` directories are open as a whole, even if the scope says less, unless they
     /// are denied.
     pub(crate) fn plan(scope: &Scope, scratch: &[RelPath], tree: &dyn DirectoryLookup) -> Self {
         let mut depths: BTreeMap<RelPath, WritableDepth> = BTreeMap::new();

@@ -1,17 +1,17 @@
-//! How many of an agent are at work at the same time, whatever they do.
+//! How many of an agent are at work at the same time, whether they build or judge.
 //!
-//! An agent that judges is the same program, with the same quota, as one that builds; so both count. A place is taken
-//! for as long as the agent itself is at work, and whoever has one waits for no other: a builder has given its own back
-//! before its work is judged. So nobody waits in a circle. Who waits to judge comes before who would begin: work that
-//! is nearly done goes first, and is not overtaken for ever. Only what is at work already is counted without being
-//! asked: an attempt that was taken over before its agent had begun waits like any other.
+//! An agent that judges is the same program, with the same quota, as one that builds; so both count. An attempt has a
+//! place only while its agent is at work, and an attempt that has one waits for no other: a builder gives its own back
+//! before its work is judged. So attempts never wait in a circle. One that waits to judge goes before one that would
+//! begin: work that is nearly done goes first, and is not overtaken for ever. Only an agent that is at work already is
+//! counted without asking: an attempt that was taken over before its agent had begun waits like any other.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// Who is at work here.
+/// How many of each agent are at work here.
 #[derive(Debug, Default)]
 pub(crate) struct AgentSlots {
     /// By agent, where it has a number of its own.
@@ -102,13 +102,13 @@ impl AgentSlots {
         Some(SlotGuard { roster: Arc::clone(self), agent: agent.to_owned(), duty })
     }
 
-    /// A place for one that is at work already, whoever began it.
+    /// A place for an agent that is at work already, begun by any supervisor.
     pub(crate) fn acquire_for_running(self: &Arc<Self>, agent: &str, duty: SlotPurpose) -> SlotGuard {
         *self.counts().entry(agent.to_owned()).or_default().of(duty) += 1;
         SlotGuard { roster: Arc::clone(self), agent: agent.to_owned(), duty }
     }
 
-    /// Waits for a place. Who waits to judge comes first; whoever stops waiting is not waited for.
+    /// Waits for a place. An attempt that waits to judge goes first; one that stops waiting is not waited for.
     pub(crate) async fn acquire(self: &Arc<Self>, agent: &str, duty: SlotPurpose) -> SlotGuard {
         let waiting =
             (duty == SlotPurpose::Judge).then(|| self.acquire_for_running(agent, SlotPurpose::Wait));

@@ -7,7 +7,7 @@
 //! Auditing  another agent looks at it
 //! Undecided that one leaves it to a person
 //! Audited   it may go on
-//! Merged    it is on the branch, as a commit nobody sees yet
+//! Merged    it is on the branch, as a commit that no reference shows yet
 //! Proved    the Definition of Done was tried on exactly that commit
 //! Landed    the branch has it
 //! Over      the board knows, the lease is given back
@@ -20,7 +20,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A task, whatever protocol it is written in.
+/// A task, of any protocol.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TaskKey {
     pub protocol: String,
@@ -71,9 +71,9 @@ pub struct Attempt {
     pub title: String,
     pub agent: String,
     pub phase: Phase,
-    /// Who holds it, and until when; `None` once it is over.
+    /// The supervisor that holds it, and until when; `None` once it is over.
     pub held: Option<LeaseHolder>,
-    /// Somebody asked for its end.
+    /// A user asked for its end.
     pub cancel: bool,
     /// What a person said where the auditor left it to them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,7 +93,7 @@ impl Attempt {
     }
 }
 
-/// Who holds an attempt.
+/// The supervisor that holds an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseHolder {
     pub term: Term,
@@ -164,7 +164,7 @@ pub enum WorkResult {
     Failed { failure: AttemptFailure },
     /// It could not work, and says why.
     Parked(ParkDetails),
-    /// Somebody asked for its end.
+    /// A user asked for its end.
     Canceled,
 }
 
@@ -176,7 +176,7 @@ pub struct AgentWork {
 }
 
 impl AgentWork {
-    /// Whether somebody outside did it, and it is on the branch already.
+    /// Whether the work was done outside, and is on the branch already.
     pub fn is_already_landed(&self) -> bool {
         self.base == self.candidate
     }
@@ -260,7 +260,7 @@ impl std::iter::Sum for UsageTotals {
 pub struct Merge {
     #[serde(flatten)]
     pub work: AgentWork,
-    /// Who let it pass, where somebody is asked.
+    /// The audit that let it pass, where there is an auditor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit: Option<Audit>,
     /// Where the branch was; `None` where the task has a branch of its own that is not there yet.
@@ -290,7 +290,7 @@ impl Merge {
     }
 }
 
-/// Why an agent could not work. That is nobody's fault here: the attempt does not count, and the agent waits.
+/// Why an agent could not work. The task is not at fault: the attempt does not count, and the agent waits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ParkDetails {
     pub want: ParkReason,
@@ -308,7 +308,7 @@ pub enum ParkReason {
     Quota,
     /// Its model can't be reached, or answers nothing that makes sense.
     Model,
-    /// Nobody is logged in, a key is refused, or it wants to be asked something.
+    /// No user is logged in, a key is refused, or the agent wants to be asked something.
     Person,
 }
 
@@ -426,7 +426,7 @@ impl AttemptEnd {
 
 #[cfg(test)]
 impl Attempt {
-    /// A first attempt that nobody holds, for tests that look at what differs from it.
+    /// A first attempt that no supervisor holds, for tests that look at what differs from it.
     pub(crate) fn sample(id: &str, agent: &str, phase: Phase) -> Self {
         Self {
             task: TaskKey { protocol: "kodingx".into(), id: id.into() },

@@ -2,9 +2,10 @@
 //! date before it is asked for anything.
 //!
 //! The upstream arbitrates. A commit is made known there before it is known here, while our own references are
-//! locked: what others do not take has never happened, so there is nothing to undo. What they took and we died before
-//! noticing comes back as theirs would. Where nobody can be reached, what must be known elsewhere (a claim, a landing) is
-//! not done, and everything else is done here and told later.
+//! locked: a commit that the upstream does not take has never happened, so there is nothing to undo. If the upstream
+//! took it and we died before we noticed it, it comes back like another clone's commit. If the upstream can't be
+//! reached, we do not do what must be known elsewhere (a claim, a landing); we do everything else here and tell the
+//! upstream later.
 //!
 //! Two histories are brought together where git merges them without a conflict. Where it does not, a person has to:
 //! until then nothing is claimed here and nothing lands.
@@ -33,7 +34,7 @@ use agency_landing::repository::LandingRepository;
 use agency_landing::{self as landing, commit, refs, tree_diff};
 use agency_sandbox::error_chain;
 
-/// How often somebody may be faster than us.
+/// How often another clone may be faster than us.
 const TRIES: u32 = 40;
 /// How long one and the same lock on the branch is waited for.
 const LOCKED: Duration = Duration::from_secs(5);
@@ -105,14 +106,14 @@ enum UpstreamStatus {
     Current,
     /// It does not answer.
     Unreachable(landing::Error),
-    /// Nobody trusts it, or it has gone a way that only a person can bring together with ours.
+    /// We do not trust it, or it has gone a way that only a person can bring together with ours.
     Apart { why: String, first: String },
     /// A person's files, or another program, keep us from following at the moment.
     Held(String),
 }
 
 impl UpstreamStatus {
-    /// Why we do not have what it has, and by which name that is told once: an outage is one, whichever commit met it.
+    /// Why we do not have what it has, and the name by which that is told once: an outage is one, with any commit.
     fn trouble(&self) -> Option<(String, String)> {
         match self {
             Self::Alone | Self::Current => None,
@@ -150,7 +151,7 @@ impl BoardSync {
         }
     }
 
-    /// The same, heard by somebody else.
+    /// The same, with its messages to another sink.
     pub fn with_messages_to(mut self, tell: MessageSink) -> Self {
         self.tell = tell;
         self
@@ -260,7 +261,7 @@ impl BoardSync {
         }
     }
 
-    /// `false` if somebody else was faster. What need not be known elsewhere is told later.
+    /// Pushes a commit; `false` if another clone was faster. What need not be known elsewhere is told later.
     fn push(&self, upstream: &Upstream, commit: &Oid, is_needed: bool) -> Result<bool, landing::Error> {
         let pushed = remote::push(&self.repository, upstream, commit);
         let mut seen = self.seen();
@@ -291,13 +292,13 @@ impl BoardSync {
         }
     }
 
-    /// Whether others take a commit that is about to land. Nothing lands that they do not: what was proved would have
-    /// to be merged afterwards with what they landed, and nobody would have proved that.
+    /// Whether the upstream takes a commit that is about to land. If it does not, nothing lands: we would have to merge
+    /// what was proved with what others landed, and no check would have proved the result.
     pub fn publish(&self, commit: &Oid) -> Result<bool, landing::Error> {
         match self.upstream() {
             Ok(Some(upstream)) => self.push(&upstream, commit, true).map_err(|error| self.weigh(error)),
             Ok(None) => Ok(true),
-            // As if somebody were faster: when it is brought up to date, it is said what a person has to do.
+            // As if another clone were faster: bringing it up to date says what a person has to do.
             Err(_) => Ok(false),
         }
     }
@@ -315,7 +316,7 @@ impl BoardSync {
     /// Whether an upstream that does not answer now is worth waiting for.
     fn is_outage(&self) -> bool {
         let seen = self.seen();
-        // Who can be asked, and never takes anything, refuses us.
+        // An upstream that answers, and never takes a commit, refuses us.
         let is_heard = |answered: Instant| {
             seen.unheard.is_none_or(|(since, times)| times < REFUSALS || answered < since)
         };
@@ -328,7 +329,7 @@ impl BoardSync {
         upstream.map(|upstream| upstream.check(&self.trusted).map(|()| upstream)).transpose()
     }
 
-    /// Brings the branch up to date for somebody who reads, if that was not done just now; says what a person has to do
+    /// Brings the branch up to date for a reader, if that was not done just now; returns what a person has to do
     /// before anything can be claimed.
     pub fn refresh_if_stale(&self) -> Option<String> {
         let due = {
@@ -368,7 +369,7 @@ impl BoardSync {
             let theirs = remote::last_seen(&self.repository, &upstream)?;
             let ours = refs::at(&self.repository, &self.branch)?;
             let (Some(theirs), Some(ours)) = (theirs, ours) else { return Ok(None) };
-            // What a person has not pushed goes with our next commit, and not because somebody looked.
+            // What a person has not pushed goes with our next commit, and not because of a look.
             let due = theirs != ours && (self.seen().untold || self.differs_only_in_board(&theirs, &ours)?);
             Ok(due.then_some(ours))
         };
@@ -414,8 +415,8 @@ impl BoardSync {
         standing
     }
 
-    /// To the end: whoever has followed asks once more, so that little time passes between the last look and what comes
-    /// of it. Who is slower would otherwise always be refused.
+    /// Brings it up to date to the end: after it followed, it asks once more, so that little time passes between the
+    /// last look and its use. A slower clone would otherwise always be refused.
     fn bring(&self, upstream: &Upstream) -> Result<UpstreamStatus, landing::Error> {
         let repository = &self.repository;
         let mut last = String::new();
@@ -465,8 +466,8 @@ impl BoardSync {
 
     /// Both ways as one, where git merges them without a conflict. Anything else is a person's to merge.
     ///
-    /// Nobody proves the result, as nobody proves what `git pull` makes. It needs no proof of ours: nothing of ours lands
-    /// unless the upstream takes it at the same moment, so what we have alone is the board's, or a person's.
+    /// No check proves the result, as none proves what `git pull` makes. It needs no proof of ours: nothing of ours
+    /// lands unless the upstream takes it at the same moment, so what we have alone is the board's, or a person's.
     fn merged(&self, ours: &Oid, theirs: &Oid) -> Result<Result<Oid, String>, landing::Error> {
         let repository = &self.repository;
         let by_hand = |why: &str| Ok(Err(format!("{why}; merge it by hand (`git pull --no-rebase`)")));
@@ -522,7 +523,7 @@ pub fn revert_edits(root: &Path, edits: &[CommitEdit]) -> Result<(), landing::Er
     Ok(())
 }
 
-/// What came of one try.
+/// The result of one try.
 enum CommitAttempt {
     Done,
     Again(String),

@@ -1,8 +1,8 @@
 //! The board, behind one desk: a thread of its own that looks at its files and writes them, one thing after the
 //! other.
 //!
-//! Board files are read and written with plain, durable system calls, which may take a while. Whoever wants
-//! something done there hands it in and waits for the answer; nobody else is held up.
+//! Board files are read and written with plain, durable system calls, which may take a while. A caller hands in
+//! what it wants done and waits for the answer; no other caller is held up.
 
 use std::sync::mpsc;
 use std::thread;
@@ -40,7 +40,7 @@ pub struct BoardThread {
 }
 
 impl BoardThread {
-    /// `open` is called on the desk's own thread: a board's files are held by nobody else.
+    /// Calls `open` on the desk's own thread: no other thread holds a board's files.
     pub fn open<E: Send + 'static>(
         sharing: Option<BoardSync>,
         open: impl FnOnce() -> Result<(BoardStore, Box<dyn Board>), E> + Send + 'static,
@@ -83,7 +83,7 @@ impl BoardThread {
         self.submit(move |counter| verb(counter.board, counter.store.tree())).await
     }
 
-    /// Changes it, under the lock that keeps everybody else out.
+    /// Changes it, under the lock that keeps every other process out.
     pub async fn write<T: Send + 'static>(
         &self,
         mut verb: impl FnMut(&dyn Board, &RepoTree) -> Result<(T, Effects), BoardError> + Send + 'static,

@@ -17,8 +17,8 @@ pub struct Budget {
 impl Budget {
     /// What an attempt counts for the run. `impossible` is the part of it that stands for claims of more than can be.
     ///
-    /// Nobody knows what an agent used that claims the impossible. Its own task pays for all of it; the run, which others
-    /// need, too, pays what the task was allowed, and nothing where nobody said what that is.
+    /// If an agent claims the impossible, what it used is unknown. Its own task pays for all of it; the run, which
+    /// others need, too, pays what the task was allowed, and nothing if no allowance is set.
     pub fn counts_for_the_run(&self, spent: UsageTotals, impossible: UsageTotals) -> UsageTotals {
         let part = |spent: u64, impossible: u64, allowed: Option<u64>| {
             spent.saturating_sub(impossible).saturating_add(impossible.min(spent).min(allowed.unwrap_or(0)))

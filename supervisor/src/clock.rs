@@ -1,7 +1,7 @@
 //! The time by which leases are held.
 //!
 //! It goes on while the machine sleeps and is never set back (`CLOCK_BOOTTIME`), and it means nothing after the
-//! next boot; then nobody who held a lease is alive either.
+//! next boot; then every process that held a lease is dead too.
 
 use std::ops::Add;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -6,14 +6,14 @@ use agency_profiles::proof::{CommandProof, Proof};
 use agency_protocols::board::ProofEvidence;
 use serde_json::{Map, Value, json};
 
-/// What is noted where nobody was asked for a verdict.
+/// The note for work that no auditor judged.
 pub const UNAUDITED: &str = "no auditor is configured: the commands decide alone";
 
 /// `root` is the work tree.
 pub fn from_proof(proof: &Proof, root: &Path) -> ProofEvidence {
     let mut commands = Vec::new();
     for command in &proof.commands {
-        // Artifacts are committed: where a repository lies on this machine is nobody else's business.
+        // Artifacts are committed: where a repository lies on this machine does not belong in them.
         let log = command.log.as_deref().map(|log| log.strip_prefix(root).unwrap_or(log).to_owned());
         let command = CommandProof { log, ..command.clone() };
         commands.push(serde_json::to_value(command).unwrap_or_default());

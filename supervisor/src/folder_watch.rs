@@ -1,4 +1,4 @@
-//! A folder that somebody may remove or rename while it is used.
+//! Notices when a folder is removed or renamed while it is used.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;

@@ -58,7 +58,7 @@ impl HostFault {
         })
     }
 
-    /// Whether it is likely to be over soon. A disk that fails does not heal: nobody waits for it with work in hand.
+    /// Whether it is likely to be over soon. A disk that fails does not heal: no attempt with work waits for it.
     pub(crate) fn is_transient(self) -> bool {
         self != Self::Device
     }
@@ -82,7 +82,7 @@ impl HostFault {
     /// The C library's words for the numbers, as git repeats them.
     fn of_git(error: &GitError, at: &Path) -> Option<Self> {
         let GitError::Failed { message, .. } = error else { return None };
-        // At the end of a line, after a colon: in the middle may stand a name that somebody chose.
+        // At the end of a line, after a colon: in the middle there may be a name that a user chose.
         let lines: Vec<&str> =
             message.lines().flat_map(|line| line.split("\\n")).map(str::trim_end).collect();
         let says = |words: &str| lines.iter().any(|line| line.ends_with(&format!(": {words}")));
@@ -138,8 +138,8 @@ pub(crate) fn is_nearly_full(folder: &Path) -> bool {
     DiskSpace::of(folder).is_some_and(|disk| disk.has_less_than(1))
 }
 
-/// Whether nothing new is to be started where a folder lies. Whoever begins needs room at once; with no more than an
-/// agent is stopped at, one attempt after the other would be lost, and each leaves records.
+/// Whether nothing new is to be started where a folder lies. An agent needs room at once when it begins; with only the
+/// room at which an agent is stopped, one attempt after the other would be lost, and each leaves records.
 pub(crate) fn is_too_full_to_begin(folder: &Path) -> bool {
     DiskSpace::of(folder).is_some_and(|disk| disk.has_less_than(TO_BEGIN))
 }

@@ -1,12 +1,12 @@
-//! Who runs what, and when.
+//! Decides which attempt runs where, and when.
 //!
 //! ```text
 //! charge    takes charge of a repository for one run
 //! dispatch  the loop: what can start, what can be taken over, what people want
 //! life      one attempt, from its claim to its end, step by step
-//! errand    a sandbox that runs for an attempt, and outlives whoever sent it
+//! errand    a sandbox that runs for an attempt, and outlives the supervisor that sent it
 //! budget    how much may be used, for a task and for a run
-//! roster    how many of an agent are at work, whatever they do
+//! roster    how many of an agent are at work, to build or to judge
 //! store     whose an attempt is, and how far it has come
 //! identity  which store a repository belongs to
 //! rebuild   a store that was damaged, made anew from what git and the records say

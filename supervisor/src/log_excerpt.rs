@@ -1,4 +1,4 @@
-//! What a program said, as a part of somebody's sentence.
+//! What a program said, as a part of a sentence.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};

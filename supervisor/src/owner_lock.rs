@@ -39,7 +39,7 @@ impl OwnerLock {
     /// Shows that this process is in charge under a term.
     pub(crate) fn acquire(state: &Path, term: Term) -> io::Result<Self> {
         let path = file(state, term);
-        // Nobody looks for it after a crash of the machine.
+        // After a crash of the machine this folder is not needed.
         let _new = durable::folder(path.parent().unwrap_or(state))?;
         let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
@@ -53,9 +53,9 @@ impl Drop for OwnerLock {
     }
 }
 
-/// Whether whoever had this term is certainly dead.
+/// Whether the supervisor that had this term is certainly dead.
 pub(crate) fn is_dead(state: &Path, term: Term, owner: &SupervisorProcess) -> bool {
-    // The store is on this machine, so whoever had it in another boot is gone, whatever the machine was called.
+    // The store is on this machine, so an owner of another boot is gone, even if the machine's name has changed.
     if owner.boot != this_boot() {
         return true;
     }

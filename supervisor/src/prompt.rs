@@ -100,10 +100,10 @@ read everything; nothing you change is kept.
 - The commands of the Definition of Done are run afterwards by somebody else; you need not repeat them.
 ";
 
-/// So many paths are named to whoever judges them.
+/// The most paths that a prompt names to the auditor.
 const MOST_PATHS: usize = 200;
 
-/// So much of a builder's report is told to whoever judges it.
+/// The most bytes of a builder's report that a prompt gives to the auditor.
 const LONGEST_REPORT: usize = 16 << 10;
 
 impl AuditPrompt<'_> {

@@ -34,7 +34,7 @@ const SIDES: [&str; 3] = ["-wal", "-shm", "-journal"];
 /// Why a lost attempt is over.
 const LOST: &str = "the store was rebuilt while it was open";
 
-/// What came of it.
+/// The result of a rebuild.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RebuildSummary {
     /// Where the damaged store lies now.
@@ -216,7 +216,7 @@ async fn fill(
 ) -> Result<(), AttemptStoreError> {
     let store = SqliteStore::open(path, std::sync::Arc::new(BootClock), clock::wall_seconds).await?;
     store.count_terms_from(last).await?;
-    // Of no boot: whoever comes next takes over at once what is left open.
+    // Of no boot: the next supervisor takes over at once what is left open.
     let nobody = SupervisorProcess { host: String::new(), boot: String::new(), pid: 0 };
     let term = store.enter(&nobody).await?;
     for (task, one) in known {

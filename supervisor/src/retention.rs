@@ -1,19 +1,19 @@
 //! What goes when it is settled and old: folders of attempts, references of tasks, and what the store says of both.
 //!
-//! A reference goes when two things are certain: nobody can need it for what it is there for, and nothing of it has
+//! A reference goes when two things are certain: it is not needed any more for its purpose, and nothing of it has
 //! happened for a month. What is not certain stays.
 //!
 //! ```text
 //! candidate   its task has landed, with this attempt or with a later one;
 //!             or the store knows that it came to nothing, and a later attempt has made something
 //! lease       it is given back, its task has landed since, and none of the task's candidates is left
-//! landed      never: it is how git knows that a task has landed, and who may not claim it any more
+//! landed      never: it is how git knows that a task has landed, and may not be claimed any more
 //! ```
 //!
-//! So of a task that has not landed, work that was kept (`--land none`), the last work, from which the next attempt goes
-//! on, and whatever the store has no memory of stay. The store's own rows go last, and only when the references went: it
-//! is by them that the others are judged. Whoever is interrupted leaves something that the next one finds in the same
-//! state or further.
+//! So of a task that has not landed, three things stay: work that was kept (`--land none`), the last work, from which
+//! the next attempt goes on, and anything the store has no memory of. The store's own rows go last, and only when the
+//! references went: the references are judged by them. An interrupted run leaves a state that the next one finds the
+//! same or further on.
 
 use std::collections::HashMap;
 use std::io;
@@ -59,7 +59,7 @@ pub(crate) async fn tidy_up<S: AttemptStore>(
         if !is_worth_a_look(&named, latest.get(&key), before) {
             continue;
         }
-        // Asked before git is: whoever takes the task up after this moves its lease, and then nothing of it goes.
+        // Asked before git is: an attempt that takes the task up later moves its lease, and then nothing goes.
         let attempts = store.attempts(&key).await?;
         let known =
             blocking(repository, move |repository| settled_refs::read_facts(repository, &named)).await?;
@@ -70,7 +70,7 @@ pub(crate) async fn tidy_up<S: AttemptStore>(
         Some(lock) if lock.since.elapsed().is_ok_and(|age| age > LONG) => {
             Err(RetentionError::Locked(lock.path))
         }
-        // Somebody is at it; there is a next time.
+        // Another process is at it; there is a next time.
         Some(_) => Ok(()),
     }
 }
@@ -96,7 +96,7 @@ fn is_worth_a_look(named: &TaskRefs, last: Option<&Attempt>, before: i64) -> boo
     named.candidates.len() > 1 || (named.landed.is_some() && left && quiet)
 }
 
-/// What goes of a task, and what has to be so when it does: nobody has claimed it since, nor landed it anew.
+/// What goes of a task, and what has to be so when it does: it was not claimed since, nor landed anew.
 fn settled_lines(known: &TaskRefFacts, attempts: &[Attempt], before: i64) -> Vec<RefCommand> {
     let is_held = known.lease.as_ref().is_some_and(|last| !last.released);
     if is_held || attempts.iter().any(|one| !one.phase.is_over()) {
@@ -280,7 +280,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever mends goes on from the last failure with work that the store remembers when it has forgotten what
+        /// The next attempt goes on from the last failure with work that the store remembers when it has forgotten what
         /// is old: everything young, and the last attempt.
         #[test]
         fn what_the_next_attempt_goes_on_from_is_never_removed(

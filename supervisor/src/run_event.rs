@@ -1,4 +1,4 @@
-//! What a supervisor tells whoever listens, as it happens.
+//! What a supervisor tells its listeners, as it happens.
 
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ pub enum RunEvent {
     Phase {
         attempt: Attempt,
     },
-    /// An attempt that somebody else began is ours now.
+    /// We took over an attempt that another supervisor began.
     Adopted {
         attempt: Attempt,
     },
@@ -34,7 +34,7 @@ pub enum RunEvent {
         task: TaskKey,
         seconds: u64,
     },
-    /// Something went wrong that is nobody's work.
+    /// Something went wrong and belongs to no task's work.
     Trouble {
         task: Option<TaskKey>,
         what: String,
@@ -87,12 +87,12 @@ pub struct ParkedAgent {
     pub until: Option<i64>,
 }
 
-/// Whoever listens.
+/// A listener to events.
 pub trait EventSink: Send + Sync {
     fn tell(&self, notice: &RunEvent);
 }
 
-/// Nobody listens.
+/// A sink that drops every event.
 #[derive(Debug, Clone, Copy)]
 pub struct NullSink;
 

@@ -42,7 +42,7 @@ pub struct RunSettings {
     /// How often an attempt may fail as the one before did, with the same work, until the task is given up.
     pub repeats: u32,
     pub budget: Budget,
-    /// Who judges the work of others, if somebody does.
+    /// The agent that judges the work of others, if there is one.
     pub auditor: Option<String>,
     /// What prepares a workspace, if something does.
     pub setup: Option<WorkspaceSetup>,
@@ -69,7 +69,7 @@ impl RunSettings {
         }
     }
 
-    /// What prepares a workspace, for an order. Whatever is landed was judged.
+    /// What prepares a workspace, for an order. All that is `landed` was judged.
     pub(crate) fn setup_order<'a>(&self, landed: impl IntoIterator<Item = &'a str>) -> Option<SetupOrder> {
         let setup = self.setup.clone()?;
         let mut landed: Vec<String> = landed.into_iter().map(str::to_owned).collect();
@@ -141,7 +141,7 @@ impl Default for LeaseTimes {
 pub(crate) mod tests {
     use super::*;
 
-    /// Settings with nobody in them.
+    /// Settings without agents.
     pub(crate) fn settings() -> RunSettings {
         RunSettings {
             root: PathBuf::from("/repository"),

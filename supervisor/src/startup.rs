@@ -36,7 +36,7 @@ use agency_landing::worktree::{self, GitOperation, WorktreeHead};
 use agency_landing::{self, board_commit, land, lost_landings, refs, spare_objects};
 use agency_sandbox::error_chain;
 
-/// How long somebody else's lock in git is waited for.
+/// How long another process's lock in git is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How often what is settled and old is cleared away, after the first time.
@@ -45,7 +45,7 @@ const TIDY_EVERY: Duration = Duration::from_secs(86_400);
 /// How long a run that was interrupted takes leave of the repository, the board and the store.
 const FAREWELL: Duration = Duration::from_secs(10);
 
-/// Why nobody can take charge.
+/// Why a supervisor can't take charge.
 #[derive(Debug, thiserror::Error)]
 pub enum StartupError {
     #[error("{} is not a git repository", root.display())]
@@ -66,7 +66,7 @@ pub enum StartupError {
     Layers(#[from] SnapshotError),
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// Somebody removed or renamed it while a run was at work.
+    /// It was removed or renamed while a run was at work.
     #[error("the state folder {} is gone: somebody removed or moved it while this run was at work", path.display())]
     StateGone { path: PathBuf },
     #[error(transparent)]
@@ -178,7 +178,7 @@ async fn report_lost_landings(
     }
 }
 
-/// What is wrong with copies of objects, or can't be written again, keeps nobody from working.
+/// Calls `look` on the copies of objects. If copies are wrong, or can't be written again, the run goes on.
 async fn look_after_spares(
     look: fn(&LandingRepository) -> Result<(), agency_landing::Error>,
     repository: &Arc<LandingRepository>,
@@ -190,7 +190,7 @@ async fn look_after_spares(
     }
 }
 
-/// Nobody else does: a shim lives for one attempt, and can't know what the others have named.
+/// Sweeps the copies of objects. No shim does: a shim lives for one attempt, and can't know what the others have named.
 async fn sweep_spares_regularly<S: AttemptStore>(shop: Arc<RunContext<S>>) {
     loop {
         look_after_spares(spare_objects::sweep, &shop.repository, shop.teller.as_ref()).await;
@@ -244,7 +244,7 @@ pub async fn run(
     let state = settings.state.clone();
     let failed = |source| StartupError::State { path: state.clone(), source };
     let layers = StateFolder::at(&state);
-    // Whoever else is at work here has had the disk all the time; without them, it may have lost power meanwhile.
+    // Another supervisor at work here has had the disk all the time; without one, it may have lost power meanwhile.
     if !owner_lock::is_any_supervisor_alive(&state) {
         Snapshots::remove_unsynced(&layers)?;
     }
@@ -254,14 +254,14 @@ pub async fn run(
     let folder = FolderWatch::begin(&state).map_err(failed)?;
     let term = store.enter(&owner_lock::this_process()).await?;
     let presence = OwnerLock::acquire(&state, term).map_err(failed)?;
-    // What a landing that was cut short left in somebody's files is taken back before anything else.
-    // First, because it may be what the others need.
+    // Before anything else, take back what an interrupted landing left in the user's files.
+    // First the copies of objects, because the others may need them.
     look_after_spares(spare_objects::restore_named, &repository, teller.as_ref()).await;
     take_back_landings(&repository, &state, teller.as_ref()).await?;
     match retention::tidy_up(&state, &store, &repository, clock::wall_seconds()).await {
         Err(RetentionError::Records(source)) => return Err(failed(source)),
         Err(RetentionError::Store(error)) => return Err(error.into()),
-        // They are in nobody's way, and tried again next time.
+        // They block nothing, and the next time tries again.
         Err(error @ (RetentionError::References(_) | RetentionError::Locked(_))) => {
             tell_untidy(&error, teller.as_ref());
         }
@@ -293,7 +293,7 @@ pub async fn run(
         () = folder.wait_until_gone() => return Err(StartupError::StateGone { path: state }),
     };
     keepers.iter().for_each(|keeper| keeper.abort());
-    // Whatever went wrong, it went wrong for that.
+    // Each other error followed from that.
     if folder.is_gone() {
         return Err(StartupError::StateGone { path: state });
     }
@@ -304,12 +304,12 @@ pub async fn run(
         shop.store.leave(term).await
     };
     match summary.interrupted {
-        // What it was interrupted in may hang. The store learns from the lock that nobody is in charge any more.
+        // What it was interrupted in may hang. The store learns from the lock that no supervisor is in charge any more.
         true => tokio::time::timeout(FAREWELL, farewell).await.unwrap_or(Ok(()))?,
         false => farewell.await?,
     }
     drop(presence);
-    // The next run can use them then, whatever happens to the machine until it begins. Without it, it makes them again.
+    // The next run can use them then, even after a crash of the machine. Without the sync, it makes them again.
     if let Err(error) = Snapshots::sync_layers(&layers) {
         shop.teller.tell(&RunEvent::Trouble { task: None, what: error_chain::on_one_line(&error) });
     }

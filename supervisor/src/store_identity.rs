@@ -1,8 +1,8 @@
 //! The identity of a store: a name that no other has, and the repository it was made for.
 //!
-//! The name is in the state folder and in the repository ([`agency_landing::store_ref`]); where the two disagree, the
-//! repository was moved or copied, or somebody else works on it. The path tells which: the store of a repository that is
-//! not where it was is looked for by its name.
+//! The name is in the state folder and in the repository ([`agency_landing::store_ref`]); if the two disagree, the
+//! repository was moved or copied, or another user works on it. The path tells which: if a repository is not where it
+//! was, its store is looked for by its name.
 
 #![allow(clippy::disallowed_methods, reason = "opens our own state")]
 
@@ -44,7 +44,7 @@ pub enum IdentityError {
     Landing(#[from] agency_landing::Error),
 }
 
-/// What became of references that no store had made.
+/// Where references went that no store had made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetAsideRefs {
     pub count: usize,

@@ -1,15 +1,15 @@
-//! How what an attempt does comes into a trace, for whoever keeps one.
+//! How the work of an attempt comes into a trace, if one is kept.
 //!
 //! What a run belongs to is the context of its thread (`opentelemetry::Context`). Attempts and their steps are spans of
-//! `tracing`, which whoever keeps the trace puts below it. Errands are not: they run in processes of their own, and
-//! maybe for a supervisor before this one. Their spans are made of what they left in their folders, with the times
-//! that stand there.
+//! `tracing`, which the subscriber that keeps the trace puts below it. Errands are not: they run in processes of their
+//! own, and maybe for a supervisor before this one. Their spans are made of what they left in their folders, with the
+//! times that stand there.
 //!
 //! An errand is told where it belongs before there is a span, by a promise: the span that is made of it in the end has
 //! the id it was told, so that what an agent tells of itself stands below what is told of the agent.
 //!
 //! A span says what was done and how it ended. Nothing of a prompt, of what an agent wrote, or of a variable's value
-//! is in one. Where nobody keeps a trace, all of this is one look at the thread's context.
+//! is in one. Where no trace is kept, all of this is one look at the thread's context.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -28,7 +28,7 @@ use crate::job::{JobFolder, JobState};
 /// Under which name spans of ours are made.
 pub const SCOPE: &str = "agency";
 
-/// The id that the next span is to have. Whoever gives out ids looks for it in the current context.
+/// The id that the next span is to have. The generator of ids looks for it in the current context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PromisedSpan(pub SpanId);
 
@@ -54,7 +54,7 @@ fn text(trace: TraceId, span: SpanId, flags: TraceFlags) -> String {
     format!("00-{trace}-{span}-{:02x}", flags.to_u8())
 }
 
-/// What an errand that is ordered now is told. Where no trace is kept here, whatever we were told is handed on.
+/// What an errand that is ordered now is told. If no trace is kept here, we hand on what we were told.
 pub(crate) fn for_new_job() -> Option<TraceParent> {
     Context::map_current(|context| {
         let span = context.span();

@@ -1,9 +1,9 @@
 //! Work on its way to a branch, each on top of the one before.
 //!
 //! Work is verified as it will land, so only one can be verified on the branch as it is. Waiting for each other
-//! would make the slowest check everybody's. Instead, whoever comes next is merged on top of what is about to land,
+//! would make the slowest check delay all. Instead, the next work is merged on top of what is about to land,
 //! and verified there at the same time. If what is ahead lands, it has been verified exactly where it lands; if it
-//! does not, those that stand on it are merged and verified again.
+//! does not, the work on top of it is merged and verified again.
 //!
 //! This is a hint, and kept in memory only: what may land is decided by the references, each time.
 
@@ -33,7 +33,7 @@ struct TrainCar {
     broken: bool,
 }
 
-/// What becomes of whoever waits.
+/// The result of waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TrainTurn {
     /// Nothing that it stands on is still on its way.
@@ -47,7 +47,7 @@ pub(crate) enum TrainTurn {
 pub(crate) struct TrainSnapshot(Vec<(String, String)>);
 
 impl TrainSnapshot {
-    /// The commit that whoever comes now is merged with, on a branch that is here: the last that stands on it, or the
+    /// The commit that the next work is merged with, on a branch that is here: the last that stands on it, or the
     /// branch itself.
     ///
     /// What stands on something else will not land as it is, and may even have the work in it that is to be merged.
@@ -102,7 +102,7 @@ impl Train {
                 if car.broken {
                     return TrainTurn::Broken;
                 }
-                // Only who is ahead is waited for, so nobody waits in a circle.
+                // It waits only for work ahead of it, so work never waits in a circle.
                 if !cars[..place].iter().any(|ahead| ahead.commit == car.onto) {
                     return TrainTurn::Yours;
                 }
@@ -117,7 +117,7 @@ impl Train {
         if let Some(at) = cars.iter().position(|car| car.task == *task) {
             let gone = cars.remove(at);
             let mut missing = HashSet::from([gone.commit]);
-            // In their order: whoever stands on another is behind it.
+            // In their order: a car that stands on another is behind it.
             for car in cars.iter_mut().filter(|_| !landed) {
                 if missing.contains(&car.onto) {
                     car.broken = true;
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(train.wait_for_turn(&task("3")).await, TrainTurn::Broken);
         assert_eq!(train.wait_for_turn(&task("4")).await, TrainTurn::Broken);
         assert_eq!(train.snapshot().last("tip"), "e");
-        // The first of those that are merged again breaks nobody who was not.
+        // When the first of those is merged again, it breaks no other.
         train.leave(&task("3"), false);
         train.join(&task("3"), "e", "f");
         train.leave(&task("1"), true);
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn nobody_is_merged_with_what_can_not_land_as_it_is() {
-        // Merged by somebody before us, on a branch that has moved since.
+        // Merged by another run before us, on a branch that has moved since.
         let train = train(&[("1", "old", "a"), ("2", "a", "b"), ("3", "tip", "c"), ("4", "b", "d")]);
         assert_eq!(train.snapshot().last("tip"), "c");
         assert_eq!(train.snapshot().last("another"), "another");

@@ -42,7 +42,7 @@ use contract::{Contract, ContractError};
 use state_file::{TaskList, TaskSpan};
 use task::{ParsedTask, Task};
 
-/// The profile of a task that names none: whatever the repository is.
+/// The profile of a task that names none, for any repository.
 pub const PROFILE: &str = "auto";
 /// Where a repository keeps profiles of its own.
 pub const PROFILES: &str = ".codifica/profiles";

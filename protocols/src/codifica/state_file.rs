@@ -1,7 +1,7 @@
 //! §3.2: finds the tasks in a state file.
 //!
 //! A state file is Markdown with its tasks in fenced blocks of YAML, or YAML alone. Descriptions hold fences of their
-//! own, of YAML even, so a fence is closed by one that is indented no deeper than it was opened: whatever a task
+//! own, of YAML even, so a fence is closed by one that is indented no deeper than it was opened: everything that a task
 //! says is indented deeper than its list. A list is cut into its items by indentation alone, without reading any
 //! of them; so a task that is no YAML is one that can't be read, and hides none of its neighbours.
 
@@ -137,7 +137,7 @@ impl<'t> FenceOpening<'t> {
     }
 }
 
-/// The blocks of YAML in Markdown. Without any, a file that is a list of tasks is YAML, whatever it is called.
+/// The blocks of YAML in Markdown. Without any, a file that is a list of tasks is YAML, under any name.
 fn fenced(path: &str, text: &str, findings: &mut Vec<Finding>) -> Vec<YamlRegion> {
     let mut regions = Vec::new();
     let mut open: Option<(FenceOpening<'_>, StateLine<'_>)> = None;

@@ -57,7 +57,7 @@ fn list(states: &[TaskState]) -> String {
     states.iter().map(|state| state.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// Who may make a transition.
+/// The actor that may make a transition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TransitionActor {
     /// The agent that owns the task, or any agent if no agent owns it; or a person.

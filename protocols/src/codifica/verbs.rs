@@ -124,7 +124,7 @@ impl BoardVerbs for Codifica {
         Ok((task.id, effects))
     }
 
-    /// What a person may do, a person is asked for: nobody else is the orchestrator in this protocol.
+    /// Whether a person must confirm the move: only a person is the orchestrator in this protocol.
     fn needs_person(&self, tree: &RepoTree, request: &MoveRequest<'_>, now: &Zoned) -> bool {
         let by_person = MoveRequest { actor: &Actor::Human(None), ..*request };
         *request.actor == Actor::Orchestrator && self.task_move(tree, &by_person, now).is_ok()

@@ -290,7 +290,7 @@ impl Scaffolder<'_> {
         self.deeds.push(ScaffoldChange { path: path.to_owned(), what, why: why.to_owned() });
     }
 
-    /// Writes a file with the text `new`, whatever it was.
+    /// Writes a file with the text `new`, over any text it had.
     fn settled(&mut self, path: &str, old: Option<&str>, new: &str) {
         let what = match old {
             None => ScaffoldAction::Made,

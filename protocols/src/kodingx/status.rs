@@ -91,7 +91,7 @@ fn list(statuses: &[TaskStatus]) -> String {
     statuses.iter().map(|status| status.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// Who may make a transition.
+/// The actor that may make a transition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StatusActor {
     Orchestrator,

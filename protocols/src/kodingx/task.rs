@@ -1,6 +1,6 @@
 //! §6: the task file.
 //!
-//! The reader is tolerant: it reads whatever it can understand, and each error becomes a finding with its line. A file
+//! The reader is tolerant: it reads what it can understand, and each error becomes a finding with its line. A file
 //! without the four required fields (id, title, status, assignee) is no task; a task without a scope can't start.
 //! Writing is strict.
 

@@ -309,7 +309,7 @@ mod tests {
         static MEANWHILE: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
     }
 
-    /// Says that somebody writes until they have.
+    /// Says that a program writes until it has written.
     fn writer(_: BorrowedFd<'_>) -> std::io::Result<bool> {
         let meanwhile = MEANWHILE.take();
         Ok(meanwhile.map(|act| act()).is_some())
@@ -538,7 +538,7 @@ mod tests {
         }
     }
 
-    /// What lies beside a file before anything has begun is a crash's that nobody wrote down, or came along.
+    /// What lies beside a file before anything has begun is left by a crash without a record, or came along.
     #[test]
     fn what_lies_beside_a_file_is_never_overwritten_nor_believed() {
         let board = ExchangeFixture::new();

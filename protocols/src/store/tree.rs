@@ -74,7 +74,7 @@ impl RepoTree {
     /// A regular file, opened to read, or `None` where there is no such file.
     pub(super) fn open_file(&self, name: &str) -> Result<Option<File>, RepoTreeError> {
         let path = || self.path.join(name);
-        // A FIFO would block an open for reading until somebody writes.
+        // A FIFO would block an open for reading until another process writes.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
         let file = match rustix::fs::openat2(&self.root, name, flags, Mode::empty(), BENEATH) {
             Ok(file) => File::from(file),

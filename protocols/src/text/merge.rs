@@ -135,7 +135,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is merged, every line that one side added is there.
+        /// After any merge, every line that one side added is there.
         #[test]
         fn no_line_that_was_added_is_lost(base in text(), ours in text(), theirs in text(), at in 0..12_usize) {
             let (base, ours) = (numbered(&base), numbered(&ours));

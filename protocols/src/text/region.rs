@@ -1,7 +1,7 @@
 //! Regions of ours in files that belong to others.
 //!
 //! A region stands between two marks, each on a line of its own. Writing it again replaces what is between
-//! them; every byte outside survives, whatever it is.
+//! them; every byte outside survives.
 
 use std::ops::Range;
 

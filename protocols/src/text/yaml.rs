@@ -150,7 +150,7 @@ pub fn scalar(text: &str) -> String {
     if is_plain_word(text) { text.to_owned() } else { quoted(text) }
 }
 
-/// A string in double quotes, on one line whatever it holds.
+/// A string in double quotes, always on one line.
 pub fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -229,7 +229,7 @@ mod tests {
     use proptest::prelude::*;
     use std::time::Duration;
 
-    /// Whatever shape a text of the size of an agent's report has, reading it holds nothing up.
+    /// Reading a text of the size of an agent's report, in any shape, holds nothing up.
     #[test]
     fn no_report_costs_a_second() {
         const REPORT: usize = 256 << 10;

@@ -11,9 +11,9 @@ use crate::app::configuration::schema::{ConfigKey, KEYS, TrustRequirement};
 pub(crate) struct ExplainedSetting {
     pub(crate) key: String,
     pub(crate) value: Option<Value>,
-    /// The file that says it, or `default`; nothing where nobody does.
+    /// The file that says it, or `default`; nothing where no file does.
     pub(crate) from: Option<String>,
-    /// The repository says something, and nobody has trusted it.
+    /// The repository says something, and the user has not trusted it.
     pub(crate) withheld: bool,
     pub(crate) needs_trust: bool,
     pub(crate) means: &'static str,
@@ -29,7 +29,7 @@ fn settings(configuration: &Configuration, key: &ConfigKey) -> Vec<ExplainedSett
     if !key.path.contains('*') {
         return vec![setting(configuration, key, key.path.to_owned(), &[])];
     }
-    // Agents that nobody has mentioned are shown by `agency agents show`.
+    // Agents that no configuration mentions are shown by `agency agents show`.
     let mut all = named(configuration, key.path);
     all.retain(|names| configuration.is_mentioned(names[0]));
     match all.is_empty() {

@@ -1,4 +1,4 @@
-//! What a verb says and asks while it works, whichever front end called it.
+//! What a verb says and asks while it works, for every front end.
 
 use agency_supervisor::board_sync::MessageSink;
 

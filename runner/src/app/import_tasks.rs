@@ -62,7 +62,7 @@ fn task_of(issue: &Issue) -> TaskRequest {
     }
 }
 
-/// A quotation: whatever it holds, it begins no heading, header or region of ours.
+/// A quotation: no text in it begins a heading, header or region of ours.
 fn quoted(body: &str) -> String {
     body.lines().map(|line| format!("> {line}").trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }

@@ -90,8 +90,8 @@ pub(crate) fn check_container(who: &str, container: Option<&ContainerConfig>) ->
     }
 }
 
-/// Whether a path of the host may be shown in a container. An engine's socket is the whole host, and so is whatever
-/// it lies in.
+/// Whether a path of the host may be shown in a container. An engine's socket is the whole host, and so is every folder
+/// that holds it.
 pub(crate) fn check_shown(key: &str, path: &Path, engine: Option<&Path>) -> Result<(), CommandError> {
     let shown = path.display();
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());

@@ -24,7 +24,7 @@ use crate::app::configuration::{ConfigOptions, UserConfiguration};
 use crate::app::error::{CommandError, ErrorKind};
 use crate::app::front_end::FrontEnd;
 
-/// A folder that nobody else has, and how commands are given there.
+/// A folder of our own, and how commands are given there.
 pub(crate) struct ScratchRepo {
     pub(crate) folder: PathBuf,
 }
@@ -59,7 +59,7 @@ impl ScratchRepo {
         Ok(Self { folder: folder.canonicalize().map_err(failed)? })
     }
 
-    /// Nobody looks around in it any more.
+    /// Removes the folder when no user looks around in it any more.
     pub(crate) fn remove(self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
@@ -171,7 +171,7 @@ fn agent_name(name: &str) -> Result<AgentName, CommandError> {
     AgentName::parse(name).map_err(|error| CommandError::new(ErrorKind::Usage, &error))
 }
 
-/// A new folder nobody else has.
+/// A new folder that no other process has.
 fn fresh(parent: &Path, name: &str) -> std::io::Result<PathBuf> {
     use std::os::unix::fs::DirBuilderExt;
     let number = std::process::id();

@@ -19,8 +19,8 @@ pub(crate) fn of_folder(folder: &WorkspaceFolder) -> Result<StateFolder, Command
     folder.state(&home()?).map_err(|error| folder_error(&error))
 }
 
-/// Where private copies of workspaces are kept while a command works on them. Root's agents are nobody, and get to no
-/// home.
+/// Where private copies of workspaces are kept while a command works on them. Root's agents have no rights on the host,
+/// and can't enter a home.
 pub(crate) fn copies_folder(host: &HostUser) -> Result<PathBuf, CommandError> {
     match host.is_root() {
         true => Ok(HOMELESS.into()),

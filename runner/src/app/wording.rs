@@ -21,7 +21,7 @@ pub(crate) fn phase_label(phase: &Phase) -> &'static str {
     }
 }
 
-/// What became of a task, after its name.
+/// The result of a task, after its name.
 pub(crate) fn fate_text(fate: &TaskResult) -> String {
     match fate {
         TaskResult::Ended(AttemptEnd::Done { commit }) => format!("done, {}", short_commit(commit)),

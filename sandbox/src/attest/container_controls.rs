@@ -181,7 +181,7 @@ impl AgentProcess {
             _ => (group.processes(), limits.processes),
         };
         let (limit, how) = found?;
-        // A limit that nobody asked for is looked at where the engine has none.
+        // A limit that the user did not ask for is watched where the engine has none.
         if control == Control::Memory
             && limits.memory == MemoryLimit::Share
             && wanted.is_some_and(|wanted| limit > wanted)

@@ -50,7 +50,7 @@ pub(crate) struct EarlyProcess {
     foreign: Vec<(&'static str, String)>,
 }
 
-/// Where a limit of memory comes from, if nobody asked for it.
+/// Where a limit of memory comes from, if the user did not ask for it.
 pub(super) fn memory_limit_origin(policy: &Policy) -> &'static str {
     match policy.limits.memory {
         MemoryLimit::Share => ", by default three quarters of this machine's",

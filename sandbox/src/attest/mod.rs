@@ -73,7 +73,7 @@ pub enum Enforcement {
     Enforced,
     /// We look, and stop the agent.
     Watched,
-    /// Nobody asked for it, and nothing holds it.
+    /// The user did not ask for it, and nothing holds it.
     Off,
     /// It was asked for, and this host has no way to hold it. It keeps a nuisance away, so the sandbox is started, and
     /// `how` says what is not held.
@@ -256,7 +256,7 @@ impl AgentProcess {
             ),
             Control::CoreDumps => self.core_dumps(asked),
             Control::UserLimits => self.user_limits(asked, ready),
-            // What nobody looks at is not held.
+            // A control that is not looked at is not held.
             _ => (ControlStatus::No, "not looked at".into()),
         }
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-/// A process's folder in /proc. Whatever is read through it is that process's or nobody's: its number may pass to another.
+/// A process's folder in /proc. A read through it tells of that process or of none: its number may pass to another.
 #[derive(Debug)]
 pub(super) struct ProcDirectory(OwnedFd);
 

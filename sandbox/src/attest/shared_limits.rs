@@ -13,7 +13,7 @@ use crate::channel::ReadyReport;
 use crate::control::{Control, ControlStatus};
 use crate::user_limits::{self, InotifyLimits};
 
-/// Counted for a user on the whole host, in whatever namespace.
+/// Counted for a user on the whole host, in every namespace.
 const BEYOND: &str = "not held: epoll's watches, room in pipes, descriptors under way in sockets";
 
 impl AgentProcess {
@@ -49,7 +49,7 @@ impl AgentProcess {
         }
     }
 
-    /// What is counted for a whole user can't be used up by an agent that has an eighth of it, or is nobody else's user.
+    /// An agent can't use up what is counted for a whole user if it has an eighth of it, or is a user of its own.
     pub(super) fn user_limits(
         &self,
         asked: &AttestationRequest<'_>,

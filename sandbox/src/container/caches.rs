@@ -1,8 +1,8 @@
 //! What package managers keep, so that a check need not fetch it every time.
 //!
 //! A cache is a named volume of the engine's whose files lie in our own state folder. No two containers have the same
-//! one at the same time: whoever comes while it is taken gets another of its kind. What one check leaves there the next
-//! one finds, so a cache is only for whoever asks for it, and nothing of it is ever part of a workspace.
+//! one at the same time: a container that comes while it is taken gets another of its kind. What one check leaves there
+//! the next one finds, so a cache is only for a check that asks for it, and nothing of it is ever part of a workspace.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -46,7 +46,7 @@ pub fn check(name: &str) -> Result<(), String> {
     }
 }
 
-/// Takes the first cache of this name that nobody has, in a repository whose state is kept here, and makes it the
+/// Takes the first free cache of this name, in a repository whose state is kept here, and makes it the
 /// user's.
 pub(crate) fn take(name: &str, state: &Path, user: (u32, u32)) -> io::Result<Option<CacheVolume>> {
     let Some((name, variable)) = KNOWN.iter().find(|(known, _)| *known == name) else { return Ok(None) };

@@ -1,10 +1,10 @@
-//! Which containers are ours, and what becomes of those whose owner is gone.
+//! Which containers are ours, and how those of a dead owner are removed.
 //!
 //! A container ends with its owner, and an engine removes one that ended. Killed between making a container and starting
 //! it, or together with the engine, an owner leaves one behind all the same. So each is written down first, in our own
-//! state folder, under a number that nobody can guess; the container has that number in its name and in a label. The
-//! owner holds a lock on what it wrote for as long as it lives. Whoever comes next removes what was written down by the
-//! dead, if name, label and, where it came to that, the engine's own id all agree. A label alone says nothing: an image
+//! state folder, under a number that can't be guessed; the container has that number in its name and in a label. The
+//! owner holds a lock on its record for as long as it lives. The next process removes what a dead owner wrote
+//! down, if name, label and, where it came to that, the engine's own id all agree. A label alone says nothing: an image
 //! brings any it likes.
 
 #![allow(clippy::disallowed_methods, reason = "opens our own state")]
@@ -28,7 +28,7 @@ pub(crate) const NONCE: &str = "io.agency.nonce";
 
 /// Where containers are written down, in the state folder of a workspace.
 const FOLDER: &str = "containers";
-/// How long an engine may take to make a container that somebody asked for and then died.
+/// How long an engine may take to make a container for an owner that asked for it and then died.
 const ON_ITS_WAY: Duration = Duration::from_secs(600);
 /// More than a socket's path and an id.
 const LARGEST: u64 = 8 * 1024;
@@ -44,7 +44,7 @@ pub(crate) fn owner_label() -> String {
     format!("{boot}/{namespace}/{}/{started}", std::process::id())
 }
 
-/// A container that is written down. Dropping it leaves it so, for whoever comes next.
+/// A container that is written down. Dropping it leaves the record, for the next process.
 #[derive(Debug)]
 pub(crate) struct ContainerRecord {
     path: PathBuf,
@@ -107,14 +107,14 @@ pub(crate) fn sweep(engine: &ContainerEngine, state: &Path) -> Result<usize, Eng
     for entry in fs::read_dir(state.join(FOLDER)).into_iter().flatten().flatten() {
         let (path, nonce) = (entry.path(), entry.file_name());
         let Some(nonce) = nonce.to_str().filter(|nonce| is_nonce(nonce)) else { continue };
-        // Whoever still holds it is alive.
+        // An owner that still holds it is alive.
         let Some((_held, age, text)) = take(&path) else { continue };
         let left = StaleContainer::read(&text).filter(|left| left.engine == engine.socket);
         let Some(left) = left else { continue };
         match engine.find_own(&name(nonce), NONCE, nonce)? {
             Some(id) => {
                 let is_it = left.id.is_none_or(|written| written == id);
-                // One that can't be removed is in nobody's way, and there is a next time.
+                // A container that can't be removed blocks nothing, and the next sweep tries again.
                 if !is_it || engine.remove(&id).is_err() {
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! The engine: whoever makes containers on this host, asked through its socket.
+//! The engine: the service that makes containers on this host, asked through its socket.
 //!
 //! What it is asked is little, and each question is asked and answered before anything else is done, so a runtime of
 //! one thread is enough, and lives no longer than a question. What goes wrong is said in a sentence a person can act
@@ -79,7 +79,7 @@ pub struct ContainerEngine {
     pub(crate) dialect: EngineDialect,
 }
 
-/// Who is asked: the questions are the same, not everything in them is.
+/// The kind of engine: the questions are the same, not everything in them is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EngineDialect {
     Docker,
@@ -219,7 +219,7 @@ impl ContainerEngine {
         let named = CreateContainerOptionsBuilder::new().name(name).build();
         let made = self.docker.create_container(Some(named), body);
         let id = self.runtime.block_on(made).map_err(refused("make a container"))?.id;
-        // Whoever does not know its id finds it by its name.
+        // A process that does not know its id finds it by its name.
         let _ = told(&id);
         let started = self.runtime.block_on(self.docker.start_container(&id, None));
         match started.map_err(refused("start a container")) {
@@ -245,7 +245,7 @@ impl ContainerEngine {
         let gone = self.runtime.block_on(async { timeout(BY_ITSELF, std::pin::pin!(going).next()).await });
         match gone {
             Ok(Some(Ok(_) | Err(Error::DockerResponseServerError { status_code: 404, .. }))) => Ok(()),
-            // That is its exit code, which is nobody's here.
+            // That is its exit code, which is not used here.
             Ok(Some(Err(Error::DockerContainerWaitError { error, .. }))) if error.is_empty() => Ok(()),
             _ => self.remove(id),
         }
@@ -291,8 +291,8 @@ impl ContainerEngine {
     }
 }
 
-/// Asks whoever listens who it is: its dialect, and what it calls itself. Everybody says so in the head of any answer; asked
-/// for its version, an engine runs other programs to know theirs, and takes fifteen times as long.
+/// Asks the listener which engine it is: its dialect, and its name. Every engine says so in the head of any answer;
+/// asked for its version, an engine runs other programs to know theirs, and takes fifteen times as long.
 fn greet(mut stream: UnixStream) -> Result<(EngineDialect, String), EngineError> {
     const LONGEST: usize = 64 * 1024;
     let gone = |_| EngineError::Gone;
@@ -339,7 +339,7 @@ fn connect(socket: &Path) -> Result<Docker, EngineError> {
         .map_err(refused("be connected to"))
 }
 
-/// What the engine says is for people; what became of the connection is not.
+/// What the engine says is for people; how the connection ended is not.
 fn refused(what: &'static str) -> impl Fn(Error) -> EngineError {
     move |error| match error {
         Error::DockerResponseServerError { message, .. } => {
@@ -372,7 +372,7 @@ mod tests {
         assert!(matches!(introduced(b"HTTP/1.1 200 OK\r\nServ"), Ok(None)));
     }
 
-    /// Something between us and an engine may keep the connection, whatever it is asked.
+    /// Something between us and an engine may keep the connection, at any request.
     #[test]
     fn who_has_said_who_it_is_is_not_waited_for() {
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");

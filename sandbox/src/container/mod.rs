@@ -8,7 +8,7 @@
 //! was read back.
 //!
 //! Nothing of the agent's goes through the engine: not its streams, not its environment, not its end. So nothing of it
-//! is in the engine's logs, and an engine that answers slowly holds nobody up. The first process ends when we do, and
+//! is in the engine's logs, and an engine that answers slowly delays no run. The first process ends when we do, and
 //! the container with it; what an engine keeps all the same is found by what was written down
 //! of it (`leftovers`).
 

@@ -43,7 +43,7 @@ impl Rendezvous {
         Ok(Self { folder, socket })
     }
 
-    /// Waits for somebody to call; looks again now and then whether `anybody` still may.
+    /// Waits for a caller; checks now and then whether `anybody` still may call.
     pub(crate) fn wait(&self, mut anybody: impl FnMut() -> bool) -> io::Result<Option<(OwnedFd, UCred)>> {
         const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
         loop {
@@ -60,7 +60,7 @@ impl Rendezvous {
         Ok(Some((channel, caller)))
     }
 
-    /// Closes it for good: nobody else will call, and the agent finds nothing there.
+    /// Closes it for good: no other process will call, and the agent finds nothing there.
     pub(crate) fn close(self) -> io::Result<()> {
         fs::remove_file(self.folder.join(SOCKET))
     }

@@ -29,8 +29,8 @@ pub(crate) struct RunningContainer {
 }
 
 impl RunningContainer {
-    /// Whether its first process is dead. Where that had a namespace, everybody else in it is: a first process is not dead
-    /// before the last of the others.
+    /// Whether its first process is dead. Where that had a namespace, every other process in it is: a first process is
+    /// not dead before the last of the others.
     pub(crate) fn has_ended(&self) -> bool {
         const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         self.first.as_ref().is_some_and(|first| {
@@ -38,8 +38,8 @@ impl RunningContainer {
         })
     }
 
-    /// Returns when nothing of it is left. One that ended goes by itself; any other is ended. What an engine keeps of one
-    /// that runs no more is in nobody's way, and is removed by whoever comes next.
+    /// Removes it; returns when nothing of it is left. One that ended goes by itself; any other is ended. What an
+    /// engine keeps of one that runs no more blocks nothing, and the next process removes it.
     pub(crate) fn remove(&mut self) -> Result<(), EngineError> {
         if std::mem::replace(&mut self.gone, true) {
             return Ok(());

@@ -96,7 +96,7 @@ impl ContainerSpec<'_> {
             user: Some(format!("{uid}:{gid}")),
             hostname: self.policy.requires(Control::UtsNamespace).then(|| "agency".to_owned()),
             working_dir: Some("/".to_owned()),
-            // Whatever an image would have run beside us would run without our filter.
+            // A program that an image runs beside us would run without our filter.
             healthcheck: Some(HealthConfig {
                 test: Some(vec!["NONE".to_owned()]),
                 ..HealthConfig::default()
@@ -215,7 +215,7 @@ impl ContainerSpec<'_> {
         mounts
     }
 
-    /// Folders in memory: the agent's own, and whatever an image would keep in a volume.
+    /// Folders in memory: the agent's own, and each folder that an image would keep in a volume.
     fn in_memory(&self) -> Result<HashMap<String, String>, PathBuf> {
         let (policy, (uid, gid)) = (self.policy, self.user);
         let sized = policy.requires(Control::TmpSize);
@@ -227,7 +227,7 @@ impl ContainerSpec<'_> {
                 let agents = format!(",uid={uid},gid={gid}");
                 (folder("0700", &agents), folder("1777", &agents))
             }
-            // It gives folders to nobody, and lets them have their modes.
+            // It changes no folder's owner, and lets folders have their modes.
             EngineDialect::Podman => (folder("1777", ""), folder("1777", "")),
         };
         let mut folders: HashMap<String, String> =

@@ -1,13 +1,13 @@
 //! Which addresses a look-up may not lead to.
 //!
-//! A name on the list was listed for a host out in the world. Whoever controls the name's records can point it
-//! at this machine, the network it stands in or the cloud's metadata service, so every address a look-up
-//! brings is held against the registries of special addresses, and so is every IPv4 address that an IPv6
-//! address carries inside. What an operator lists as an address is not held against them: it was meant.
+//! A name on the list was listed for a host out in the world. A person who controls the name's records can point it
+//! at this machine, the network it stands in or the cloud's metadata service, so every address that a look-up
+//! returns is checked against the registries of special addresses, and so is every IPv4 address that an IPv6
+//! address carries inside. An address that an operator lists is not checked against them: it was meant.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether nobody out in the world has this address.
+/// Whether no host out in the world has this address.
 pub(crate) fn is_refused(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_special_v4(address),

@@ -131,7 +131,7 @@ impl ChunkDecoder {
     }
 }
 
-/// A chunk's size. Extensions are allowed by the specification, known to nobody, and not passed on.
+/// A chunk's size. The specification allows extensions, no program knows any, and they are not passed on.
 fn size(line: &[u8]) -> Result<u64, MalformedBody> {
     let digits = line.split(|byte| *byte == b';').next().unwrap_or_default();
     let sound = (1..=MOST_DIGITS).contains(&digits.len()) && digits.iter().all(u8::is_ascii_hexdigit);

@@ -25,7 +25,7 @@ const MOST_ADDRESSES: usize = 8;
 /// How long a client may take to hear our own last words.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Serves a connection, and writes down what became of it.
+/// Serves a connection, and writes down how it ended.
 pub(super) fn serve(
     shared: &ProxyContext,
     client: TcpStream,
@@ -69,10 +69,10 @@ struct ConnectionRefusal {
     text: String,
 }
 
-/// Why nothing more comes of a connection.
+/// Why a connection ends.
 enum ConnectionEnd {
     Refused(ConnectionRefusal),
-    /// There is nobody left to tell.
+    /// No client is left to tell.
     Gone,
 }
 
@@ -178,7 +178,7 @@ fn answer(
             Ok(converse(shared, ways, RelayEnd::BothEnd, event)?)
         }
         ProxyRequest::Plain { mut head, mut body, .. } => {
-            // Before anybody is connected to: a host is not to hear the beginning of something malformed.
+            // Before we connect to a host: it is not to receive the beginning of something malformed.
             body.pass(&rest, &mut head)
                 .map_err(|_| malformed(ResponseStatus::BadRequest, "the request's body is malformed"))?;
             let host = reach(shared, &target, event)?;
@@ -190,7 +190,7 @@ fn answer(
     }
 }
 
-/// Connects to who is asked for. The list is asked first: of a name that is not on it, nobody hears.
+/// Connects to the requested host. It asks the list first: a name that is not on it is not looked up.
 fn reach(
     shared: &ProxyContext,
     target: &RequestTarget,

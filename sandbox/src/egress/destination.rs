@@ -20,7 +20,7 @@ pub struct Destination {
     pub port: u16,
 }
 
-/// Who is meant.
+/// The host of a destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DestinationHost {
     Name(HostName),
@@ -119,7 +119,7 @@ impl HostName {
         &self.0
     }
 
-    /// Everybody's own machine: which one that is depends on who asks.
+    /// Whether it names the asking machine itself: which one that is depends on the asker.
     fn is_localhost(&self) -> bool {
         self.0 == "localhost" || self.0.ends_with(".localhost")
     }

@@ -1,4 +1,4 @@
-//! What was decided, for whoever reads the report.
+//! What was decided, for the reader of the report.
 //!
 //! An agent can ask for as many hosts as it likes, so only so many decisions are kept, and connections that were
 //! made are counted apart from those that were not: a flood of refusals can't hide one that got through.
@@ -13,7 +13,7 @@ use serde::Serialize;
 /// How many events of each kind are kept.
 const KEPT: usize = 1000;
 
-/// One connection of the agent's, and what became of it.
+/// One connection of the agent's, and how it ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ConnectionEvent {
     /// Milliseconds from the start of the run.
@@ -22,7 +22,7 @@ pub struct ConnectionEvent {
     /// As the agent named it, made fit to be shown; empty where it was not understood.
     pub host: String,
     pub port: u16,
-    /// Whether the list lets it through; it may still lead to nobody.
+    /// Whether the list lets it through; it may still lead to no host.
     pub allowed: bool,
     pub reason: ConnectionReason,
     /// The address that was connected to.

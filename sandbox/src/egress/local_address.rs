@@ -3,7 +3,7 @@
 //! A public address that one of this machine's interfaces has looks like any other in the world, and leads to services
 //! that were never meant for an agent. The kernel knows: it is asked for the route it would take, at the moment of the
 //! connection, so that addresses that come and go, whole networks that are declared local and every interface count.
-//! An address that only somebody else's router leads back here, such as a cloud's, is not known to this machine.
+//! An address that only another network's router leads back here, such as a cloud's, is not known to this machine.
 
 use std::io;
 use std::net::IpAddr;
@@ -32,7 +32,7 @@ const ROUTE: usize = 12;
 /// Where in an answer the kind of route is, and an error.
 const KIND: usize = HEADER + 7;
 const ERROR: usize = HEADER;
-/// Kinds of route that end on this machine, or on everybody's of its network.
+/// Kinds of route that end on this machine, or on every machine of its network.
 const HERE: &[u8] = &[libc::RTN_LOCAL, libc::RTN_BROADCAST, libc::RTN_ANYCAST, libc::RTN_MULTICAST];
 
 fn leads_here(address: IpAddr) -> io::Result<bool> {
@@ -75,7 +75,7 @@ fn read(answer: &[u8]) -> io::Result<bool> {
     }
     let code = answer.get(ERROR..ERROR + 4).and_then(|code| code.try_into().ok()).map(i32::from_ne_bytes);
     match code.map(|code| -code) {
-        // Nobody is led there; whoever connects is told the same.
+        // No route leads there; a connection gets the same error.
         Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES | libc::EINVAL) => Ok(false),
         Some(code) => Err(io::Error::from_raw_os_error(code)),
         None => Err(io::Error::other("no answer about a route")),
@@ -92,7 +92,7 @@ mod tests {
         {
             assert!(is_local(own.parse().expect("an address")), "{own}");
         }
-        // Documentation's are nobody's, whether or not there is a way to them.
+        // Documentation addresses belong to no machine, whether or not there is a way to them.
         for other in ["192.0.2.1", "2001:db8::1", "::ffff:192.0.2.1"] {
             assert!(!is_local(other.parse().expect("an address")), "{other}");
         }

@@ -1,8 +1,8 @@
 //! From a name on the list to its addresses.
 //!
-//! The host's own `getent` does the looking up, so that whatever the operator's machine is set up with (files,
-//! DNS, a directory service) is asked as any other program there would ask it; this program is linked
-//! statically and can't (decision 008). What is looked up is always the name on the list, never the agent's
+//! The host's own `getent` looks names up, so that it asks all that the operator's machine is set up with (files,
+//! DNS, a directory service), as any other program there would; this program is linked
+//! statically and can't (decision 008). It always looks up the name on the list, never the agent's
 //! spelling of it.
 
 use std::io::{self, Read};
@@ -36,7 +36,7 @@ pub(crate) fn find_getent() -> Option<PathBuf> {
 #[derive(Debug)]
 pub(crate) struct NameLookups {
     program: PathBuf,
-    /// Held while one is looked up: whoever asks for the same name waits for the same answer.
+    /// Held while a name is looked up: another request for the same name waits for the same answer.
     known: Vec<Mutex<Option<CachedLookup>>>,
 }
 
@@ -82,7 +82,7 @@ impl NameLookups {
     }
 }
 
-/// The addresses of a name, for who is in no sandbox; none if it has none.
+/// The addresses of a name, for a caller in no sandbox; none if it has none.
 pub fn look_up(name: &str, deadline: Instant) -> io::Result<Vec<IpAddr>> {
     let program = find_getent()
         .ok_or_else(|| io::Error::other("names can't be looked up: there is no `getent` here"))?;

@@ -8,7 +8,8 @@
 //!   address and port outside;
 //! - everything else goes through a *proxy* (`proxy`), which reads the name a client asks for (`request`),
 //!   compares it with the list before anything is looked up, looks up the name that is on the list (`lookup`),
-//!   refuses addresses nobody meant (`address`) and this machine's own (`local`), and connects to the very address it checked.
+//!   refuses addresses that are not meant (`address`) and this machine's own (`local`), and connects to the very
+//!   address it checked.
 //!
 //! Names are what people can review in a policy, and what certificates are for; see decision 011. The proxy's
 //! threads run from the moment the agent is let go until its run is over, and every one of their decisions is
@@ -96,7 +97,7 @@ impl HostAllowlist {
         self.destinations.iter().any(|one| matches!(one.host, DestinationHost::Name(_)))
     }
 
-    /// An environment in which programs find the proxy, whatever proxy the caller's knew.
+    /// An environment in which programs find the proxy, even if the caller's names another one.
     pub fn environment(&self, caller: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
         let proxy = format!("http://{}", self.proxy());
         let mut own: Vec<(OsString, OsString)> = Vec::new();

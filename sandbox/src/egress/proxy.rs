@@ -81,7 +81,7 @@ impl EgressProxy {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Ends every connection at once; what became of all of them.
+    /// Ends every connection at once; returns what all of them did.
     pub(crate) fn stop(mut self) -> NetworkTraffic {
         self.end();
         self.shared.log.take()
@@ -111,7 +111,7 @@ fn make_room() -> nix::Result<u64> {
     Ok((soft.max(wanted).saturating_sub(OTHERS) / DESCRIPTORS).clamp(1, MOST))
 }
 
-/// Accepts until the run is over, then waits for everybody who is still at work.
+/// Accepts until the run is over, then waits for the threads that are still at work.
 fn accept_all(shared: &ProxyContext, listeners: &[EgressListener]) {
     thread::scope(|scope| {
         while let Ok(place) = ConnectionSlot::take(shared) {
@@ -125,7 +125,7 @@ fn accept_all(shared: &ProxyContext, listeners: &[EgressListener]) {
                     });
                 }
                 Err(WaitError::Stopped) => return,
-                // Somebody who was gone again, or too much open in the whole system.
+                // The client was gone again, or too much is open in the whole system.
                 Err(_) => drop(shared.stop.wait(&[], Some(Instant::now() + PAUSE))),
             }
         }
@@ -151,7 +151,7 @@ fn accept(
     Ok((stream, behind))
 }
 
-/// A place among those who may be at work at once.
+/// A place among the connections that may be served at once.
 #[derive(Debug)]
 struct ConnectionSlot<'a>(&'a OwnedFd);
 

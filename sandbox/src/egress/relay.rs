@@ -79,7 +79,7 @@ impl<'a> RelayDirection<'a> {
         match self.load.drain(self.to) {
             Ok(length) => self.moved += length as u64,
             Err(error) if is_transient(&error) => {}
-            // Nobody listens any more. The other direction learns for itself what became of them.
+            // The reader is gone. The other direction finds that out for itself.
             Err(_) => self.over = true,
         }
         if self.moved > MUCH {

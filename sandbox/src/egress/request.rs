@@ -24,7 +24,7 @@ pub(crate) enum ProxyRequest {
     Plain { target: RequestTarget, head: Vec<u8>, body: RequestBody },
 }
 
-/// Who is asked for.
+/// The host and port that a request names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RequestTarget {
     /// Fit to be shown.
@@ -397,7 +397,7 @@ mod tests {
             let _ = parse(&head);
         }
 
-        /// Whatever goes on is one head: one end, our framing, our host.
+        /// Each request that goes on is one head: one end, our framing, our host.
         #[test]
         fn what_goes_on_is_one_request(
             headers in proptest::collection::vec(("[!-~]{1,12}", "[ -~\\r\\n\\t]{0,20}"), 0..6),

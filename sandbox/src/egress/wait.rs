@@ -11,7 +11,7 @@ use std::time::Instant;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
-/// The end of a run: raised once, seen by everybody.
+/// The end of a run: raised once, seen by every thread.
 #[derive(Debug)]
 pub(crate) struct StopSignal(OwnedFd);
 

@@ -1,7 +1,7 @@
 //! The layer that catches what an agent writes, as a list of what changed.
 //!
 //! A folder in it lies over the commit's own and adds to that, or it stands for itself: because it is new, or because
-//! it was removed and made again. What the kernel marks that with can't be read by everybody. But a folder with one
+//! it was removed and made again. Not every user can read what the kernel marks that with. But a folder with one
 //! under it always has one link, where any other has two at least, on file systems that count them; where they do
 //! not, a folder is taken to stand for itself, which costs git a few more looks and is never wrong.
 

@@ -1,7 +1,7 @@
 //! Tells git inside a sandbox which files may have changed, so that it need not look at a hundred thousand.
 //!
-//! Git asks a program of its configuration (`core.fsmonitor`, see `githooks(5)`) and believes what it says. Nobody
-//! has to watch files for that here. A workspace is an overlay: whatever is not in the layer that catches writing
+//! Git asks a program of its configuration (`core.fsmonitor`, see `githooks(5)`) and believes its answer. Here the
+//! program need not watch files for that. A workspace is an overlay: what is not in the layer that catches writing
 //! is as the commit has it. So the layer is shown to the agent, read-only, and `agency`, started by the name of
 //! `FSMONITOR_PROGRAM`, lists it (`layer`). Three things are not in the layer:
 //!

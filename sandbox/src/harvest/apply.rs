@@ -5,7 +5,7 @@
 //!
 //! 1. new contents are written into a stage, a directory on the same file system, durably;
 //! 2. a journal lists the operations, durably;
-//! 3. each operation is one rename between the stage and the folder. Whatever it displaces is kept in the
+//! 3. each operation is one rename between the stage and the folder. What it displaces is kept in the
 //!    stage, also something that appeared a moment ago, so nothing is ever overwritten;
 //! 4. the displaced entries are compared once more with those that were checked;
 //! 5. the journal says "applied", durably, and the stage is removed.
@@ -43,7 +43,7 @@ impl FileClockTime {
     /// file system knows such.
     ///
     /// Change times come from a clock that ticks every few milliseconds. The next tick is waited for, so that a
-    /// file somebody wrote just before is older than the mark, and not mistaken for one written after it.
+    /// file written by another process just before is older than the mark, and not mistaken for one written after it.
     pub fn now(directory: BorrowedFd<'_>) -> io::Result<Self> {
         let tick = || rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
         let before = tick();

@@ -213,7 +213,7 @@ impl BaseDirectory {
                         break;
                     }
                 }
-                // Whatever is hidden below a directory or a deleted name stays hidden.
+                // What a directory or a deleted name hides below it stays hidden.
                 _ if !merged.is_empty() => break,
                 NodeKind::Whiteout => return Ok(BaseEntry::Nothing),
                 NodeKind::File

@@ -96,7 +96,7 @@ impl InodeIdentity {
         Self { inode: stat.st_ino, directory, modified, size }
     }
 
-    /// The same inode, and nobody wrote to it.
+    /// Whether it is the same inode, with no write since.
     pub(super) fn matches(&self, stat: &Stat) -> bool {
         *self == Self::of(stat)
     }

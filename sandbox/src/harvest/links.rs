@@ -1,6 +1,6 @@
 //! Links, followed before a change is judged.
 //!
-//! Where `AGENTS.md` is a link to `docs/guide.md`, whoever changes the latter changes what agents obey. So a path
+//! Where `AGENTS.md` is a link to `docs/guide.md`, a change to the latter changes what agents obey. So a path
 //! is as protected as every protected name that leads to it, through however many links: of the tree as it was, and
 //! of the tree as it would be. A link is followed here by names alone, over all links of a tree, so that the harvest
 //! and a landing follow it alike, and nothing on the disk is opened for it.
@@ -19,7 +19,7 @@ use crate::scope::Scope;
 const MOST_HOPS: usize = 40;
 /// How many protected names that lead to one path are remembered. With more, only spelling the path opens it.
 const MOST_ALIASES: usize = 16;
-/// How many bytes of paths are put together to follow all links of a tree. Beyond, somebody tangled them.
+/// How many bytes of paths are put together to follow all links of a tree. A tree with more is tangled on purpose.
 const MOST_BYTES: usize = 256 << 20;
 
 /// Every link of a tree: where it is, and what it says.
@@ -78,7 +78,7 @@ struct LinkPath {
     end: Option<RelPath>,
 }
 
-/// There are more links through links than anybody would make in good faith.
+/// There are more links through links than a person would make in good faith.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooManyLinks;
 
@@ -94,7 +94,7 @@ struct ProtectedAlias {
 pub struct ProtectedAliases<'a> {
     scope: &'a Scope,
     after: &'a SymlinkMap,
-    /// Links on the way: whoever changes one leads the name elsewhere.
+    /// Links on the way: a change to one leads the name elsewhere.
     through: HashMap<RelPath, Vec<ProtectedAlias>>,
     /// The ends, with everything below them.
     ends: HashMap<RelPath, Vec<ProtectedAlias>>,

@@ -1,9 +1,9 @@
 //! What an agent did, read from the upper layer of its overlay once every process of the attempt is dead.
 //!
-//! The upper layer was written by somebody who may mean harm: its names are arbitrary bytes, its directories
+//! An agent that may mean harm wrote the upper layer: its names are arbitrary bytes, its directories
 //! may be locked, deep or countless, and where a file is expected there may be a pipe that never answers. So
 //! it is walked by descriptor (`tree`), compared with the [`BaseLayers`] by content, and every difference is
-//! judged before anybody acts on it (`walk`). What comes out is git's view of the work: files, their
+//! judged before any code acts on it (`walk`). What comes out is git's view of the work: files, their
 //! executable bit, and links. A file that was only touched, a new empty directory, a changed owner are no
 //! difference.
 //!
@@ -13,7 +13,7 @@
 //!                             changes  --apply-->  the live folder, all of it or nothing
 //! ```
 //!
-//! A harvest fails closed: whatever can't be read, understood or bounded is a [`Violation`], and with one of
+//! A harvest fails closed: anything that can't be read, understood or bounded is a [`Violation`], and with one of
 //! those nothing of the attempt lands. [`Harvest::changes`] holds only what is in scope and harmless.
 
 pub mod apply;

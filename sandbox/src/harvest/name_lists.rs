@@ -21,7 +21,7 @@ const fn anywhere(path: &'static str, reader: &'static str) -> ListedName {
     ListedName { path, nested: true, reader }
 }
 
-/// Names that tools obey when somebody opens, enters, commits or pushes the repository.
+/// Names that tools obey when a user opens, enters, commits or pushes the repository.
 ///
 /// A name that begins with a dot is protected whether it is listed or not; here it gets the name of its reader,
 /// and where one part of a folder steers more than the rest, that part a name of its own.

@@ -93,7 +93,7 @@ impl<'a> ApplyPlan<'a> {
         };
         match (&change.before, &live) {
             (None, None) => {
-                // A copy of something that was here: then somebody deleted that, if names here changed at all.
+                // A copy of an entry that was here: then another process deleted that, if names here changed at all.
                 // A file the agent moved in from elsewhere is a copy too, of another path.
                 if FileClockTime::of(&parent) >= work.started && is_copied_up(work.upper, change) {
                     return Err(ConflictReason::Gone);
@@ -295,7 +295,7 @@ fn repositories(work: &ApplyRequest<'_>) -> Vec<ApplyConflict> {
             if adds {
                 shape.add(path.name());
             }
-            // Whatever added to it first has been to the directories above.
+            // The first entry added to it has been to the directories above.
             if known {
                 break;
             }
@@ -393,7 +393,7 @@ impl PlannedChange<'_> {
 fn mode(live: Option<&Stat>, executable: bool) -> u32 {
     match (live, executable) {
         (Some(stat), _) if tree::is_executable(stat) == executable => stat.st_mode & 0o777,
-        // Whoever may read it may execute it, as git does.
+        // A user who may read it may execute it, as git does.
         (Some(stat), true) => stat.st_mode & 0o777 | (stat.st_mode & 0o444) >> 2 | 0o100,
         (Some(stat), false) => stat.st_mode & 0o666,
         (None, true) => 0o755,

@@ -10,7 +10,7 @@
 //! an agent wrote opens none of them, however it is spelled ([`ScopeOrigin`]).
 //!
 //! Build files (`Cargo.toml`, `package.json`, `Makefile`) are not protected: they are the work, and run when
-//! somebody builds.
+//! a user builds.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -35,7 +35,7 @@ pub(crate) struct ProtectedMatch {
     pub(crate) listed: bool,
 }
 
-/// One entry of a list, whoever made the list.
+/// One entry of a list, of any origin.
 #[derive(Clone, Copy)]
 struct ProtectedEntry<'a> {
     path: &'a str,
@@ -144,7 +144,7 @@ impl ProtectedMatch {
     }
 }
 
-/// Whether a new name is the cache of a tool, and nobody's work.
+/// Whether a new name is the cache of a tool, and no part of the work.
 pub(crate) fn is_cache(name: &[u8], is_directory: bool) -> bool {
     let Ok(name) = std::str::from_utf8(name) else { return false };
     match is_directory {

@@ -1,7 +1,7 @@
 //! What a walk has found so far, and how much more it may look at.
 //!
-//! Every bound of a harvest is held here: whatever an agent makes too deep, too many or too long ends the walk with a
-//! violation that says so.
+//! Every bound of a harvest is held here: if an agent makes something too deep, too many or too long, the walk ends
+//! with a violation that says so.
 
 use std::collections::HashSet;
 
@@ -69,7 +69,7 @@ impl<'a> HarvestRecord<'a> {
         Ok(())
     }
 
-    /// The cache of a tool is nobody's work: it is left out, and a person is told.
+    /// The cache of a tool is no part of the work: it is left out, and a person is told.
     pub(super) fn drop_cache(&mut self, path: RelPath) -> Result<(), LimitReached> {
         self.count_path_bytes(&path)?;
         let path =

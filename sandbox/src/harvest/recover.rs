@@ -23,7 +23,7 @@ use crate::path::RelPath;
 pub enum ApplyRecovery {
     /// No apply was interrupted.
     Nothing,
-    /// The folder is as it was before the apply, except where somebody has changed it since: what belongs at
+    /// The folder is as it was before the apply, except where another process has changed it since: what belongs at
     /// the `kept` paths is still in the stage, or what was put there has been edited and stays.
     RolledBack { kept: Vec<RelPath> },
     /// All changes had been made; what was left over is cleared away.
@@ -94,7 +94,7 @@ fn roll_back(
     for operation in journal.operations.iter().rev() {
         match undo(live, stage.as_fd(), operation) {
             Ok(true) => {}
-            // A directory above it was replaced since: whatever belongs there can't be put back.
+            // A directory above it was replaced since: what belongs there can't be put back.
             Ok(false) | Err(Errno::LOOP | Errno::NOTDIR | Errno::XDEV) => kept.push(operation.path.clone()),
             Err(error) => {
                 return Err(ApplyError::Path { path: operation.path.clone(), source: error.into() });
@@ -124,7 +124,7 @@ fn undo(live: BorrowedFd<'_>, stage: BorrowedFd<'_>, operation: &ApplyOperation)
     let there = tree::inspect(parent, name)?;
     match &operation.action {
         ApplyAction::MakeDirectory => match fs::unlinkat(parent, name, AtFlags::REMOVEDIR) {
-            // Not empty: somebody uses it by now.
+            // Not empty: another process uses it by now.
             Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR | Errno::BUSY) => {
                 Ok(true)
             }

@@ -125,8 +125,8 @@ pub(crate) fn unlock_file(directory: BorrowedFd<'_>, name: &RelPath) -> Result<(
     }
 }
 
-/// Adds permission bits to what the descriptor holds, whatever its name leads to by now. An O_PATH descriptor
-/// takes no fchmod; its entry in /proc leads to the very inode.
+/// Adds permission bits to the file that the descriptor holds, even if its name leads elsewhere by now. An O_PATH
+/// descriptor takes no fchmod; its entry in /proc leads to the very inode.
 fn unlock(held: &OwnedFd, bits: u32) -> Result<(), Errno> {
     let stat = fs::fstat(held)?;
     if !matches!(kind(&stat), NodeKind::Directory | NodeKind::File) {

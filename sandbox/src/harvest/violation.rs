@@ -90,7 +90,7 @@ pub enum ViolationReason {
     SecretInName {
         name: String,
     },
-    /// Redirected or partial copies: the mount was told to make none, so somebody forged one.
+    /// Redirected or partial copies: the mount was told to make none, so this one is forged.
     Overlay,
     /// It could not be looked at, so nothing can be said about it.
     Unreadable {
@@ -182,7 +182,7 @@ impl fmt::Display for ViolationReason {
 pub enum HarvestWarning {
     /// Two changed paths that are one where case or Unicode form is ignored.
     Collision { one: RelPath, other: RelPath },
-    /// The cache of a tool, new and in nobody's repository: it is no part of the work.
+    /// The cache of a tool, new and in no repository: it is no part of the work.
     Dropped { path: RelPath },
     /// So many more were noted than are listed.
     More { count: usize },

@@ -162,7 +162,7 @@ impl UpperWalker<'_> {
         names.iter().try_for_each(|name| self.gone(path, &lower, name))
     }
 
-    /// Whatever the base has under a name is gone.
+    /// Records that all the base has under a name is gone.
     fn gone(&mut self, parent: &Rc<RelPath>, lower: &BaseDirectory, name: &[u8]) -> Result<(), LimitReached> {
         if is_own_git(self.rules, parent, name) {
             return Ok(());

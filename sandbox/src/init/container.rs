@@ -1,8 +1,8 @@
 //! The first process of a container: our own program, beside those of the image.
 //!
 //! It calls the supervisor, which it can't have been cloned from, and is handed an order: everything that the first
-//! process of another level was born with. Then it starts the agent and waits. When the command ends, or nobody is at
-//! the other end any more, it ends everyone, and the container with itself.
+//! process of another level was born with. Then it starts the agent and waits. When the command ends, or no process is
+//! at the other end any more, it ends everyone, and the container with itself.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -56,7 +56,7 @@ pub fn run() -> ! {
         Ok((agent, signals)) => {
             let ended = wait(agent, &signals, &channel);
             let _ = kill(everyone(agent), Signal::SIGKILL);
-            // Without a namespace whoever left the agent's group is ended by the engine, with its group of processes.
+            // Without a namespace the engine ends a process that left the agent's group, with its group of processes.
             if is_first() {
                 reap_all();
             }
@@ -158,8 +158,8 @@ fn wait(agent: Pid, signals: &SignalFd, channel: &OwnedFd) -> ProcessExit {
         }
         while let Ok(Some(info)) = signals.read_signal() {
             if info.ssi_signo == Signal::SIGTERM as u32 {
-                // From outside the namespace nobody has a number. One of the agent's own processes does not count: whoever
-                // could have it look like an engine's doing would never have failed.
+                // A sender outside the namespace has no number in it. A signal of one of the agent's own processes does
+                // not count: an agent that could make it look like an engine's would never have failed.
                 if info.ssi_pid == 0 {
                     let _ = channel::send(channel, &SandboxMessage::Terminated, None);
                 }

@@ -74,7 +74,7 @@ pub(crate) fn run(birth: InitConfig<'_>, channel: &OwnedFd) -> ! {
 fn build(birth: InitConfig<'_>, channel: &OwnedFd) -> Result<(Pid, SigSet), StartFailure> {
     let InitConfig { start, view, staging, namespaces, pipes } = birth;
     die_with_supervisor()?;
-    // What is made here is for the agent, who may be somebody else, whatever the caller keeps to themselves.
+    // The agent may be another user and must reach what is made here, even if the caller's umask is strict.
     rustix::process::umask(Mode::from_raw_mode(0o022));
     let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     // The host's /proc, by descriptor: it outlives the move into the new root, says what the host calls us,
@@ -84,7 +84,7 @@ fn build(birth: InitConfig<'_>, channel: &OwnedFd) -> Result<(Pid, SigSet), Star
         agent::write_maps(host_proc.as_fd(), (*uid, *uid), (*gid, *gid))
             .map_err(failed("can't map the user"))?;
         if start.policy.requires(Control::UserLimits) {
-            // Whoever runs in a container may find them read-only. What came of it is read back at the gate.
+            // In a container these files may be read-only. The gate reads back what the result was.
             let _ = user_limits::lower_in_namespace(host_proc.as_fd());
         }
     }
@@ -137,8 +137,8 @@ fn build(birth: InitConfig<'_>, channel: &OwnedFd) -> Result<(Pid, SigSet), Star
         None => AgentStreams::Terminal(terminal(channel, start.identity)?),
     };
     let watched = block_signals(&[Signal::SIGCHLD, Signal::SIGTERM])?;
-    // The agent borrows this process until its program starts, so whatever this process is to give up, it
-    // gives up now.
+    // The agent borrows this process until its program starts, so this process gives up now all that it is to
+    // give up.
     drop_privileges(start.identity)?;
     Ok((agent::spawn(&start, &streams, host_proc.as_fd(), channel.as_fd())?, watched))
 }

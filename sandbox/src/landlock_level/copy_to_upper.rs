@@ -2,8 +2,8 @@
 //!
 //! The harvest reads overlays. So what differs from the copy as it was handed over is moved into a folder of
 //! its own, in overlayfs's own format: changed and new names as they are, a whiteout for each that is gone.
-//! Whether something differs is told by its change time, which nobody without the right to set the clock can
-//! set back; whether the difference means anything is for the harvest to say, which compares contents.
+//! The change time tells whether an entry differs: no process without the right to set the clock can set it
+//! back. The harvest says whether the difference means anything: it compares contents.
 
 use std::collections::HashMap;
 use std::io;
@@ -47,7 +47,7 @@ impl ReplicaEntry {
 }
 
 impl ReplicaManifest {
-    /// Reads a tree nobody writes to yet. When it returns, whatever is written from now on has a later time.
+    /// Reads a tree that no process writes to yet. When it returns, everything written from now on has a later time.
     pub(crate) fn record(root: BorrowedFd<'_>) -> io::Result<Self> {
         let mut directories = HashMap::new();
         let mut waiting = vec![RelPath::root()];

@@ -1,14 +1,14 @@
 //! The level `landlock`: for hosts that forbid namespaces.
 //!
 //! Nothing is mounted and nothing is made invisible. The agent works on a private copy of the workspace
-//! ([`replica`]), so the real one can't be written whatever happens; Landlock lets it read the operating
+//! ([`replica`]), so the real one can't be written in any case; Landlock lets it read the operating
 //! system, the toolchains and its own folders, and write only the latter; the system call filter closes what
 //! Landlock does not look at: sockets by path, the network, System V objects, how others are scheduled. As root the
 //! agent is a host user of its own. Its processes are kept together by descent or by that user ([`process_set`], [`crate::init::subreaper`]).
 //!
 //! What this level can't hold it does not claim: other processes are seen, files that can be read can be locked, and as
 //! an ordinary user the modes and times of that user's files outside can be changed, because Landlock does not look at
-//! those. Copies of other agents are among them, for whoever finds out their names.
+//! those. Copies of other agents are among them, for an agent that finds out their names.
 
 pub(crate) mod copy_to_upper;
 pub(crate) mod probes;

@@ -1,7 +1,7 @@
 //! Every process of a sandbox that has no namespace of its own to hold them together.
 //!
-//! Root's agent is a host user that nobody else is: whoever runs as that user belongs to the sandbox. An
-//! ordinary user's agent is that user, so there it is descent that tells: orphans are handed to the nearest
+//! Root's agent is a host user of its own: each process that runs as that user belongs to the sandbox. An
+//! ordinary user's agent is that user, so there descent decides: the kernel hands orphans to the nearest
 //! process above that asked for them (`PR_SET_CHILD_SUBREAPER`), which is ours, so nothing an agent starts
 //! can leave its tree.
 
@@ -29,7 +29,7 @@ pub(crate) enum ProcessSet {
 impl ProcessSet {
     pub(crate) fn signal(self, signal: Signal) {
         match self {
-            // Everybody it may signal, but itself: no other process has this user.
+            // Every process it may signal, except itself: no other process has this user.
             ProcessSet::OfThisUser => {
                 let _ = kill(Pid::from_raw(-1), signal);
             }
@@ -41,7 +41,7 @@ impl ProcessSet {
         }
     }
 
-    /// Kills and reaps until nobody is left. All are stopped first: what does not run does not fork.
+    /// Kills and reaps until no process is left. All are stopped first: a stopped process does not fork.
     pub(crate) fn kill_all(self) {
         loop {
             if self == ProcessSet::BelowThisProcess {
@@ -67,8 +67,8 @@ impl ProcessSet {
     }
 }
 
-/// Ends whatever is left of a sandbox whose keeper was killed, seen from the supervisor: by the agent's user
-/// where it has one of its own, otherwise by descent from us, but for those we started for ourselves.
+/// Ends what is left of a sandbox whose keeper was killed. The supervisor finds it by the agent's user where it
+/// has one of its own, otherwise by descent from us, except the processes we started for ourselves.
 pub(crate) fn kill_leftovers(user: Option<u32>, ours: &[Pid]) {
     loop {
         let left: Vec<Pid> = match user {

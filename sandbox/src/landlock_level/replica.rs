@@ -91,7 +91,7 @@ impl Replica {
         Ok(replica)
     }
 
-    /// Whether there is a directory, with no link on the way: whoever mounts it follows links, to anywhere.
+    /// Whether there is a directory, with no link on the way: a mount follows links, to anywhere.
     pub(crate) fn has_directory(&self, inside: &Path) -> bool {
         let Ok(path) = RelPath::parse(inside.as_os_str().as_encoded_bytes()) else { return false };
         open(&self.tree).is_ok_and(|tree| tree::open_directory(tree.as_fd(), &path).is_ok())
@@ -165,7 +165,7 @@ fn copy_overlay(
         .find(|git| base.directory_exists(&git.join(b"objects")) && base.leaf_exists(&git.join(b"HEAD")));
     let objects = git.map(|git| git.join(b"objects"));
     let mut sources = lent.sources;
-    // Borrowing takes the agent to be able to read there; root's is nobody, and may not.
+    // To borrow, the agent must be able to read there; root's agent has no rights on the host, and may not.
     let readable = agent.is_none() || sources.iter().all(|source| is_readable_by_others(source));
     let borrows = objects.is_some() && !sources.is_empty() && readable;
     if let (true, Some(objects)) = (borrows, &objects) {
@@ -218,7 +218,7 @@ fn copy_live(root: &Path, path: &RelPath, tree: &Path, agent: Option<(u32, u32)>
     TreeCopy { base: &base, target: target.as_fd(), left_out: HashSet::new(), agent }.everything()
 }
 
-/// Whether somebody without any rights can read a folder: every one above it must let them pass.
+/// Whether a user without any rights can read a folder: every one above it must let that user pass.
 fn is_readable_by_others(path: &Path) -> bool {
     let mode = |path: &Path| path.metadata().map_or(0, |meta| meta.permissions().mode());
     mode(path) & 0o005 == 0o005 && path.ancestors().skip(1).all(|above| mode(above) & 0o001 != 0)

@@ -132,7 +132,7 @@ fn no_image() -> LaunchError {
     }
 }
 
-/// Somebody calls: it must be the first process of this container, as the user it was to be.
+/// Answers a caller: it must be the first process of this container, as the user it was to be.
 fn answer(
     door: &Rendezvous,
     contained: &RunningContainer,
@@ -149,7 +149,7 @@ fn answer(
         return Err(EngineError::Remapped { asked: uid, found: caller.uid.as_raw() }.into());
     }
     let pidfd = pidfd_open(caller.pid, PidfdFlags::empty()).map_err(internal("can't hold the container"))?;
-    // Whoever is held is looked at: a number may have passed to somebody else meanwhile.
+    // Check the process that we hold: its number may have passed to another process meanwhile.
     if !rendezvous::is_in_container(pid, &contained.id) {
         return Err(ended_before_ready("somebody else called in the container's place"));
     }

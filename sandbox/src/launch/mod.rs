@@ -77,11 +77,11 @@ impl std::fmt::Debug for LaunchRequest<'_> {
     }
 }
 
-/// What came of it.
+/// The result of a launch.
 #[derive(Debug)]
 pub struct LaunchOutcome {
     pub end: CommandExit,
-    /// What became of the agent's output.
+    /// The totals of the agent's output.
     pub output: OutputTotals,
     pub attestation: Attestation,
     pub elapsed: Duration,
@@ -112,7 +112,7 @@ pub enum LaunchError {
     /// An engine can't give what was asked for.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// Its container was ended by somebody else, or with its engine.
+    /// Another process ended its container, or the container ended with its engine.
     #[error("the container was ended from outside{}", if *.engine { "" } else { ", and its engine does not answer any more" })]
     Lost { engine: bool },
 }
@@ -164,8 +164,8 @@ pub fn run(
     check_list(policy)?;
     let identity = identify(policy, request.host)?;
     let opening = opening(policy, request.workspace).map_err(internal("can't look at the workspace"))?;
-    // Whatever goes wrong from here on: the sandbox goes first, and last who cleans up after it, whose end is waited for
-    // and who waits for everybody in the sandbox.
+    // On any error from here on, the sandbox goes first, and the janitor last: we wait for the janitor's end, and the
+    // janitor waits for each process in the sandbox.
     let StartedSandbox { janitor, mut cgroup, signals, pipes, place, sandbox, started, aside } =
         match policy.level {
             IsolationLevel::Process | IsolationLevel::Landlock => {
@@ -174,7 +174,7 @@ pub fn run(
             IsolationLevel::Container => container_start::begin(request, &opening, &identity)?,
         };
 
-    // Whatever can be known before the agent stands at the gate is looked up before: it waits there for us.
+    // Look up all that can be known before the agent stands at the gate: there it waits for us.
     let (hidden, toolchains) = hidden_and_toolchains(request, &place);
     let ours = OwnNamespaces::read().map_err(internal("can't read our own namespaces"))?;
     let BirthReport { early, upper, spent, master, listeners } = sandbox.wait_for_birth(&ours)?;
@@ -219,7 +219,7 @@ pub fn run(
     };
     let (end, output, network) =
         run_command(request, &sandbox, (signals, conversation), memory, &uppers, (listeners, started))?;
-    // A controller kills without a word; whoever looks at the end wants to know what for.
+    // A controller kills without a word, so ask it whether it killed for memory.
     let killed = matches!(end, None | Some(CommandExit::Signaled(libc::SIGKILL)));
     let end = match killed && cgroup.as_ref().is_some_and(Cgroup::ran_out_of_memory) {
         true => Some(CommandExit::Stopped(StopCause::Memory)),
@@ -344,8 +344,9 @@ struct StartedSandbox {
     started: Instant,
 }
 
-/// For whoever starts one sandbox after another. A thread that was joined is gone for us a moment before it is for the
-/// kernel, and a process with threads can't start a sandbox. Those that were not joined are noticed by the launch.
+/// Waits for joined threads to go, for a caller that starts one sandbox after another. A joined thread is gone for us a
+/// moment before it is for the kernel, and a process with threads can't start a sandbox. The launch notices threads
+/// that were not joined.
 pub fn wait_until_alone() {
     for _ in 0..200 {
         let alone = rustix::fs::stat(c"/proc/self/task").is_ok_and(|stat| stat.st_nlink <= 3);

@@ -22,7 +22,7 @@ use crate::workspace::state::RunFolder;
 use crate::workspace::{Workspace, WriteLayer};
 use crate::writable_directories::WritableDirectories;
 
-/// A list of hosts takes a network namespace to hold it, and names take somebody to look them up.
+/// Checks a list of hosts: it needs a network namespace to hold it, and its names need a program that looks them up.
 pub(super) fn check_list(policy: &Policy) -> Result<(), LaunchError> {
     match &policy.network {
         NetworkPolicy::Hosts(_) if policy.level == IsolationLevel::Landlock => {
@@ -155,13 +155,13 @@ pub(super) fn hidden(request: &LaunchRequest<'_>, around: &HostPaths) -> Vec<Pat
 
 pub(super) fn cgroup(request: &LaunchRequest<'_>) -> Result<Option<Cgroup>, LaunchError> {
     let policy = request.policy;
-    // Nothing but a cgroup holds a whole tree to a limit of memory; the others have another way. A limit that nobody asked
-    // for is worth looking at, and not the time that a cgroup takes at every start.
+    // Only a cgroup holds a whole tree to a limit of memory; the other limits have another way. A default limit is
+    // watched: it is not worth the time that a cgroup takes at every start.
     let MemoryLimit::Bytes(memory) = policy.limits.memory else { return Ok(None) };
     if !policy.requires(Control::Memory) {
         return Ok(None);
     }
-    // Not by the run's own name, which everybody could then read in /proc; by ours, for whoever looks.
+    // Not named after the run, which every user could then read in /proc; named after us, for a person who looks.
     let name = format!("{}-{:x}", nonce(), std::process::id());
     let processes = policy.limits.processes.filter(|_| policy.requires(Control::Processes));
     Cgroup::create(&format!("agency-{name}"), Some(memory), processes)

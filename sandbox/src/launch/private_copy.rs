@@ -34,7 +34,7 @@ pub(super) fn landlock_setup(
     if let Some((user, _)) = agent {
         clear_shared_memory(user).map_err(internal("can't remove what an earlier run left in memory"))?;
     }
-    // Whatever the keeper can't end, because it was killed itself, comes to us.
+    // A process that the keeper can't end, because the keeper was killed itself, comes to us.
     nix::sys::prctl::set_child_subreaper(true)
         .map_err(internal("can't keep what the agent leaves behind"))?;
     let replica = replica(request, opening, identity, ReplicaLocation::AsItIs)?;
@@ -58,14 +58,14 @@ pub(super) fn replica(
         .map_err(internal("can't copy the workspace"))
 }
 
-/// Ends whoever a keeper left behind.
+/// Ends the processes a keeper left behind.
 pub(super) fn kill_leftovers(identity: &AgentUser, janitor: Option<&Janitor>) -> io::Result<()> {
     let user = identity.dedicated_ids().map(|(user, _)| user);
     process_set::kill_leftovers(user, &janitor.map(Janitor::pid).into_iter().collect::<Vec<_>>());
     user.map_or(Ok(()), clear_shared_memory)
 }
 
-/// When everybody is dead: what changed in the copy becomes the upper layer.
+/// Makes the upper layer of what changed in the copy, when every process is dead.
 pub(super) fn collect(replica: &Replica, workspace: &Workspace, upper: &OwnedFd) -> io::Result<()> {
     let tree = open_folder(&replica.tree)?;
     replica.manifest.move_changes(tree.as_fd(), upper.as_fd(), &workspace.scratch)

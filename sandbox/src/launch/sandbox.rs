@@ -23,7 +23,7 @@ pub struct SandboxRemains {
     pub(super) _janitor: Option<Janitor>,
 }
 
-/// A started sandbox. It is killed and reaped when it goes out of sight, whatever happened.
+/// A started sandbox. It is killed and reaped when it goes out of scope, in any case.
 #[derive(Debug)]
 pub(super) struct SandboxProcess {
     pub(super) pidfd: OwnedFd,
@@ -37,7 +37,7 @@ pub(super) struct SandboxProcess {
 pub(super) struct BirthReport {
     pub(super) early: EarlyProcess,
     pub(super) upper: Option<OwnedFd>,
-    /// What is only left to be closed, by somebody with time.
+    /// What is only left to be closed, by a caller with time.
     pub(super) spent: Vec<OwnedFd>,
     pub(super) master: Option<OwnedFd>,
     pub(super) listeners: Vec<EgressListener>,
@@ -115,8 +115,8 @@ impl Drop for SandboxProcess {
             rustix::process::WaitId::PidFd(self.pidfd.as_fd()),
             rustix::process::WaitIdOptions::EXITED,
         );
-        // A container's first process is somebody else's child: its end can be seen all the same, and with it that of
-        // everybody in its namespace. Whoever is not allowed to end it does not wait for ever.
+        // A container's first process is another process's child: we see its end all the same, and with it that of
+        // every process in its namespace. If we are not allowed to end it, we do not wait for ever.
         if matches!(waited, Err(rustix::io::Errno::CHILD)) {
             const LONGEST: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
             let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];

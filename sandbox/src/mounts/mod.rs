@@ -71,7 +71,7 @@ pub(crate) struct NewRoot<'a> {
     own: RefCell<HashSet<PathBuf>>,
     /// How many things were put into the drawer.
     numbers: Cell<u32>,
-    /// Some of the mounts that overlays lie over, and that nobody needs any more.
+    /// Some of the mounts that overlays lie over, and that are no longer needed.
     spent: RefCell<Vec<OwnedFd>>,
     /// An empty folder of the host: the new root is built there.
     staging: &'a Path,
@@ -134,8 +134,8 @@ impl<'a> NewRoot<'a> {
     /// Moves into the new root; nothing of the old one stays reachable. The root itself is memory of the
     /// sandbox's own: it needs no protection from the agent, only a size.
     ///
-    /// Returns what is only left to be closed. Whoever has the last descriptor of a mount that hangs nowhere waits for all
-    /// processors when it is closed, about a tenth of a millisecond: that is for somebody with time.
+    /// Returns what is only left to be closed. Closing the last descriptor of a mount that hangs nowhere waits for all
+    /// processors, about a tenth of a millisecond: that is for a caller with time.
     pub(crate) fn enter(self) -> Result<Vec<OwnedFd>> {
         let staging = self.staging;
         // What was only made to be bound elsewhere lives on in its mounts; its names go.
@@ -248,7 +248,7 @@ impl<'a> NewRoot<'a> {
     }
 
     /// Something of the host's, to be read and nothing else. A folder is seen through an overlay: a socket in
-    /// it is then a file without anybody behind it, where in a read-only bind it could be talked to.
+    /// it is then a file without a listener, where in a read-only bind it could be talked to.
     fn reading_glass(&self, source: &Path) -> Result<OwnedFd> {
         let plain = clone_of(source).map_err(at("can't bind", source))?;
         let mapped = self.map(&plain).map_err(at("can't map the owner of", source))?;
@@ -341,7 +341,7 @@ impl<'a> NewRoot<'a> {
         self.attach_inside(tree.as_fd(), path)
     }
 
-    /// Covers a path with something empty that nobody can open.
+    /// Covers a path with something empty that can't be opened.
     fn hide(&self, path: &Path) -> Result<()> {
         let Ok(target) = self.resolve(path) else {
             return Ok(());

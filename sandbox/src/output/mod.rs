@@ -1,9 +1,9 @@
-//! What becomes of an agent's output on its way to ours.
+//! What happens to an agent's output on its way to ours.
 //!
 //! ```text
 //! agent ──▶ read ──▶ redact ──▶ cap ──▶ shown ──▶ write ──▶ our stream
 //!                    secrets │  too much  only at a terminal
-//!                            ╰─▶ whoever attends to it hears it
+//!                            ╰─▶ the monitor of the run hears it
 //! ```
 //!
 //! An agent may write anything: gigabytes without a newline, escapes that steer a terminal, the keys it was
@@ -40,10 +40,10 @@ const CHUNK_FOR_TERMINALS: usize = 16 * 1024;
 /// a user has 64 MiB for all pipes before the kernel makes every new one tiny.
 const PIPE: usize = 256 * 1024;
 
-/// How long somebody at a terminal waits for the end of a line that may be the beginning of a secret.
+/// How long a user at a terminal waits for the end of a line that may be the beginning of a secret.
 const WAIT: Duration = Duration::from_millis(20);
 
-/// What became of one stream.
+/// The totals of one stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct StreamTotals {
     /// How much the agent wrote.
@@ -62,7 +62,7 @@ pub struct StreamTotals {
     pub in_line: bool,
 }
 
-/// What became of all of them.
+/// The totals of all streams.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(untagged)]
 pub enum OutputTotals {
@@ -181,7 +181,7 @@ impl<'a> StreamPipeline<'a> {
         let length = match rustix::io::read(from, &mut *self.buffer) {
             Err(Errno::AGAIN | Errno::INTR) => return 0,
             Ok(length) => length,
-            // A terminal whose other side is gone answers EIO; whatever else it is, nothing more comes.
+            // A terminal whose other side is gone answers EIO; after any other error too, nothing more comes.
             Err(_) => 0,
         };
         if length == 0 {
@@ -203,7 +203,7 @@ impl<'a> StreamPipeline<'a> {
         self.held_since.map(|since| since + WAIT)
     }
 
-    /// Shows the last few bytes of a line to somebody who waits for it to go on.
+    /// Shows the last few bytes of a line to a user who waits for it to go on.
     pub(crate) fn flush_partial(&mut self, now: Instant) {
         if self.due().is_some_and(|due| now >= due) {
             self.pass(|redactor, _, emit| redactor.flush_partial(emit));
@@ -275,7 +275,7 @@ impl<'a> StreamPipeline<'a> {
                 Ok(length) => self.start += length,
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => return,
-                // Nobody takes it any more: stop reading too, and the agent learns it the usual way.
+                // Our stream takes no more: stop reading too, and the agent learns it the usual way.
                 Err(error) => {
                     let gone = matches!(error, Errno::PIPE | Errno::CONNRESET)
                         || (self.at_terminal && error == Errno::IO);

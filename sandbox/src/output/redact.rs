@@ -1,4 +1,4 @@
-//! Secrets taken out of a stream: the values that were passed to the agent, and whatever has the shape of a
+//! Secrets taken out of a stream: the values that were passed to the agent, and everything that has the shape of a
 //! well-known credential ([`tokens`]).
 //!
 //! One search looks for the values and for the beginnings of credentials at once; what it hits is then compared
@@ -24,7 +24,7 @@ use crate::secret::{NamedSecret, SHORTEST_SECRET};
 /// As much of a value as the search looks for; the rest is compared.
 const NEEDLE: usize = 64;
 
-/// How much of a value may be seen by whoever waits for a line to go on.
+/// How much of a value may be shown to a user who waits for a line to go on.
 const HARMLESS: usize = 3;
 
 /// What is looked for, in every stream of a run.
@@ -105,7 +105,7 @@ pub(crate) struct Redactor {
     window: Vec<u8>,
     /// Before this, bytes of the window are let go.
     out: usize,
-    /// Before this, whatever begins is decided.
+    /// Everything that begins before this is decided.
     scanned: usize,
     /// In their order, none of them overlapping.
     spans: Vec<RedactedSpan>,
@@ -164,8 +164,8 @@ impl Redactor {
         self.out < end && end - self.scanned < SHORTEST_SECRET && value.max().unwrap_or(0) <= HARMLESS
     }
 
-    /// Shows what is held back if it is so little that it tells nothing: somebody is waiting for it. It is still
-    /// remembered, so that a secret of which it was the beginning is recognised.
+    /// Shows what is held back if it is so little that it tells nothing: a user is waiting for it. It is still
+    /// remembered, so that a secret that begins with it is recognised.
     pub(crate) fn flush_partial(&mut self, emit: &mut dyn FnMut(&[u8])) {
         if self.can_flush_partial() {
             self.let_go(self.window.len(), emit);

@@ -1,4 +1,4 @@
-//! Writing without waiting. Our streams are shared with whoever started us, so a flag on them would be theirs
+//! Writing without waiting. Our streams are shared with the process that started us, so a flag on them would be its
 //! too: each kind of stream has another way to be asked for no more than it takes at once.
 
 use std::io::IoSlice;
@@ -8,7 +8,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::net::SendFlags;
 
-/// A pipe that is ready takes this much, if nobody else writes to it.
+/// A pipe that is ready takes this much, if no other process writes to it.
 const CAREFUL: usize = 4096;
 
 /// What the kernel calls the kind of device that /dev/null is.
@@ -23,14 +23,14 @@ pub(super) struct StreamSink<'a> {
 
 #[derive(Debug)]
 enum WriteMode {
-    /// A file never waits for anybody, nor does /dev/null.
+    /// A write to a file never waits, nor does one to /dev/null.
     Plain,
     /// A pipe is told so with each write, since Linux 6.4.
     NoWait,
     Socket,
     /// A terminal, opened once more for ourselves.
     Own(OwnedFd),
-    /// Whatever else: a little at a time, and only when it is ready.
+    /// Every other kind: a little at a time, and only when it is ready.
     Careful,
 }
 

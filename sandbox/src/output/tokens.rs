@@ -200,7 +200,7 @@ pub(super) enum ByteClass {
     Url,
     /// Those and dots.
     Dotted,
-    /// Whatever stands between the first and the last line of a key, also inside a string.
+    /// Everything between the first and the last line of a key, also inside a string.
     Key,
     /// Up to a space, a quote or the end of a list's item.
     Value,

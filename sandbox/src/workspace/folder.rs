@@ -20,7 +20,7 @@ use crate::workspace::{FolderMount, LayerAddition, Overlay, Workspace, WriteLaye
 
 pub use crate::workspace::repository::RepositoryPaths;
 
-/// A folder somebody wants a command to run in.
+/// A folder in which a user wants to run a command.
 #[derive(Debug)]
 pub struct WorkspaceFolder {
     /// The repository's root, or the folder itself where there is none.
@@ -105,7 +105,7 @@ impl WorkspaceFolder {
         checked.map(drop).map_err(|error| RepositoryError::from(error).into())
     }
 
-    /// What an older version of this program, or somebody else, left where state once lay. It is never read.
+    /// What an older version of this program, or another program, left where state once lay. It is never read.
     pub fn legacy_state(&self) -> Option<PathBuf> {
         let path = self.repository.as_ref()?.common.join(LEGACY);
         path.symlink_metadata().is_ok().then_some(path)

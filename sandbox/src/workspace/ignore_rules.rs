@@ -297,7 +297,7 @@ fn may_match(pattern: &str, name: &[u8]) -> bool {
     let first =
         pattern.trim_start_matches(['!', '/']).split('/').find(|part| *part != "**").unwrap_or_default();
     let literal = first.split(['*', '?', '[', ']', '\\']).max_by_key(|part| part.len()).unwrap_or_default();
-    // A class between brackets is no literal; whoever writes one pays for the compilation.
+    // A class between brackets is no literal; a pattern that has one costs the compilation.
     literal.is_empty()
         || first.contains(['[', '\\'])
         || name.windows(literal.len()).any(|window| window == literal.as_bytes())

@@ -1,6 +1,6 @@
 //! The workspace: what the agent works on, as layers.
 //!
-//! The lower layers are somebody's and never change by our hand; whatever the agent writes lands in an upper
+//! We never change the lower layers, which are not the agent's; what the agent writes lands in an upper
 //! layer of its own, which is judged afterwards ([`crate::harvest`]) and thrown away. A [`folder`] workspace
 //! lies over a live folder, a [`snapshot`] workspace over the tree of a commit; a [`prepare`] is either.
 
@@ -59,7 +59,7 @@ pub enum WriteLayer {
 pub enum LayerAddition {
     Directory(RelPath),
     File(RelPath, Vec<u8>),
-    /// Whatever the lower layers have there is gone.
+    /// Hides all that the lower layers have there.
     Absence(RelPath),
 }
 
@@ -79,7 +79,7 @@ pub struct LongIndex {
     pub names: usize,
     /// It says of each folder of this very work tree that nothing else is in it.
     pub knows_the_place: bool,
-    /// Of other repositories, which nobody here can speak for.
+    /// Of other repositories, about which this index says nothing.
     pub submodules: Vec<RelPath>,
 }
 
@@ -218,7 +218,7 @@ impl Workspace {
     }
 }
 
-/// The agent is somebody else.
+/// Whether the agent, which is another user, can run a program.
 fn anybody_can_run(program: &Path) -> bool {
     program.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o005 == 0o005)
 }

@@ -2,7 +2,7 @@
 //!
 //! The owner of a folder decides what lies in it. Another user's repository may be a trap: a planted `.git`, a
 //! configuration that runs programs. Git refuses to work there ("dubious ownership") unless the user's own
-//! configuration says otherwise (`safe.directory`), and so do we. A folder that everybody may write is refused, too.
+//! configuration says otherwise (`safe.directory`), and so do we. A folder that every user may write is refused, too.
 //! One that a group may write is accepted, because teams and volumes work that way, and is attested.
 
 use std::fs::Metadata;

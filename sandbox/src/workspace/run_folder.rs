@@ -1,8 +1,8 @@
 //! The folder of one run, removed with it; what killed runs left is removed by the next.
 //!
-//! A run holds a lock on its folder for as long as it lives, so a folder that nobody holds is a dead run's. A run whose
-//! command has ended, and whose changes are still to be collected, says so ([`RunFolder::keep_while`]): if it is killed then,
-//! another process can go on from there ([`RunFolder::adopt`]).
+//! A run holds a lock on its folder for as long as it lives, so a folder that no process holds is a dead run's. A run
+//! whose command has ended, and whose changes are still to be collected, says so ([`RunFolder::keep_while`]): if it is
+//! killed then, another process can go on from there ([`RunFolder::adopt`]).
 
 #![allow(clippy::disallowed_methods, reason = "opens our own state")]
 
@@ -33,7 +33,7 @@ const SANDBOXES: &str = "sandboxes";
 const KEPT: &str = "kept";
 /// Nothing goes on from a run that was killed so long ago.
 const LONGEST_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
-/// How often a folder is tried to be adopted, a millisecond apart. Whoever sweeps has it for a moment.
+/// How many times we try to adopt a folder, a millisecond apart. A sweeping process has it for a moment.
 const TRIES: usize = 200;
 
 /// Whether the folder of a killed run is to stay.
@@ -46,7 +46,7 @@ fn is_kept(run: &Path) -> bool {
     boot::is(&noted) && age.is_ok_and(|age| age < LONGEST_KEPT)
 }
 
-/// Removes the folder of a run, so that whatever is left of it is never taken for a whole one.
+/// Removes the folder of a run, so that what is left of it is never taken for a whole one.
 fn remove(run: &Path) -> io::Result<()> {
     match fs::remove_file(run.join(KEPT)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -54,14 +54,14 @@ fn remove(run: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes what killed runs left: the folders nobody holds and nobody needs.
+/// Removes what killed runs left: the folders that are neither held nor kept.
 fn sweep(runs: &Path) {
     let Ok(entries) = fs::read_dir(runs) else { return };
     for entry in entries.flatten() {
         let path = entry.path();
         let Ok(folder) = open_folder(&path) else { continue };
         if flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() && !is_kept(&path) {
-            // Best effort: whatever resists is tried again by the next run.
+            // Best effort: the next run tries again if this fails.
             let _ = remove(&path);
         }
     }
@@ -78,8 +78,8 @@ pub struct RunFolder {
 impl RunFolder {
     /// A new one, in the state folder at `state`.
     pub(super) fn new_in(state: &Path, mode: u32) -> Self {
-        // Without namespaces, agents of one user could change modes and times in each other's copies: nothing of ours tells
-        // this name, and nobody can guess it.
+        // Without namespaces, agents of one user could change modes and times in each other's copies: nothing of ours
+        // tells this name, and it can't be guessed.
         Self { path: state.join(SANDBOXES).join(nonce()), mode, held: OnceCell::new() }
     }
 
@@ -91,7 +91,7 @@ impl RunFolder {
             tries.next().ok_or(error)?;
             std::thread::sleep(Duration::from_millis(1));
         }
-        // Somebody may have begun to remove it.
+        // Another process may have begun to remove it.
         if !is_kept(path) {
             return Err(io::Error::new(
                 io::ErrorKind::NotFound,
@@ -223,7 +223,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let (state, path, _needed) = killed_run(folder.path());
         fs::create_dir_all(path.join("upper/src")).expect("folders");
-        // Whoever removed it was killed after the first step.
+        // The process that removed it was killed after the first step.
         fs::remove_file(path.join(KEPT)).expect("removed");
         let refused = RunFolder::adopt(&path).expect_err("half of it may be gone");
         assert!(refused.to_string().contains("not whole"), "{refused}");

@@ -7,9 +7,9 @@
 //!   sandboxes/                   private copies, at the level `landlock`
 //! ```
 //!
-//! It never lies in the repository, whose files, `.git` included, may have been packed by anybody: what is found here
-//! was written by us. Each folder down to it belongs to the user who asks and can be written by nobody else; that is
-//! looked at by descriptor, each time.
+//! It never lies in the repository, whose files, `.git` included, any person may have packed: we wrote what is
+//! found here. Each folder down to it belongs to the user who asks, and no other user can write it; that is checked
+//! by descriptor, each time.
 //!
 //! A repository is known by the path, the inode and the birth of its common directory. Linked worktrees share one state;
 //! a copy, or another repository at the same path, does not inherit it.
@@ -36,7 +36,7 @@ pub use super::run_folder::RunFolder;
 
 /// The variable that says where all state lies.
 pub const VARIABLE: &str = "AGENCY_STATE_DIR";
-/// What an older version, or somebody else, left in a repository's common directory.
+/// What an older version, or another program, left in a repository's common directory.
 pub const LEGACY: &str = "agency";
 /// Where the state of users without a home lies, a folder for each. Root makes them.
 pub const HOMELESS: &str = "/var/lib/agency";
@@ -187,7 +187,7 @@ impl StateHome {
         Ok(StateFolder { path, mode: OURS_ALONE })
     }
 
-    /// The home itself, made if it is missing. What lies above it is the user's to choose, but nobody else may be able to
+    /// The home itself, made if it is missing. The user chooses what lies above it, but no other user may be able to
     /// put something in its place.
     fn open_home(&self) -> Result<OwnedFd, StateError> {
         let failed = |error: io::Error| StateError::Io { path: self.path.clone(), source: error };
@@ -224,7 +224,7 @@ fn is_unmapped(uid: u32) -> bool {
     uid == overflow && !whole
 }
 
-/// A folder that belongs to us and that nobody else can write, made if it is missing. `parent` is held open.
+/// A folder that belongs to us and that no other user can write, made if it is missing. `parent` is held open.
 fn own_folder(parent: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, StateError> {
     let failed = |error: Errno| StateError::Io { path: path.to_owned(), source: error.into() };
     let name = path.file_name().unwrap_or_default();
@@ -287,7 +287,7 @@ pub fn key_of(of: &Path) -> io::Result<String> {
 #[derive(Debug, Clone)]
 pub struct StateFolder {
     path: PathBuf,
-    /// Who may pass through its folders.
+    /// Which users may pass through its folders, as mode bits.
     mode: u32,
 }
 
@@ -298,7 +298,7 @@ impl StateFolder {
     }
 
     /// For private copies of workspaces. They lie outside every repository, where a tool that looks for its
-    /// project above its folder finds no other one; root's lie where an agent that is nobody gets to.
+    /// project above its folder finds no other one; root's lie where an agent without rights on the host gets to.
     pub fn for_copies(folder: &Path, root: bool) -> io::Result<Self> {
         let mode = if root { PASSABLE } else { OURS_ALONE };
         if !folder.is_dir() {

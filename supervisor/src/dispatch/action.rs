@@ -221,7 +221,7 @@ pub(super) struct StoreNews {
     pub(super) forgiven: HashMap<TaskKey, Epoch>,
 }
 
-/// What came of the search for attempts that no living supervisor looks after.
+/// The result of the search for attempts that no living supervisor looks after.
 #[derive(Debug, Default)]
 pub(super) struct OrphanSearch {
     pub(super) adopted: Vec<Attempt>,
@@ -231,7 +231,7 @@ pub(super) struct OrphanSearch {
     pub(super) cut_short: Option<String>,
 }
 
-/// What came of a claim.
+/// The result of a claim.
 #[derive(Debug)]
 pub(super) enum ClaimOutcome {
     /// The task's budget is used up; how, in a sentence.
@@ -254,7 +254,7 @@ pub(super) struct SettlingFacts {
     pub(super) spent: UsageTotals,
 }
 
-/// What came of an attempt that was to be abandoned.
+/// The result of abandoning an attempt.
 #[derive(Debug)]
 pub(super) enum AbandonOutcome {
     /// It is not ours any more.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::attempt::{Epoch, TaskKey};
 
-/// Nobody waits longer than this.
+/// The longest wait.
 const LONGEST: Duration = Duration::from_secs(300);
 
 /// Twice as long each time, and a little more or less for each task: those that failed together do not come back

@@ -19,7 +19,7 @@ use crate::store::{AttemptStore, AttemptStoreError, QueueMode};
 /// What is under way in a repository, and under whom.
 #[derive(Debug, Default)]
 pub struct RepoActivity {
-    /// Nobody looks after these any more: a run takes them over.
+    /// No supervisor looks after these any more: a run takes them over.
     pub left: Vec<Attempt>,
     /// Others are at these.
     pub elsewhere: Vec<Attempt>,
@@ -55,14 +55,14 @@ pub async fn under_way(state: &Path) -> Result<RepoActivity, AttemptStoreError> 
     Ok(RepoActivity { left, elsewhere, parked, mode: store.mode().await? })
 }
 
-/// What would become of what may start.
+/// What would happen to the tasks that may start.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Forecast {
     /// In this order.
     pub now: Vec<ReadyTask>,
     /// When there is room for them.
     pub later: Vec<(ReadyTask, StartDelay)>,
-    /// Not at all, whatever room there is, and why.
+    /// Not at all, even with room, and why.
     pub never: Vec<(ReadyTask, String)>,
 }
 
@@ -102,7 +102,7 @@ pub fn forecast(
             busy: &busy,
             judging: &judging,
             aside: &aside,
-            // Who has just failed waits within a run, and not before one.
+            // A task that has just failed waits within a run, and not before one.
             not_before: &HashMap::new(),
             parked: &under_way.parked,
             now: BootClock.now(),

@@ -61,7 +61,7 @@ impl RunQueue {
         self.full = is_full;
     }
 
-    /// Whether the run ends although it can't even ask what there is to do: its budget is used up, and nobody works.
+    /// Whether the run ends although it can't even ask what there is to do: its budget is used up, and no attempt runs.
     pub(super) fn is_out_of_time(&mut self, now: BootInstant, actions: &mut Actions) -> bool {
         let Some(used) = self.what_the_run_used_up(now) else { return false };
         if !self.used_up {

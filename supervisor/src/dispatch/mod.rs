@@ -1,10 +1,10 @@
 //! The loop of a supervisor: it hears what happens, has the queue decide, and has what it decides carried out.
 //!
 //! The loop itself waits for nothing but the next event: an interrupt, a driver or an answer that came to its end, time
-//! that passed. `queue` holds the state and decides over it, without waiting; what it wants to know or to change is asked
-//! of the store, the board and git by tasks of their own (`questions`), at most one for each kind of question, or for
-//! each attempt. So an interrupt is heard whatever they do. After each event the same things are decided again: what can be
-//! taken over, what can start ([`plan`]), whether there is anything left to wait for.
+//! that passed. `queue` holds the state and decides over it, without waiting; what it wants to know or to change, tasks
+//! of their own ask of the store, the board and git (`questions`), at most one for each kind of question, or for each
+//! attempt. So an interrupt is heard during any of them. After each event the loop decides the same things again: what
+//! can be taken over, what can start ([`plan`]), whether there is anything left to wait for.
 
 mod action;
 mod backoff;
@@ -46,7 +46,7 @@ use questions::AnswerWithPlace;
 use queue::{QueueFacts, QueueStart, RunQueue};
 pub use summary::{RunSummary, TaskResult};
 
-/// How often it is asked whether somebody changed the store.
+/// How often the loop checks whether another process changed the store.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// What a run is about.
@@ -72,12 +72,12 @@ impl RunOptions {
     }
 }
 
-/// Somebody outside wants an end.
+/// A request from outside to end the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interrupt {
     /// Start nothing new; a second time, stop what runs.
     Drain,
-    /// Leave at once. What runs goes on, and whoever comes next takes it over.
+    /// Leave at once. What runs goes on, and the next run takes it over.
     Detach,
 }
 
@@ -275,7 +275,7 @@ pub(crate) fn parallel_of_agents(settings: &RunSettings) -> BTreeMap<String, usi
     of_agents(settings, |agent| agent.parallel)
 }
 
-/// Where it can't be asked, memory keeps nobody from starting.
+/// Free memory in bytes. If it can't be read, memory keeps no agent from starting.
 fn free_memory(system: Option<&mut System>) -> u64 {
     system.map_or(u64::MAX, |system| {
         system.refresh_memory_specifics(MemoryRefreshKind::nothing().with_ram());

@@ -1,4 +1,4 @@
-//! What the board offers and this run does not start, with the reason: nobody here would do it, or nothing is left
+//! What the board offers and this run does not start, with the reason: no agent here would do it, or nothing is left
 //! to do it with.
 
 use agency_protocols::board::ReadyTask;
@@ -10,7 +10,7 @@ use crate::clock::BootInstant;
 use crate::run_event::RunEvent;
 use crate::settings::RunSettings;
 
-/// Why a task is not started, whatever room there is.
+/// Why a task is not started, even with room for it.
 pub fn reason_not_started(start: &ReadyTask, settings: &RunSettings) -> Option<String> {
     let name = start.agent.as_str();
     if settings.auditor.as_deref() == Some(name) {
@@ -41,7 +41,7 @@ impl RunQueue {
         self.agenda.ready.iter().filter_map(barred).collect()
     }
 
-    /// What this run has used up, if it has. Its time goes by whether somebody works or not.
+    /// What this run has used up, if it has. Its time goes by even if no agent works.
     pub(super) fn what_the_run_used_up(&self, now: BootInstant) -> Option<String> {
         let gone = self.elapsed(now).as_millis();
         let used = UsageTotals { time_ms: u64::try_from(gone).unwrap_or(u64::MAX), ..self.used };

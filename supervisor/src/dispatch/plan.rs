@@ -17,7 +17,7 @@ pub struct PlanFacts<'a> {
     pub busy: &'a HashMap<TaskKey, String>,
     /// How many of an agent judge the work of others, or wait to.
     pub judging: &'a HashMap<String, usize>,
-    /// What somebody else has, or what is not to be touched in this run.
+    /// What another supervisor has, or what is not to be touched in this run.
     pub aside: &'a HashSet<TaskKey>,
     /// What has to wait for its next attempt.
     pub not_before: &'a HashMap<TaskKey, BootInstant>,
@@ -25,7 +25,7 @@ pub struct PlanFacts<'a> {
     pub parked: &'a HashMap<String, BootInstant>,
     pub now: BootInstant,
     pub limits: &'a StartLimits,
-    /// Bytes of memory nobody uses.
+    /// Bytes of memory that are free.
     pub free_memory: u64,
     /// Nothing new is to be started.
     pub closed: bool,
@@ -41,7 +41,7 @@ pub struct StartLimits {
     pub memory: BTreeMap<String, u64>,
 }
 
-/// What an agent is expected to need if nobody says.
+/// What an agent is expected to need if its settings do not say.
 pub const USUAL_MEMORY: u64 = 512 << 20;
 
 /// What to do now.
@@ -70,7 +70,7 @@ pub fn choose<'a>(world: &PlanFacts<'a>) -> StartChoice<'a> {
             return StartChoice::Wait { until: None };
         }
         waits = true;
-        // Work that was done elsewhere needs nobody to start.
+        // Work that was done elsewhere needs no agent to start.
         let parked = world.parked.get(start.agent.as_str()).filter(|_| start.role == TaskRole::Builder);
         let waits = [world.not_before.get(&key), parked];
         if let Some(at) = waits.into_iter().flatten().max().filter(|at| **at > world.now) {

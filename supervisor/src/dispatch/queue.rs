@@ -44,7 +44,7 @@ pub(super) struct RunningAttempt {
 #[derive(Debug)]
 pub(super) struct QueueFacts {
     pub(super) now: Moment,
-    /// Bytes of memory nobody uses.
+    /// Bytes of memory that are free.
     pub(super) free_memory: u64,
     /// How many of each agent judge the work of others, or wait to.
     pub(super) judging: HashMap<String, usize>,
@@ -283,7 +283,7 @@ impl RunQueue {
         actions
     }
 
-    /// Whether an answer is missing without which the state says half of what happened: nobody is told of it then.
+    /// Whether an answer is missing without which the state says half of what happened: then no event is told.
     fn is_between_questions(&self) -> bool {
         let asked = [Asked::Drain, Asked::Agenda, Asked::Wanted, Asked::Orphans, Asked::Claim];
         self.version.is_none() || asked.iter().any(|asked| self.is_asking(asked)) || self.is_settling()
@@ -309,9 +309,9 @@ impl RunQueue {
         now.since(*self.stopped_since.get_or_insert(now)) >= LAST_ANSWERS
     }
 
-    /// Whether everything is known that has to be before something is chosen. Asks for what is not, in the order in which
-    /// it matters: how supervisors are to go on, what came of attempts, what the board says, what came of the last claim,
-    /// and what others left.
+    /// Whether everything is known that has to be before something is chosen. Asks for what is not, in the order in
+    /// which it matters: how supervisors are to go on, how attempts ended, what the board says, how the last claim
+    /// ended, and what others left.
     fn is_informed(&mut self, now: Moment, actions: &mut Actions) -> bool {
         if self.version.is_none() || self.is_settling() {
             return false;
@@ -388,7 +388,7 @@ impl RunQueue {
                     }
                 }
                 StartChoice::Wait { .. } if !self.draining => {
-                    // The time of the run goes by although nobody works.
+                    // The time of the run goes by although no agent works.
                     let used = self.running.is_empty().then(|| self.what_the_run_used_up(now)).flatten();
                     match used {
                         Some(used) => self.end_for_want(&used, actions),

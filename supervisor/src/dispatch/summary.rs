@@ -16,15 +16,15 @@ pub struct RunSummary {
     /// How many tasks another supervisor has.
     pub elsewhere: usize,
     pub interrupted: bool,
-    /// What went wrong that is nobody's work.
+    /// What went wrong and belongs to no task's work.
     pub troubles: Vec<String>,
 }
 
-/// A task whose work was reported, by an attempt that is over or that nobody knows of any more.
+/// A task whose work was reported, by an attempt that is over or that the store does not know any more.
 const UNLANDED: &str =
     "its work is reported and did not land; `agency task move` gives it back to its builder";
 
-/// What became of a task in a run.
+/// The result of a task in a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TaskResult {
     Ended(AttemptEnd),

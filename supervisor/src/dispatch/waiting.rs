@@ -1,4 +1,4 @@
-//! What becomes of an attempt that has come to rest: it is over, or it is taken up again later.
+//! What follows for an attempt that has come to rest: it is over, or it is taken up again later.
 
 use std::time::Duration;
 
@@ -191,7 +191,7 @@ impl RunQueue {
         actions: &mut Actions,
     ) {
         let Some(Settling::Ending { attempt, ending }) = self.settling.remove(&key) else { return };
-        // Somebody else was faster, here or elsewhere: it is nothing that this run has left undone.
+        // Another claimer was faster, here or elsewhere: it is nothing that this run has left undone.
         if !facts.wanted {
             self.summary.tasks.remove(&key);
             return;
@@ -239,8 +239,8 @@ impl RunQueue {
         self.summary.tasks.insert(key, TaskResult::Ended(ending));
     }
 
-    /// Something went wrong that is nobody's work. The attempt stays open, and is taken up again a few times; then it
-    /// ends alone, unless the run itself is in trouble.
+    /// Something went wrong that is not the work's fault. The attempt stays open, and is taken up again a few times;
+    /// then it ends alone, unless the run itself is in trouble.
     fn trouble(&mut self, key: TaskKey, fault: DriveFault, now: Moment, actions: &mut Actions) {
         let DriveFault { blame, what } = fault;
         if blame == FaultDomain::Host {
@@ -297,7 +297,7 @@ impl RunQueue {
         self.given_up.insert(key);
     }
 
-    /// Whether something rests that is tried again without anybody's doing.
+    /// Whether something rests that is tried again without a user's help.
     pub(super) fn has_troubles_to_try(&self) -> bool {
         // A run that ends does not wait for hours, and one without time does not wait for what the machine lacks.
         let lacking = self.used_up && self.lack.is_some();

@@ -38,8 +38,8 @@ impl<S: AttemptStore> RunContext<S> {
 }
 
 impl<S: AttemptStore> AttemptDriver<'_, S> {
-    /// The board did not take what this attempt has to say. A task that nobody wants any more ends as canceled, one that
-    /// was moved as lost.
+    /// The board did not take what this attempt has to say. A task that is not wanted any more ends as canceled, one
+    /// that was moved as lost.
     pub(super) async fn leave_the_board(&mut self, reason: String) -> Result<OutcomeSoFar, DriveError> {
         if !self.unwanted && !self.shop.is_wanted(&self.attempt.task).await? {
             self.unwanted = true;
@@ -59,7 +59,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         self.end(AttemptEnd::Blocked { reason }).await
     }
 
-    /// Nothing of the attempt runs any more when this returns, whatever its records say.
+    /// Stops all that runs for the attempt before it returns, even if the records say that nothing runs.
     async fn stop_everything(&self) -> Result<(), DriveError> {
         let folder = self.shop.records(&self.attempt);
         let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(()) };

@@ -1,7 +1,7 @@
 //! What another agent makes of the work, before it goes on.
 //!
 //! An auditor sees the work as it is committed, and can write nothing but its verdict. A verdict that can't be
-//! read is none; whoever gives none twice leaves the matter to a person, as one that says NEEDS_REVIEW does.
+//! read is none; if an auditor gives none twice, a person decides, as for a verdict NEEDS_REVIEW.
 
 use agency_protocols::claim::{AgentClaim, ClaimKind};
 use agency_protocols::names::AgentName;
@@ -112,7 +112,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         Ok(used.map(|used| format!("its budget is used up, {used}")))
     }
 
-    /// What the work changes, as a file for whoever judges it, and every path.
+    /// What the work changes, as a file for the auditor, and every path.
     async fn shown(
         &self,
         work: &AgentWork,

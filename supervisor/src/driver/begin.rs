@@ -76,7 +76,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         Ok(agenda.ready.into_iter().find(|start| start.task.as_str() == self.attempt.task.id))
     }
 
-    /// Somebody outside has done it, and said so. What they did is on the branch, and is judged there.
+    /// Takes over work that was done outside and reported. It is on the branch, and is judged there.
     async fn receive(&mut self, start: &ReadyTask) -> Result<Option<String>, DriveError> {
         self.hold().await?;
         let (task, _) = self.names()?;
@@ -120,7 +120,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         }
         let Some(waiting) = self.send(&self.agent_place()).await? else { return Ok(()) };
         let until = self.lease_end();
-        // The store is asked whether we may: a word from somebody who lost the lease begins nothing.
+        // The store is asked whether we may: a word from a supervisor that lost the lease begins nothing.
         self.record(&Phase::Started).await?;
         self.release_shim(waiting, until).await
     }
@@ -155,7 +155,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         let (task, epoch, term) = (self.task.clone(), self.lease.epoch.0, self.lease.term.0);
         let taken = self
             .blocking(move |repository| {
-                // Whatever is there was left by an owner the store has replaced; a newer one is not moved.
+                // A lease that is there was left by an owner the store has replaced; a newer one is not moved.
                 let found = lease::read(repository, &task)?;
                 let found = found.as_ref();
                 let object = found.map(|found| &found.lease.object);
@@ -184,7 +184,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         Ok((task, agent))
     }
 
-    /// What the agent is to do, read from the board once: whatever becomes of the task's file from here on, this
+    /// What the agent is to do, read from the board once: even if the task's file changes from here on, this
     /// is what counts.
     async fn order(&self, start: &ReadyTask) -> Result<(), DriveError> {
         let place = self.agent_place();
@@ -250,7 +250,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         Ok(place.order(&order)?)
     }
 
-    /// Keeps a commit that this attempt stands on, whatever becomes of the branch.
+    /// Keeps a commit that this attempt stands on, even if the branch goes.
     pub(super) async fn pin(&self, commit: &str) -> Result<(), DriveError> {
         self.pin_by(pin::pin, Oid::parse(commit)?).await
     }

@@ -139,7 +139,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         .await
     }
 
-    /// How the attempts before this one ended, for whoever has to look.
+    /// How the attempts before this one ended, for the person who has to look.
     async fn story(&self, failures: u32) -> Result<String, DriveError> {
         if failures < 2 {
             return Ok(String::new());
@@ -188,7 +188,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         let Some(outcome) = outcome else { return Ok(()) };
         let (task, _) = self.names()?;
         let told = self.write_board(move |board, tree| {
-            // Whoever took the task off the board meanwhile has had the last word on it.
+            // A user who took the task off the board meanwhile has had the last word on it.
             if !matches!(outcome, BoardOutcome::Landed { .. }) && !board.is_wanted(tree, &task)? {
                 return Ok(((), Effects::none()));
             }
@@ -204,7 +204,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         }
     }
 
-    /// The lease goes, first in git and then in the store: nobody finds one that nobody has.
+    /// Gives the lease back, first in git and then in the store: so a lease in git always has a holder.
     pub(super) async fn end(&mut self, ending: AttemptEnd) -> Result<AttemptEnd, DriveError> {
         let (task, epoch, term) = (self.task.clone(), self.lease.epoch.0, self.lease.term.0);
         let held = self.held.clone();

@@ -46,13 +46,13 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         Ok(())
     }
 
-    /// It comes to nothing, at nobody's cost, and is tried again.
+    /// Ends the attempt without a result, at no cost to the task; the task is tried again.
     async fn lose(&mut self, reason: &str) -> Result<(), DriveError> {
         self.attempt.phase = Phase::Over(self.end(AttemptEnd::Lost { reason: reason.to_owned() }).await?);
         Ok(())
     }
 
-    /// What came of the agent's errand.
+    /// The outcome of the agent's errand.
     pub(super) fn outcome(&self) -> Result<JobOutcome, DriveError> {
         match self.agent_place().state()? {
             JobState::Over(outcome) => Ok(*outcome),
@@ -85,7 +85,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
             .await
     }
 
-    /// The report as it is kept; `None` where somebody else has left one.
+    /// The report as it is kept; `None` where another program has left one.
     pub(super) async fn report_text(&self) -> Result<Option<String>, DriveError> {
         match self.agent_place().state()? {
             JobState::Over(outcome) => Ok(Some(self.told(&outcome).await?.text)),
@@ -166,7 +166,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
                 let hint = hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
                 return failed(FailureKind::Start, format!("it could not be started: {reason}{hint}"));
             }
-            // Nobody wants it to be begun again.
+            // The attempt was canceled, so it is not begun again.
             JobResult::NoRoom { .. } | JobResult::Away { .. } => return Ok(WorkResult::Canceled),
             JobResult::Lost { .. } => return Err(unexpected("an agent that was lost has left nothing")),
             JobResult::Unread { reason } => {
@@ -211,8 +211,8 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         }
     }
 
-    /// Work that goes on from earlier work is judged as a whole: whoever takes everything back has done nothing. Who
-    /// changes nothing stands by what it had.
+    /// Judges work that goes on from earlier work as a whole: an attempt that takes everything back has done nothing.
+    /// One that changes nothing stands by what it had.
     async fn mended(&self, order: &AgentOrder, candidate: &str) -> Result<WorkResult, DriveError> {
         let work = AgentWork { base: order.base.clone(), candidate: candidate.to_owned() };
         let (base, made) = (Oid::parse(&work.base)?, Oid::parse(candidate)?);

@@ -91,7 +91,7 @@ impl<S: AttemptStore> RunContext<S> {
             };
             tracing::Span::current().record("outcome", outcome);
             trace::record_outcome(wrong_in(&rest).as_deref());
-            // Whoever took the attempt from us counts its agent.
+            // The supervisor that took the attempt from us counts its agent.
             let fenced = matches!(&rest, Err(error) if error.is_fenced());
             (rest, life.left().filter(|_| !fenced))
         }

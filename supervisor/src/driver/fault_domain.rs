@@ -10,12 +10,12 @@ use crate::job::JobError;
 use crate::store::AttemptStoreError;
 use agency_protocols::store::BoardStoreError;
 
-/// Who has to do something about an error.
+/// Which person or part has to do something about an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FaultDomain {
     /// Another owner has the attempt now.
     Successor,
-    /// Nobody: the machine lacks something, and will have it again.
+    /// No person: the machine lacks something, and will have it again.
     Host,
     /// The person who changed the task's file: it is gone, moved, or can't be read.
     Task,

@@ -1,4 +1,4 @@
-//! From a commit nobody sees to the branch.
+//! From a commit that no reference shows to the branch.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -77,7 +77,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
             LandingTarget::Branch | LandingTarget::None => None,
         };
         let number = before.as_ref().map_or(1, |(merge, _)| merge.number + 1);
-        // A proof that came to its end was not killed, whatever it says.
+        // A proof that came to its end was not killed, even if it failed.
         let lost = match (&self.attempt.phase, &before) {
             (Phase::Merged(_), Some((merge, _))) => match self.proof_place(merge).state()? {
                 JobState::Over(outcome) if outcome.stopped.is_none() => 0,
@@ -261,7 +261,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         .await
     }
 
-    /// Tells the board what came of it.
+    /// Tells the board the result of the proof.
     pub(super) async fn attest(&mut self) -> Result<(), DriveError> {
         let Phase::Merged(merge) = self.attempt.phase.clone() else {
             return Err(unexpected("there is no proof"));
@@ -284,8 +284,8 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
                 return Err(unexpected("the outcome of a proof is none"));
             }
         };
-        // Nobody answers for what they were only merged with: it may be that which does not hold. And a board that git
-        // carries is told once of what lands, not of every proof on the way.
+        // An attempt does not answer for work that it was only merged with: that work may be what fails. And a board
+        // that git carries is told once of what lands, not of every proof on the way.
         if !evidence.passed || self.shop.sharing.is_some() {
             let turn = self.wait_for_turn().await?;
             if *self.wanted.borrow() != DriverSignal::GoOn {
@@ -492,7 +492,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         Ok(None)
     }
 
-    /// Waits until what is ahead has landed or gone. Whoever does not want this any more is heard.
+    /// Waits until what is ahead has landed or gone. A cancellation is heard meanwhile.
     async fn wait_for_turn(&mut self) -> Result<TrainTurn, DriveError> {
         let key = self.attempt.task.clone();
         loop {

@@ -12,7 +12,7 @@
 //! Collect   the store knows what it did
 //! Ask       an auditor looks at it, where there is one
 //! Heed      the store knows what it said
-//! Merge     it is on the branch as it will be, as a commit nobody sees
+//! Merge     it is on the branch as it will be, as a commit that no reference shows
 //! Prove     the Definition of Done is tried there
 //! Attest    the board has the proof
 //! Land      the branch has it
@@ -22,8 +22,8 @@
 //!
 //! There is no second way for attempts that were interrupted. An attempt is always taken on by looking at it: the
 //! phase in the store, and what its errands left in their folders ([`next`]). Every step may be done again, and
-//! changes nothing when it was done already; so it does not matter who did the last one, or whether that was
-//! finished.
+//! changes nothing when it was done already; so it does not matter which supervisor did the last one, or whether that
+//! was finished.
 
 mod abandon;
 mod audit;
@@ -94,7 +94,7 @@ pub enum OutcomeSoFar {
     Over(AttemptEnd),
     /// Something of a person's is in the way; what, in a sentence.
     Waits(String),
-    /// Whoever is to judge it can't work now.
+    /// The agent that is to judge it can't work now.
     Parked(ParkDetails),
     /// It was asked to stop, and can be taken on again.
     Interrupted,
@@ -104,7 +104,7 @@ pub enum OutcomeSoFar {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriverSignal {
     GoOn,
-    /// Nobody wants it any more.
+    /// The task is not wanted any more.
     Cancel,
     /// We are to end: what it runs is stopped, and the attempt does not count.
     Stop,
@@ -131,7 +131,7 @@ pub(crate) struct AttemptDriver<'a, S> {
 /// How far an attempt was taken, and who stays at work on it.
 pub(crate) type DriveResult = (Result<OutcomeSoFar, DriveError>, Option<UnattendedAgent>);
 
-/// Whether an attempt is on its way to a branch. One whose end is certain is told to the board whatever that says.
+/// Whether an attempt is on its way to a branch. If its end is certain, the board is told of it in any case.
 fn may_land(phase: &Phase) -> bool {
     match phase {
         Phase::Claimed | Phase::Landed { .. } | Phase::Over(_) => false,
@@ -220,7 +220,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
                 NextStep::Settle => return self.settle().await.map(OutcomeSoFar::Over),
                 NextStep::Nothing(ending) => return Ok(OutcomeSoFar::Over(ending)),
             }
-            // Whoever ends us wants nothing new to be begun.
+            // A request to stop wants nothing new to be begun.
             if *self.wanted.borrow() == DriverSignal::Stop && !self.is_at_work()? {
                 return Ok(OutcomeSoFar::Interrupted);
             }
@@ -341,8 +341,8 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         self.tell(RunEvent::Phase { attempt: self.attempt.clone() });
     }
 
-    /// Changes the board, if the lease still counts. That is asked under the board's lock, where nobody can come
-    /// between: whoever was replaced while it slept writes nothing.
+    /// Changes the board, if the lease still counts. That is asked under the board's lock, so that no other writer
+    /// comes between: a supervisor that was replaced while it slept writes nothing.
     pub(crate) async fn write_board<T: Send + 'static>(
         &self,
         mut verb: impl FnMut(&dyn Board, &RepoTree) -> Result<(T, Effects), BoardError> + Send + 'static,
@@ -378,7 +378,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         }
     }
 
-    /// Waits for an errand to end. Whoever does not want it any more is heard meanwhile.
+    /// Waits for an errand to end. A cancellation is heard meanwhile.
     async fn wait(&mut self) -> Result<(), DriveError> {
         let place = self.current_place();
         loop {

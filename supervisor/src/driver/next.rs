@@ -10,11 +10,11 @@ use crate::job::outcome::{JobOutcome, JobResult, StopReason};
 pub struct AttemptFacts {
     /// How far its errand has come, where its phase has one.
     pub errand: Option<JobState>,
-    /// Nobody wants it any more.
+    /// The task is not wanted any more.
     pub canceled: bool,
-    /// Somebody is to judge the work of others.
+    /// An auditor is to judge the work of others.
     pub audited: bool,
-    /// A person has said what becomes of it.
+    /// A person has decided the outcome.
     pub answered: bool,
 }
 
@@ -34,7 +34,7 @@ pub enum NextStep {
     },
     /// The agent is done.
     Collect,
-    /// Somebody is to look at what it did.
+    /// An auditor is to look at what it did.
     Audit,
     /// An auditor is to be started.
     Ask,
@@ -46,7 +46,7 @@ pub enum NextStep {
     Leave {
         why: String,
     },
-    /// It can't be known what became of it.
+    /// Its result can't be known.
     GiveUp {
         reason: String,
     },
@@ -79,7 +79,7 @@ pub fn next(phase: &Phase, seen: &AttemptFacts) -> NextStep {
                 }
             },
             Some(JobState::Alive) => NextStep::Await,
-            // Its agent was never begun, or has ended and nobody has collected what it did. Either can be done, or left.
+            // Its agent was never begun, or has ended and its work was not collected. Either can be done, or left.
             Some(JobState::Waiting) if seen.canceled => NextStep::Settle,
             Some(JobState::Waiting) => NextStep::Send,
             Some(JobState::Lost) => NextStep::GiveUp { reason: "its shim was killed".to_owned() },
@@ -94,7 +94,7 @@ pub fn next(phase: &Phase, seen: &AttemptFacts) -> NextStep {
         }
         Phase::Merged(_) | Phase::Auditing(_) if seen.canceled && !is_running(seen) => NextStep::Settle,
         Phase::Ended(WorkResult::Work(_)) if seen.audited => NextStep::Audit,
-        // It went on when nobody judged here yet.
+        // It went on when there was no auditor yet.
         Phase::Proved { merge, .. } if is_unjudged(merge, seen) => NextStep::Audit,
         Phase::Merged(merge) if is_unjudged(merge, seen) && !is_running(seen) => NextStep::Audit,
         Phase::Ended(WorkResult::Work(_)) | Phase::Audited { .. } => NextStep::Merge,
@@ -139,7 +139,7 @@ fn not_begun(outcome: &JobOutcome) -> Option<NextStep> {
     }
 }
 
-/// Whether nobody and nothing ended an errand before it was done.
+/// Whether an errand was done before anything ended it.
 fn came_to_its_end(outcome: &JobOutcome) -> bool {
     outcome.stopped.is_none() && !matches!(outcome.done, JobResult::Lost { .. })
 }

@@ -10,7 +10,7 @@ use crate::store::AttemptStore;
 /// How long an agent waits that does not say for how long: for its quota, and for its model.
 const QUOTA: i64 = 15 * 60;
 const MODEL: i64 = 60;
-/// Nobody waits longer than this on the word of an agent: it is tried again then.
+/// An agent waits no longer than this on its own word: it is tried again then.
 pub(crate) const LONGEST: i64 = 6 * 60 * 60;
 /// How often in a row a task is put off. One that needs more than a whole quota would never be done.
 pub(super) const MOST: u32 = 10;
@@ -22,7 +22,7 @@ fn is_well(done: &AgentOutcome) -> bool {
 
 /// What an agent said that explains an end without work.
 pub(super) fn excuse(done: &AgentOutcome) -> Option<&OutputSignal> {
-    // Whoever went out of its scope, or had to be stopped at a limit, is not excused.
+    // An agent that left its scope, or had to be stopped at a limit, is not excused.
     let by_itself = matches!(done.end, ProgramEnd::Exited { .. } | ProgramEnd::Asked);
     done.heard.as_ref().filter(|_| by_itself && done.violations.is_empty() && !is_well(done))
 }
@@ -40,7 +40,7 @@ pub(super) fn parked(heard: &OutputSignal, now: i64) -> Option<ParkDetails> {
 }
 
 impl<S: AttemptStore> AttemptDriver<'_, S> {
-    /// What becomes of an attempt whose agent says why it has not worked; `None` if that explains nothing.
+    /// The result of an attempt whose agent says why it has not worked; `None` if that explains nothing.
     pub(super) async fn excused(
         &self,
         heard: &OutputSignal,
@@ -58,7 +58,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         Ok(Some(WorkResult::Failed { failure: AttemptFailure::new(FailureKind::Exit, reason) }))
     }
 
-    /// How often in a row this task was put off, since somebody last forgave it.
+    /// How often in a row this task was put off, since a user last forgave it.
     async fn put_off_before(&self) -> Result<usize, DriveError> {
         let store = &self.shop.store;
         let forgiven = store.forgiven(&self.attempt.task).await?;

@@ -1,5 +1,5 @@
-//! The place of whoever is at work on an attempt ([`crate::agent_slots`]): had by one that works, waited for by one that is to
-//! begin, and kept with one that works on while nobody looks after its attempt.
+//! The place of an agent that is at work on an attempt ([`crate::agent_slots`]): an agent at work has it, an agent that
+//! is to begin waits for it, and an agent that works on keeps it while no driver looks after its attempt.
 
 use super::next::NextStep;
 use super::{AttemptDriver, DriveError, unexpected};
@@ -8,7 +8,7 @@ use crate::attempt::{Attempt, Phase, RunningAudit};
 use crate::job::{JobFolder, JobState};
 use crate::store::AttemptStore;
 
-/// An agent at work that nobody looks after at the moment. It has its place for as long as it is.
+/// An agent at work without a driver at the moment. It has its place for as long as it is at work.
 #[derive(Debug)]
 pub(crate) struct UnattendedAgent {
     place: JobFolder,
@@ -16,13 +16,13 @@ pub(crate) struct UnattendedAgent {
 }
 
 impl UnattendedAgent {
-    /// Whether it is known to be. Nobody waits for a place that may never be free.
+    /// Whether it is known to be. No attempt waits for a place that may never be free.
     pub(crate) fn is_at_work(&self) -> bool {
         matches!(self.place.state(), Ok(JobState::Alive))
     }
 }
 
-/// Who is at work on an attempt, or is to be next, and at what.
+/// The agent that is at work on an attempt, or is to be next, and its purpose.
 fn worker<'a>(attempt: &'a Attempt, next: &NextStep) -> Option<(&'a str, SlotPurpose)> {
     match (&attempt.phase, next) {
         (Phase::Claimed | Phase::Started, NextStep::Begin | NextStep::Send | NextStep::Await) => {
@@ -36,7 +36,7 @@ fn worker<'a>(attempt: &'a Attempt, next: &NextStep) -> Option<(&'a str, SlotPur
 }
 
 impl<S: AttemptStore> AttemptDriver<'_, S> {
-    /// Whoever is at work has a place, whether we began it or found it; nobody else keeps one. Who is yet to begin
+    /// An agent at work has a place, whether we began it or found it; no other keeps one. An agent that is yet to begin
     /// waits for one then.
     pub(super) fn take_place(&mut self, next: &NextStep) {
         let worker = worker(&self.attempt, next);
@@ -50,18 +50,18 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
             });
     }
 
-    /// Who is still at work when nothing more can be done about it now.
+    /// The agent that is still at work when nothing more can be done about it now.
     pub(super) fn left(mut self) -> Option<UnattendedAgent> {
         if !self.is_at_work().is_ok_and(|at_work| at_work) {
             return None;
         }
-        // What was in the way may have come before anybody looked.
+        // What was in the way may have come before the first look.
         self.take_place(&NextStep::Await);
         let place = self.current_place();
         self.seat.map(|seat| UnattendedAgent { place, seat })
     }
 
-    /// Waits until one more of an agent may be at work; `false` if somebody wants something else meanwhile.
+    /// Waits until one more of an agent may be at work; `false` if another signal comes meanwhile.
     pub(super) async fn wait_for_place(
         &mut self,
         agent: &str,
@@ -71,7 +71,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
             return Ok(true);
         }
         tokio::select! {
-            // Whoever has a wish is heard before anything is begun.
+            // A signal is heard before anything is begun.
             biased;
             changed = self.wanted.changed() => match changed {
                 Ok(()) => Ok(false),

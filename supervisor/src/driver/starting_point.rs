@@ -1,8 +1,8 @@
 //! Where an attempt begins: on the branch as it is, with the work of the attempt before it, where there is some
 //! and it still fits.
 //!
-//! Whoever is to mend something goes on from what was found wanting, merged with what has landed since. Work that
-//! does not merge any more, or that the scope does not allow any more, is only shown.
+//! An attempt that is to mend something goes on from what was found wanting, merged with what has landed since. Work
+//! that does not merge any more, or that the scope does not allow any more, is only shown.
 
 use super::{AttemptDriver, DriveError, unexpected};
 use crate::attempt::{AgentWork, Attempt, AttemptEnd, AttemptFailure, Phase};

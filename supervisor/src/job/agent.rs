@@ -153,7 +153,7 @@ pub(super) fn not_run(place: &JobFolder, error: &(dyn Error + 'static)) -> JobRe
     let launch = error_chain::chain(error).find_map(|cause| cause.downcast_ref::<LaunchError>());
     match launch {
         Some(LaunchError::Lost { .. }) => JobResult::Lost { reason },
-        // Somebody killed it: that is not the task's fault.
+        // It was killed from outside: that is not the task's fault.
         Some(error) if error.is_early_end() => JobResult::Lost { reason },
         Some(error) if error.is_transient() => JobResult::Away { reason },
         _ if was_killed(error) => JobResult::Lost { reason },
@@ -230,7 +230,7 @@ impl PreparedSandbox {
         self.session.launch(&command, None)
     }
 
-    /// What is known of an agent that has ended, before anybody looks at what it changed.
+    /// What is known of an agent that has ended, before its changes are looked at.
     fn ended(
         &self,
         job: AgentJob<'_>,
@@ -434,13 +434,13 @@ impl RunMonitor for AgentMonitor<'_> {
     }
 
     fn attend(&self, now: Instant) -> MonitorDecision {
-        // Each of them is asked, whatever the others want.
+        // Ask each of them, even if another one wants to stop.
         let wishes = [self.reception.attend(now), self.ear.attend(now), self.disk.attend(now)];
         if wishes.contains(&MonitorDecision::Stop) { MonitorDecision::Stop } else { MonitorDecision::GoOn }
     }
 
     fn progress(&self, what: &str) {
-        // It stands in the log, where whoever waits for the agent looks.
+        // It stands in the log, where a user who waits for the agent looks.
         let _ = writeln!(&*self.log, "agency: {what}");
     }
 

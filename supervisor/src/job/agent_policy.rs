@@ -18,7 +18,7 @@ use super::order::{AgentOrder, AgentProgram, JobOrder, NetworkAccess};
 use super::placeholders::Placeholders;
 use crate::scope;
 
-/// How much of its output is kept, if nobody says otherwise.
+/// How much of its output is kept, by default.
 const LOGGED: u64 = 64 << 20;
 /// What is shorter than this in a file of credentials is a name or a number, not a secret.
 const SHORTEST_CREDENTIAL: usize = 16;
@@ -94,7 +94,7 @@ fn environment(program: &AgentProgram, host: &HostUser, level: IsolationLevel) -
     environment
 }
 
-/// A variable's value; and, where that is JSON, whatever in it looks like a secret of its own.
+/// A variable's value; and, where that is JSON, everything in it that looks like a secret of its own.
 fn passed(name: &str) -> Vec<NamedSecret> {
     let Some(value) = std::env::var_os(name) else { return Vec::new() };
     let inside = match serde_json::from_slice::<Value>(value.as_bytes()) {
@@ -106,7 +106,7 @@ fn passed(name: &str) -> Vec<NamedSecret> {
         .collect()
 }
 
-/// Everything in a file of credentials that looks like a secret, whatever its format: JSON, YAML, TOML, `NAME=value`, a
+/// Everything in a file of credentials that looks like a secret, in any format: JSON, YAML, TOML, `NAME=value`, a
 /// key in its armour, or the token alone.
 fn written_in(file: &Path) -> std::io::Result<Vec<NamedSecret>> {
     use std::io::Read;

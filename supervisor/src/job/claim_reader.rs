@@ -1,8 +1,8 @@
 //! Reading what an agent wrote, in a process of its own.
 //!
-//! Nobody knows what a parser does with a text that was made to harm it: it may take for ever, use all memory, or end
-//! its process. So the text is read by a program that has bounds of time and memory and on which nothing depends;
-//! where that comes to no good end, the text is one that can't be read.
+//! It is unknown what a parser does with a text that was made to harm it: it may take for ever, use all memory, or end
+//! its process. So a program that has bounds of time and memory, and on which nothing depends, reads the text;
+//! if that fails, the text is one that can't be read.
 
 use std::ffi::OsString;
 use std::fs::File;

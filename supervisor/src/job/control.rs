@@ -1,6 +1,6 @@
 //! What a supervisor says to a shim, and how the shim hears it while its sandbox runs.
 //!
-//! One line of JSON each way. Whoever speaks names its term; a supervisor that was replaced is not obeyed.
+//! One line of JSON each way. A speaker names its term; a supervisor that was replaced is not obeyed.
 
 use std::cell::RefCell;
 use std::io::{self, Read, Write};
@@ -37,7 +37,7 @@ pub(super) const HEARD: &str = "heard\n";
 /// The word was of a supervisor that was replaced.
 pub(super) const STALE: &str = "stale\n";
 
-/// Nobody has more to say at once.
+/// No message is longer.
 const LONGEST: usize = 4096;
 const GUESTS: usize = 32;
 
@@ -81,7 +81,7 @@ impl ControlSocket {
         self.state.borrow().stopped
     }
 
-    /// Whether its lease lasts, and nobody wants it to stop.
+    /// Whether its lease lasts, and no supervisor wants it to stop.
     pub(super) fn is_held(&self) -> bool {
         self.attend(Instant::now());
         let state = self.state.borrow();
@@ -93,7 +93,7 @@ impl ControlSocket {
         self.state.borrow_mut().hear(word, &mut false) == HEARD
     }
 
-    /// Whether somebody has replaced the supervisor that it was opened for.
+    /// Whether another supervisor has replaced the one that it was opened for.
     pub(super) fn is_anothers(&self) -> bool {
         self.state.borrow().term != self.first
     }
@@ -103,7 +103,7 @@ impl ControlSocket {
         self.state.borrow().until.since(BootClock.now())
     }
 
-    /// Lets in whoever stands at the door.
+    /// Accepts the clients that wait to connect.
     fn admit(&self, state: &mut ControlState) {
         while let Ok((stream, _)) = self.listener.accept() {
             let known = state.guests.len() < GUESTS && stream.set_nonblocking(true).is_ok();
@@ -116,7 +116,7 @@ impl ControlSocket {
 }
 
 impl ControlState {
-    /// Listens to everybody. Returns whether somebody wants the end, and who has gone.
+    /// Reads from every client. Returns whether one wants the end, and which have gone.
     fn listen(&mut self) -> (bool, Vec<ControlClient>) {
         let mut guests = std::mem::take(&mut self.guests);
         let mut stop = false;
@@ -139,7 +139,7 @@ impl ControlState {
                     Ok(word) => self.hear(word, &mut stop),
                     Err(_) => STALE,
                 };
-                // Whoever does not listen to the answer has the folder to look at.
+                // A client that does not read the answer has the folder to look at.
                 let _ = guest.stream.write_all(answer.as_bytes());
             }
             !stays
@@ -187,7 +187,7 @@ impl RunMonitor for ControlSocket {
         let (mut stop, gone) = state.listen();
         for guest in gone {
             // Said aloud: the first process of a sandbox may have been born with the same open socket, and as long as
-            // that lives, the bell would ring for a guest who is gone.
+            // that lives, the bell would ring for a client that is gone.
             let _ = epoll::delete(&self.bell, &guest.stream);
         }
         if state.stopped.is_none() && BootClock.now() >= state.until {

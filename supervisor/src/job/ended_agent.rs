@@ -40,7 +40,7 @@ pub(super) struct EndedAgent {
     pub(super) upper: Option<PathBuf>,
     pub(super) secrets: SecretsDigest,
     pub(super) end: ProgramEnd,
-    /// Why it was stopped, if somebody asked for it.
+    /// Why it was stopped, if it was asked to stop.
     pub(super) stopped: Option<StopReason>,
     pub(super) elapsed_ms: u64,
     pub(super) usage: Option<AgentUsage>,
@@ -57,7 +57,7 @@ impl EndedAgent {
         fs::rename(beside, place.file(NAME))
     }
 
-    /// Makes its folder ours, and leaves it to nobody else: it is a second chance, and there is no third. Whatever ended
+    /// Makes its folder ours alone: it is a second chance, and there is no third. What ended
     /// the first shim may end this one, too.
     pub(super) fn take_over(self, place: &JobFolder) -> io::Result<OrphanedAgent> {
         let upper = self.upper.as_deref().ok_or(io::ErrorKind::NotFound)?;
@@ -112,7 +112,7 @@ impl JobFolder {
         (boot::is(&ended.boot) && is_there).then_some(ended)
     }
 
-    /// Nobody goes on from here: the next sandbox removes the layer.
+    /// No shim goes on from here: the next sandbox removes the layer.
     pub(crate) fn discard_ended(&self) {
         let _ = fs::remove_file(self.file(NAME));
     }

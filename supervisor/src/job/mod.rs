@@ -1,7 +1,7 @@
 //! One sandbox, run on behalf of a supervisor and not tied to its life.
 //!
 //! An errand is a program of its own, the *shim*: the same binary, with one thread until its sandbox is started.
-//! It owns the sandbox, its output and its deadlines, and writes down what came of it. A supervisor that is
+//! It owns the sandbox, its output and its deadlines, and writes down the result. A supervisor that is
 //! killed or replaced takes nothing with it: the next one finds the shim by its folder and goes on from there.
 //!
 //! ```text
@@ -12,13 +12,13 @@
 //!   started       whether the order may have been begun: then it is never begun again
 //!   output.log    what the sandbox wrote, redacted
 //!   ended.json    how its agent ended, while what it did is being collected
-//!   outcome.json  what came of it; written last
+//!   outcome.json  the result; written last
 //! ```
 //!
 //! The order of things is what makes it safe. The shim waits for a word from its supervisor, which gives it when
 //! its own record is durable; a supervisor that dies before that closes the shim's input, and the shim goes. Then
-//! the shim marks its folder and only then begins. So there is one start at most, whoever is killed when, and
-//! whether there was one can be told from the folder alone ([`JobState`]).
+//! the shim marks its folder and only then begins. So there is one start at most, even if one of them is killed, and
+//! the folder alone tells whether there was one ([`JobState`]).
 //!
 //! A shim that is killed while it collects what its agent did leaves `ended.json`. Then a shim may be sent once more, which
 //! begins nothing and only collects (`ended.rs`).
@@ -62,14 +62,14 @@ pub struct JobFolder {
 /// How far an errand has come, as its folder shows it.
 #[derive(Debug)]
 pub enum JobState {
-    /// Nobody has been asked.
+    /// There is no order yet.
     Unordered,
-    /// A shim may be sent: nothing was begun and nobody is about to, or an agent has ended and nobody collects what it
-    /// did.
+    /// A shim may be sent: nothing was begun and no shim is about to, or an agent has ended and no shim collects what
+    /// it did.
     Waiting,
     /// A shim lives: it waits for its word, or is at work.
     Alive,
-    /// It was begun, and whoever did it is gone without a word.
+    /// It was begun, and its shim is gone without a word.
     Lost,
     Over(Box<JobOutcome>),
 }
@@ -129,12 +129,12 @@ impl JobFolder {
             }
         }
         durable::write(&path, &text).map_err(self.failed("write", "order.json"))?;
-        // After the order, when most file systems have them on the disk already: whoever begins waits for both.
+        // After the order, when most file systems have them on the disk already: a start waits for both.
         let mut new = new.iter();
         new.try_for_each(|folder| durable::sync_folder(folder)).map_err(self.failed("sync", ""))
     }
 
-    /// Nothing came of it, and it may be begun again.
+    /// Makes the folder ready to begin again, after a start without a result.
     pub fn reset(&self) -> Result<(), JobError> {
         // The mark first, also on the disk: without it, the outcome still says that nothing was run.
         let lock = OpenOptions::new().write(true).open(self.file("lock")).and_then(|lock| lock.set_len(0));
@@ -169,7 +169,7 @@ impl JobFolder {
         if !self.file("order.json").exists() {
             return Ok(JobState::Unordered);
         }
-        // The lock is looked at first: whoever has it may be about to write the outcome.
+        // The lock is looked at first: its holder may be about to write the outcome.
         let lives = self.lock(FlockOperation::NonBlockingLockShared)?.is_none();
         match (lives, self.file("outcome.json").exists(), self.is_begun()) {
             (_, true, _) => Ok(JobState::Over(Box::new(self.read("outcome.json")?))),
@@ -185,12 +185,12 @@ impl JobFolder {
         is_noted || self.file("started").exists()
     }
 
-    /// Whether a shim is at work here, whatever its files say.
+    /// Whether a shim is at work here, even if its files say otherwise.
     pub(crate) fn is_alive(&self) -> Result<bool, JobError> {
         Ok(self.path.is_dir() && self.lock(FlockOperation::NonBlockingLockShared)?.is_none())
     }
 
-    /// Takes the lock that says somebody is at work here; `None` if somebody is. To look, it is shared.
+    /// Takes the lock that says that a shim is at work here; `None` if one is. To look, it is shared.
     fn lock(&self, how: FlockOperation) -> Result<Option<File>, JobError> {
         let open =
             OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(self.file("lock"));

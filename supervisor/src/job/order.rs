@@ -33,7 +33,7 @@ pub struct JobOrder {
     /// What containers are made of, at the level that has them and for checks that ask for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<ContainerConfig>,
-    /// Where in a trace it belongs, if anybody keeps one.
+    /// Where in a trace it belongs, if a trace is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceParent>,
     pub what: JobKind,
@@ -186,7 +186,7 @@ pub enum NetworkAccess {
     Hosts(String),
 }
 
-/// How a workspace is prepared before anybody works on it.
+/// How a workspace is prepared before an agent works on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkspaceSetup {
     /// For a shell.

@@ -1,4 +1,4 @@
-//! What came of an errand, as it was seen from outside the sandbox.
+//! The result of an errand, as it was seen from outside the sandbox.
 
 use agency_protocols::board::ProofEvidence;
 use agency_protocols::claim::AgentClaim;
@@ -19,7 +19,7 @@ pub struct JobOutcome {
     /// The same, for those who put it beside other things that happened.
     #[serde(default)]
     pub times: Option<TimeSpan>,
-    /// Why it was stopped, if somebody asked for it.
+    /// Why it was stopped, if it was asked to stop.
     pub stopped: Option<StopReason>,
     pub done: JobResult,
 }
@@ -65,11 +65,11 @@ pub enum JobResult {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// Somebody does not want it any more.
+    /// The task is not wanted any more.
     Canceled,
-    /// Its lease ran out, and nobody came to put that off.
+    /// Its lease ran out, and no supervisor renewed it.
     LeaseEnded,
-    /// Somebody sent the shim a signal.
+    /// Another process sent the shim a signal.
     Signal,
 }
 
@@ -111,8 +111,8 @@ pub struct AgentOutcome {
     pub output: Value,
 }
 
-/// As many texts as are kept of a list that an agent made long, and how many are left out. An outcome is read by
-/// everybody who looks at the task, and whole.
+/// As many texts as are kept of a list that an agent made long, and how many are left out. Every command that looks at
+/// the task reads its outcome, and whole.
 pub(super) fn kept(texts: impl Iterator<Item = String>, most: usize) -> (Vec<String>, u64) {
     let (mut kept, mut left_out, mut room) = (Vec::new(), 0, LONGEST_LIST);
     for text in texts {
@@ -152,7 +152,7 @@ pub enum ProgramEnd {
     },
 }
 
-/// What came of trying a Definition of Done.
+/// The result of trying a Definition of Done.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ProofOutcome {
     pub evidence: ProofEvidence,

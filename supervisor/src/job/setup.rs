@@ -1,4 +1,4 @@
-//! What is done to a workspace before anybody works on it: once for each key, and found again after that.
+//! What is done to a workspace before an agent works on it: once for each key, and found again after that.
 //!
 //! The command is the configuration's and runs in a sandbox of its own, where only scratch can be written. What it
 //! installs may depend on anything in the tree, and not only on the files its key is made of. So what is prepared on a
@@ -40,7 +40,7 @@ use crate::log_excerpt::tail_on_one_line;
 
 /// How long a setup may take.
 const WALL: Duration = Duration::from_secs(30 * 60);
-/// How long somebody else's is waited for: it may have been begun just now, and is read when it is over.
+/// How long another shim's setup is waited for: it may have been begun just now, and is read when it is over.
 const PATIENCE: Duration = Duration::from_secs(40 * 60);
 /// How often is looked whether it is over.
 const GLANCE: Duration = Duration::from_millis(50);
@@ -64,7 +64,7 @@ pub(super) enum SetupError {
     Failed { command: String, how: String, last: String },
     #[error("the setup `{command}` is being run by somebody else, who does not come to an end")]
     Busy { command: String },
-    /// Nobody wants it any more.
+    /// The task is not wanted any more.
     #[error("stopped before the workspace was prepared")]
     Stopped,
 }
@@ -133,7 +133,7 @@ impl SetupRunner<'_> {
                 return Ok(found);
             }
             if let Some(turn) = setups.lock(key)? {
-                // Whoever had the turn before may have made just this.
+                // The shim that had the turn before may have made just this.
                 return match setups.find(key)? {
                     Some(found) => Ok(found),
                     None => self.make(setups, &turn, layers, setup),
@@ -211,7 +211,7 @@ impl SetupRunner<'_> {
         Ok(prepared)
     }
 
-    /// Nothing but scratch can be written, and nobody's secrets are there.
+    /// Only scratch can be written, and no secrets are there.
     fn policy(&self, setup: &WorkspaceSetup) -> SetupResult<Policy> {
         let network = agent_policy::network(&setup.network)?;
         let mut environment = host::environment(self.host, self.order.level, std::env::vars_os(), &[]);
@@ -236,7 +236,7 @@ impl SetupRunner<'_> {
     }
 }
 
-/// Whether a workspace is not prepared only because nobody wants it any more.
+/// Whether a workspace is not prepared only because the task is not wanted any more.
 pub(super) fn is_stopped(error: &(dyn Error + 'static)) -> bool {
     matches!(error.downcast_ref(), Some(SetupError::Stopped))
 }

@@ -41,17 +41,17 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// What the shim says when it waits for its word.
 pub(super) const READY: &str = "ready";
 
-/// Carries out the order in a folder, once it is told to. Somebody else at work there, an order that was begun
-/// before, or an input that ends without a word, and nothing is done. `supervisor`, which is in charge under `term`,
-/// is told when it waits for that word, which comes by standard input. `reader` reads what agents wrote.
+/// Carries out the order in a folder, once it is told to. It does nothing if another shim is at work there, if the
+/// order was begun before, or if the input ends without a word. It tells `supervisor`, which is in charge under `term`,
+/// when it waits for that word, which comes by standard input. `reader` reads what agents wrote.
 pub fn run(
     folder: &Path,
     term: Term,
     reader: &ClaimReader,
     supervisor: &mut dyn Write,
 ) -> Result<(), JobError> {
-    // Whoever presses Ctrl-C means the supervisor, which then decides. In a session of its own already, it is
-    // nobody's business.
+    // A user who presses Ctrl-C means the supervisor, which then decides. If this process has a session of its own
+    // already, the error does not matter.
     let _ = rustix::process::setsid();
     let place = JobFolder::new(folder.to_owned());
     let Some(lock) = lock(&place)? else { return Ok(()) };
@@ -69,8 +69,8 @@ pub fn run(
         return Ok(());
     }
     let word = wait_for_word(&mut io::stdin().lock(), &reception);
-    // It may be given by somebody who slept past the end of the lease, or was replaced. Nothing was begun, and
-    // somebody else may.
+    // The word may come from a supervisor that slept past the end of the lease, or was replaced. Nothing was begun, and
+    // another shim may begin.
     match word.map_err(place.failed("hear the supervisor of", ""))? {
         Some(word) if reception.obeys(word) && reception.is_held() => {}
         _ => return Ok(()),
@@ -83,7 +83,7 @@ pub fn run(
     let (started_at, from) =
         (ended.as_ref().map_or_else(wall_seconds, |ended| ended.started_at), wall_micros());
     let stopped_before = ended.as_ref().and_then(|ended| ended.stopped);
-    // What is left of the sandbox goes when the outcome is on the disk: until then, somebody may have to go on from it.
+    // What is left of the sandbox goes when the outcome is on the disk: until then, another shim may need it.
     let (done, _left) = carry_out(&place, &order, ended, reader, &reception);
     let stopped = stopped_before.or(reception.stopped());
     let times = Some(TimeSpan { from, to: wall_micros() });
@@ -93,7 +93,7 @@ pub fn run(
         .map_err(|source| JobError::Odd { path: place.file("outcome.json"), source })?;
     loop {
         match durable::write(&place.file("outcome.json"), &text) {
-            // An hour of work is not lost for want of a few bytes, if somebody makes room meanwhile.
+            // An hour of work is not lost for want of a few bytes, if a user makes room meanwhile.
             Err(error) if waited_for_room(&place, &reception, &error) => {}
             written => {
                 written.map_err(place.failed("write", "outcome.json"))?;
@@ -119,7 +119,7 @@ pub(super) fn waited_for_room(
     waits
 }
 
-/// Whoever only looks has the lock for a moment; whoever is at work, for long.
+/// Takes the folder's lock. A process that only looks has it for a moment; a shim at work, for long.
 fn lock(place: &JobFolder) -> Result<Option<File>, JobError> {
     for _ in 0..GLANCES {
         if let Some(lock) = place.lock(FlockOperation::NonBlockingLockExclusive)? {
@@ -151,8 +151,8 @@ fn carry_out(
 
 /// Waits until it may begin; `None` if that never comes.
 ///
-/// A supervisor that was stopped keeps our input open, and gives no word. Whoever takes the attempt over needs the
-/// folder, and says so at the reception. Whoever only watches there is let in, and nobody waits for them to speak.
+/// A supervisor that was stopped keeps our input open, and gives no word. A supervisor that takes the attempt over
+/// needs the folder, and says so at the reception. A client that only watches is let in, without waiting for its word.
 fn wait_for_word(
     input: &mut (impl BufRead + AsFd),
     reception: &ControlSocket,

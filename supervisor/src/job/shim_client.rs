@@ -85,7 +85,7 @@ impl WaitingShim {
     }
 }
 
-/// Waits until nobody is at work in a folder any more.
+/// Waits until no shim is at work in a folder any more.
 pub async fn wait_until_gone(place: &JobFolder) -> Result<(), JobError> {
     let Some(mut stream) = connect(place).await? else { return Ok(()) };
     let mut nothing = [0; 64];
@@ -122,7 +122,7 @@ async fn say(place: &JobFolder, word: ShimRequest) -> Result<ShimReply, JobError
     })
 }
 
-/// `None` when nobody listens.
+/// Connects to the shim; `None` if none listens.
 async fn connect(place: &JobFolder) -> Result<Option<UnixStream>, JobError> {
     let (_held, address) = place.control()?;
     match UnixStream::connect(&address).await {

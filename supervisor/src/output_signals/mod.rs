@@ -1,6 +1,6 @@
-//! What an agent's output says to whoever knows how to read it.
+//! What an agent's output says to a reader that knows its words.
 //!
-//! Every program has its own words for what it used, that its quota is used up, or that nobody is logged in. Which
+//! Every program has its own words for what it used, that its quota is used up, or that no user is logged in. Which
 //! words those are is data that comes with the agent's configuration ([`rules`]); here it is applied, line by line,
 //! as the output comes. What is heard is a claim: it may end work and let an agent wait, and it lands nothing.
 
@@ -129,7 +129,7 @@ impl OutputScanner {
         }
         state.lines[which].push(rest);
         let ScannerState { lines, asking, answered, .. } = &mut *state;
-        // Whoever has been answered is at work, and quotes what it likes.
+        // An agent that was answered is at work, and quotes what it likes.
         let open = if *answered { &[][..] } else { &lines[which].text };
         asking.observe(open, now);
     }
@@ -157,7 +157,7 @@ impl OutputScanner {
                 state.heard = Some(heard);
             }
         } else if self.answered.is_some_and(|index| found.matched(index)) {
-            // Whatever was in its way is not any more.
+            // The problem that it reported before is over.
             state.answered = true;
             state.heard = None;
         }

@@ -1,6 +1,6 @@
 //! Whether an agent waits for an answer: its last line has no end, reads like a question, and nothing follows.
 //!
-//! Nobody answers an unattended agent. Only a line without an end counts: programs that write whole lines are heard by
+//! No user answers an unattended agent. Only a line without an end counts: programs that write whole lines are heard by
 //! their signals, and may quote any question they like.
 
 use std::sync::LazyLock;

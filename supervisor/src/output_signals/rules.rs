@@ -52,7 +52,7 @@ pub enum SignalMeaning {
     Quota,
     /// Its model can't be reached, or answers nothing that makes sense.
     Unreachable,
-    /// It can't be used as it is: nobody is logged in, a key is refused, it wants to be asked something.
+    /// It can't be used as it is: no user is logged in, a key is refused, it wants to be asked something.
     Unfit,
     /// It can't go on with this task before a person does something.
     Blocked,

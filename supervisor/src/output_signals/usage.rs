@@ -113,7 +113,7 @@ impl UsageMeter {
             let of = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price) / 1_000_000;
             u64::try_from(of(input, price.input) + of(output, price.output)).unwrap_or(u64::MAX)
         });
-        // A model that nobody has a price for is told as one that costs nothing.
+        // A model without a known price is told as one that costs nothing.
         let said = counted.cost.filter(|cost| *cost > 0.0 || input.saturating_add(output) == 0).map(micros);
         Some(AgentUsage {
             tokens: input.saturating_add(output),

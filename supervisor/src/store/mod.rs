@@ -6,8 +6,8 @@
 //! that returned is durable. One that failed with [`AttemptStoreError::Unusable`], or was dropped before it returned, may
 //! have happened or not: look again.
 //!
-//! The fence is the term and not the time. A lease whose time is up, and that nobody took, still counts: the work
-//! done under it is still the only one. That it is up only tells others that they may take it.
+//! The fence is the term and not the time. A lease whose time is up, and that no supervisor took, still counts: the
+//! work done under it is still the only one. That it is up only tells others that they may take it.
 //!
 //! The engine is written against this trait. [`sqlite`] is the one there is.
 
@@ -26,17 +26,17 @@ pub trait AttemptStore: Send + Sync + std::fmt::Debug + 'static {
     /// The store's own time, by which leases end.
     fn now(&self) -> impl Future<Output = Result<BootInstant, AttemptStoreError>> + Send;
 
-    /// A supervisor takes charge, and gets a term nobody had before.
+    /// A supervisor takes charge, and gets a term that none had before.
     fn enter(
         &self,
         owner: &SupervisorProcess,
     ) -> impl Future<Output = Result<Term, AttemptStoreError>> + Send;
 
-    /// A supervisor goes. What it still held is its own until somebody takes it, which they can at once; it gets
-    /// no more, and its leases are not put off any more.
+    /// A supervisor goes. What it still held is its own until another one takes it, which is possible at once; it gets
+    /// no more, and its leases are not renewed any more.
     fn leave(&self, term: Term) -> impl Future<Output = Result<(), AttemptStoreError>> + Send;
 
-    /// Whoever is or was in charge under these terms, the first one first.
+    /// The supervisors that are or were in charge under these terms, the first one first.
     fn owners(
         &self,
     ) -> impl Future<Output = Result<Vec<(Term, SupervisorProcess)>, AttemptStoreError>> + Send;
@@ -100,8 +100,8 @@ pub trait AttemptStore: Send + Sync + std::fmt::Debug + 'static {
     /// The last attempt at each task, by task.
     fn latest(&self) -> impl Future<Output = Result<Vec<Attempt>, AttemptStoreError>> + Send;
 
-    /// What happened after an event, in the order in which it did; at most so many. Numbers go up by one: whoever
-    /// asks again from the last one misses nothing, but what was pruned.
+    /// What happened after an event, in the order in which it did; at most so many. Numbers go up by one: a caller
+    /// that asks again from the last one misses nothing, but what was pruned.
     fn events(
         &self,
         after: u64,
@@ -111,7 +111,7 @@ pub trait AttemptStore: Send + Sync + std::fmt::Debug + 'static {
     /// Asks for the end of a task's open attempt; `false` if there is none. Once asked for, it stays so.
     fn ask_to_cancel(&self, task: &TaskKey) -> impl Future<Output = Result<bool, AttemptStoreError>> + Send;
 
-    /// A person says what becomes of an attempt that an auditor left to them; `false` if that one does not wait for it.
+    /// A person decides the outcome of an attempt that an auditor left open; `false` if it does not wait for that.
     fn answer(
         &self,
         task: &TaskKey,
@@ -136,7 +136,7 @@ pub trait AttemptStore: Send + Sync + std::fmt::Debug + 'static {
 
     fn set_mode(&self, mode: QueueMode) -> impl Future<Output = Result<(), AttemptStoreError>> + Send;
 
-    /// A number that is another one after every change by anybody else. Cheap enough to ask often. It may be
+    /// A number that is another one after every change by another process. Cheap enough to ask often. It may be
     /// another one without a change, too.
     fn version(&self) -> impl Future<Output = Result<u64, AttemptStoreError>> + Send;
 
@@ -149,7 +149,7 @@ pub trait AttemptStore: Send + Sync + std::fmt::Debug + 'static {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SupervisorProcess {
     pub host: String,
-    /// The boot it runs in: after the next one it is dead, whatever its number.
+    /// The boot it runs in: after the next one it is dead, with any process id.
     pub boot: String,
     pub pid: u32,
 }
@@ -167,11 +167,11 @@ pub struct ClaimRequest<'a> {
     pub beyond: Epoch,
 }
 
-/// What came of a claim.
+/// The result of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimResult {
     Held(Lease),
-    /// Somebody has it, or had it meanwhile.
+    /// Another attempt has it, or had it meanwhile.
     Taken,
 }
 
@@ -215,15 +215,15 @@ impl QueueMode {
 
 #[derive(Debug, thiserror::Error)]
 pub enum AttemptStoreError {
-    /// Whoever asked has lost the lease. It must stop what it does for it.
+    /// The caller has lost the lease. It must stop what it does for it.
     #[error("attempt {} at {} belongs to somebody else now", .0.epoch, .0.task)]
     Fenced(Lease),
-    /// Whoever asked never entered, or has left.
+    /// The caller never entered, or has left.
     #[error("term {0} is not in charge, and can't take a task on")]
     NotInCharge(Term),
     #[error("the store {path} was made by a newer agency (schema {found}, this one knows {known})")]
     Newer { path: String, found: i64, known: i64 },
-    /// Somebody writes, and does not come to an end.
+    /// Another program writes, and does not come to an end.
     #[error(
         "another program has kept the store {path} to itself for half a minute; an agency that was stopped (Ctrl-Z) does that until it goes on or is ended"
     )]

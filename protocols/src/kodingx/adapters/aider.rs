@@ -210,7 +210,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the file looks like, what a person has written and set stays as it is.
+        /// In a file of any shape, what a person has written and set stays as it is.
         #[test]
         fn only_read_changes_and_only_at_the_end(
             lines in prop::collection::vec(

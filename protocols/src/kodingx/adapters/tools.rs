@@ -91,7 +91,7 @@ pub(super) fn cursor(setting: &TemplateContext) -> Adapter {
 }
 
 /// Continue reads `.md` files in `.continue/rules/`, in the order of their names. `name` is shown to people;
-/// only `alwaysApply: true` sends the rule whatever files are open.
+/// only `alwaysApply: true` sends the rule with any files open.
 /// (<https://docs.continue.dev/customize/deep-dives/rules>)
 fn continue_dev(setting: &TemplateContext) -> Adapter {
     let frontmatter = "name: KodingX Agency\ndescription: Orchestrating work with KodingX Agency\n\

@@ -74,13 +74,13 @@ impl<'a> AgentDefinition<'a> {
         self.texts(&["command"])
     }
 
-    /// Whether a repository that nobody trusts says how it is started.
+    /// Whether a repository that the user does not trust says how it is started.
     pub(crate) fn is_withheld(self) -> bool {
         let keys = ["command", "like"].map(|key| format!("agents.{}.{key}", self.name));
         keys.iter().any(|key| self.configuration.is_withheld(key))
     }
 
-    /// Whether a value is anybody's but our own.
+    /// Whether a value comes from a configuration, and not from our presets.
     fn is_said_by_somebody(self, key: &[&str]) -> bool {
         let path =
             |name: &'a str| ["agents", name].into_iter().chain(key.iter().copied()).collect::<Vec<_>>();
@@ -157,7 +157,7 @@ impl<'a> AgentDefinition<'a> {
             Some(Value::String(text)) if text == "full" => return Ok(NetworkAccess::Full),
             _ => Vec::new(),
         };
-        // Whoever says it themselves has said all of it.
+        // A user who says it themselves has said all of it.
         if self.is_said_by_somebody(&["network"]) {
             return self.reach(hosts);
         }

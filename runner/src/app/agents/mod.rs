@@ -1,7 +1,8 @@
 //! Agents: how each is started, what it is given and how it is understood ([`definition`]), whether its program is there
 //! ([`program`]) and has what it needs ([`readiness`]).
 //!
-//! What is known of an agent is in a table (`configuration/presets.toml`) with the keys of everybody's configuration. [`listing`] says all of it.
+//! The settings of an agent are a table (`configuration/presets.toml`) with the keys of any configuration. [`listing`] says
+//! all of it.
 
 pub(crate) mod definition;
 pub(crate) mod listing;
@@ -11,7 +12,7 @@ pub(crate) mod readiness;
 use crate::app::configuration::trust;
 use crate::app::error::CommandError;
 
-/// Somebody has to look at how an agent is started, before it is.
+/// The error that a user has to look at how an agent is started, before it is.
 pub(crate) fn untrusted_agent_error(name: &str) -> CommandError {
     trust::needs_trust_error(&format!("how the agent `{name}` is started"))
 }

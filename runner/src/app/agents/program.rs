@@ -52,8 +52,8 @@ fn home(path: &Path, host: &HostUser) -> Option<PathBuf> {
     packages.or_else(environment).filter(|folder| may_be_shown(folder, host)).map(Path::to_owned)
 }
 
-/// Where the Python is installed that an environment was made with. What the environment says of it is nobody's word:
-/// its own program is followed, to a folder that has a Python's library.
+/// Where the Python is installed that an environment was made with. What the environment says of it is not trusted:
+/// we follow its own program, to a folder that has a Python's library.
 fn interpreter(environment: &Path, host: &HostUser) -> Option<PathBuf> {
     let program = environment.join("bin/python").canonicalize().ok()?;
     let prefix = program.parent().filter(|folder| folder.ends_with("bin"))?.parent()?;

@@ -46,7 +46,7 @@ pub(crate) fn agent(
         return Err(CommandError::usage(format!("the agent `{name}` has no command"))
             .with_hint(format!("[agents.{name}] command = [\"PROGRAM\", \"{{prompt}}\"] in agency.toml")));
     };
-    // An image has its own programs, and nobody looks into it for that.
+    // An image has its own programs, and we do not look into it for that.
     let found = match program::is_host_program(program) && !is_contained(&agent, usual) {
         true => Some(find(name, program, host)?),
         false => None,

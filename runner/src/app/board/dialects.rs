@@ -76,7 +76,7 @@ pub(super) fn name_site(state: &Path) -> std::io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(&next)?;
     file.write_all(format!("{name}\n").as_bytes())?;
     file.sync_all()?;
-    // Whoever was first has named it.
+    // The first process to link it has named it.
     let linked = fs::hard_link(&next, state.join(SITE));
     fs::remove_file(&next)?;
     match linked {

@@ -1,6 +1,6 @@
 //! The board around a folder: which protocols it speaks, how it is opened, and how it is written.
 //!
-//! A verb gets a [`RepoContext`], lets the protocol say what is to be written, and answers with what came of it.
+//! A verb gets a [`RepoContext`], lets the protocol say what is to be written, and answers with the result.
 
 mod board_writes;
 mod dialects;
@@ -58,7 +58,7 @@ pub(crate) struct RepoContext {
     /// To look without writing.
     tree: RepoTree,
     pub(crate) now: Zoned,
-    /// Who does what is unassigned, where somebody said so for this once.
+    /// The agent for unassigned tasks, where the user named one for this once.
     pub(crate) builder: Option<String>,
     front_end: Arc<dyn FrontEnd>,
 }
@@ -97,7 +97,7 @@ impl RepoContext {
         Arc::new(move |message| front_end.notice(message))
     }
 
-    /// A setting of git's, as whoever acts here has it.
+    /// A setting of git's, as the user of this command has it.
     pub(crate) fn git_config(&self, key: &str) -> Result<Option<String>, CommandError> {
         let mut command = std::process::Command::new("git");
         command.args(["config", "--get", key]).current_dir(&self.folder.root).stdin(Stdio::null());
@@ -107,7 +107,7 @@ impl RepoContext {
         let repository = self.folder.repository.iter();
         let sources: Vec<PathBuf> = repository.map(|one| one.common.join("config")).chain(own).collect();
         let output = match git_config_query::query(&mut command, &sources, Some(&home)) {
-            // Whoever has no git is not known to it.
+            // A user without git is not known to it.
             Err(GitConfigError::Start(_)) => return Ok(None),
             answer => answer.map_err(|error| CommandError::new(ErrorKind::Usage, &error))?,
         };
@@ -127,7 +127,7 @@ impl RepoContext {
         &self.tree
     }
 
-    /// Where what is written goes through. Who only looks needs none, and may look at what they can't write.
+    /// Where what is written goes through. A command that only reads needs none, even on a board it can't write.
     fn store(&self) -> Result<BoardStore, CommandError> {
         state_folder::check_writable(&self.folder)?;
         let state = state_folder::of_folder(&self.folder)?;
@@ -150,7 +150,7 @@ impl RepoContext {
         }
     }
 
-    /// Every board there is, for whoever only looks. One that is broken is told, and hides none of the others.
+    /// Every board there is, for a command that only reads. One that is broken is told, and hides none of the others.
     pub(crate) fn boards(&self, who: &Caller) -> Result<Boards, CommandError> {
         let protocols = self.protocols(who)?;
         if let [one] = protocols.as_slice() {
@@ -172,7 +172,7 @@ impl RepoContext {
         }
     }
 
-    /// The protocol somebody named, or all whose markers are there.
+    /// The protocol that the user named, or all whose markers are there.
     fn protocols(&self, who: &Caller) -> Result<Vec<Protocol>, CommandError> {
         let found = detect::detect(self.tree());
         match (self.named_protocol(who)?, found.as_slice()) {
@@ -190,7 +190,7 @@ impl RepoContext {
         }
     }
 
-    /// The protocol somebody named: on the command line, in the environment, or in the configuration.
+    /// The protocol that the user named: on the command line, in the environment, or in the configuration.
     fn named_protocol(&self, who: &Caller) -> Result<Option<Protocol>, CommandError> {
         if who.protocol.is_some() {
             return Ok(who.protocol);
@@ -200,7 +200,7 @@ impl RepoContext {
         named.map_err(|reason| CommandError::usage(format!("run.protocol: {reason}")))
     }
 
-    /// The board and its files, to be handed to somebody who keeps them.
+    /// The board and its files, for a caller that keeps them.
     pub(crate) fn open(&self, who: &Caller) -> Result<(BoardStore, Box<dyn Board>), CommandError> {
         Ok((self.store()?, self.board(who)?))
     }

@@ -50,7 +50,7 @@ impl ConfigOptions {
 #[derive(Debug, Default)]
 pub(crate) struct Configuration {
     layers: Vec<ConfigLayer>,
-    /// Keys of a repository that nobody trusts.
+    /// Keys of a repository that the user does not trust.
     withheld: Vec<String>,
     /// What people should know although all went well.
     notices: Vec<String>,
@@ -177,7 +177,7 @@ impl Configuration {
         })
     }
 
-    /// Whether anybody but ourselves says something of an agent.
+    /// Whether a configuration other than our presets says something of an agent.
     pub(crate) fn is_mentioned(&self, agent: &str) -> bool {
         self.tables(&["agents", agent]).any(|(_, layer)| layer.from != PRESET)
     }
@@ -191,7 +191,7 @@ impl Configuration {
         whole
     }
 
-    /// Whether a key was said by a repository that nobody trusts.
+    /// Whether a key was said by a repository that the user does not trust.
     pub(crate) fn is_withheld(&self, path: &str) -> bool {
         self.withheld.iter().any(|key| key == path)
     }
@@ -220,7 +220,7 @@ fn user_file() -> PathBuf {
     named.unwrap_or_else(|| HostUser::observe().home.join(".config")).join("agency").join(FILE)
 }
 
-/// The repository's own configuration, which anybody may have written.
+/// The repository's own configuration, which any person may have written.
 fn read_own(root: &Path) -> Result<Option<String>, CommandError> {
     const LARGEST: u64 = 1 << 20;
     let bytes =

@@ -11,7 +11,7 @@ const RENAMED: &[(&str, &str)] = &[
     ("workspace.setup.keyed_by", "workspace.setup.cache_key"),
 ];
 
-/// The present path of a key, whichever name it is given by.
+/// The present path of a key, given by any of its names.
 pub(super) fn current(path: &[String]) -> Vec<String> {
     let renamed = RENAMED.iter().find_map(|(old, new)| Some((names(path, old)?, *new)));
     match renamed {

@@ -1,4 +1,4 @@
-//! Every key of `agency.toml`: what it holds, and whether a repository that nobody trusts may set it.
+//! Every key of `agency.toml`: what it holds, and whether a repository that the user does not trust may set it.
 //!
 //! A repository's own configuration is hostile input. Until a person trusts it, it may only narrow: make runs
 //! smaller, shorter or fewer. What would start a program, pass a variable, open the network or choose the
@@ -49,7 +49,7 @@ const fn trusted(path: &'static str, kind: ValueKind, means: &'static str) -> Co
     ConfigKey { path, kind, needs: TrustRequirement::Trust, means }
 }
 
-/// What holds where nobody says anything else: the last of all configurations.
+/// What holds where no configuration says anything else: the last of all configurations.
 pub(crate) const DEFAULTS: &str = r#"
 [run]
 parallel = 1

@@ -114,7 +114,7 @@ fn record(root: &Path) -> Result<PathBuf, CommandError> {
     Ok(folder.join(format!("{name}.json")))
 }
 
-/// A repository says something that counts only when somebody has looked at it.
+/// The error that a repository says something that counts only when a user has looked at it.
 pub(crate) fn needs_trust_error(of: &str) -> CommandError {
     CommandError::usage(format!("{FILE} is not trusted, so it can't say {of}"))
         .with_hint("`agency trust` shows it to you; --trust, or AGENCY_TRUST=1, trusts it this once")

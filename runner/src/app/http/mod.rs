@@ -1,6 +1,6 @@
-//! How a server is asked over HTTP, whoever asks and for what: by names that are looked up as this program can, through
+//! How every part of this program asks a server over HTTP: by names that are looked up as this program can, through
 //! the proxy that the environment names, believing the authorities it names. Redirects are never followed, because
-//! whatever is sent is for one origin.
+//! all that is sent is for one origin.
 
 #![allow(clippy::disallowed_methods, reason = "opens the user's own certificates")]
 
@@ -47,7 +47,7 @@ impl HttpSettings {
         }
     }
 
-    /// Who asks at one origin. `patience` is from the look-up of a name to the last byte of an answer.
+    /// The client for one origin. `patience` is from the look-up of a name to the last byte of an answer.
     pub(crate) fn agent(&self, origin: &Origin, patience: Duration) -> Result<Agent, HttpError> {
         let mut tls = TlsConfig::builder();
         if let Some(path) = self.certificates.as_deref().filter(|_| origin.secure) {

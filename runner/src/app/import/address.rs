@@ -1,6 +1,6 @@
 //! Where questions may go.
 //!
-//! A `Url` can only be made from a `Base`, and always has its origin: whoever holds one may be given the token.
+//! A `Url` can only be made from a `Base`, and always has its origin: a request to a `Url` may carry the token.
 
 use std::fmt::Write;
 
@@ -32,7 +32,7 @@ impl ApiBase {
         let wrong = |why| Err(ImportError::Address { why });
         let given = given.trim();
         let Ok(uri) = given.parse::<Uri>() else { return wrong("is no address") };
-        // Not quoted: what stands before an @ is somebody's password.
+        // Not quoted: what stands before an @ may be a user's password.
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
             return wrong("must not hold a user or a password; tokens are read from the environment");
         }

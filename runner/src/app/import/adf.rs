@@ -1,7 +1,7 @@
 //! Jira's documents (Atlassian Document Format), as Markdown.
 //!
 //! A document is a tree of nodes that name their type. What Markdown has no word for is given as its text, and a
-//! type that is not known here as whatever text is in it: nothing that can be read on the page is lost, and
+//! type that is not known here as the text in it: nothing that can be read on the page is lost, and
 //! pictures are named. Text is not escaped; it is for agents and people to read, not to be rendered.
 
 use jiff::Timestamp;
@@ -230,7 +230,7 @@ fn marked(node: &Value) -> String {
     format!("{}{text}{}", " ".repeat(before), " ".repeat(after))
 }
 
-/// One that leads to a page or to somebody's mail, and stays within its brackets.
+/// Whether a link leads to a page or to a person's mail, and stays within its brackets.
 fn is_link(href: &str) -> bool {
     let known = ["https://", "http://", "mailto:"].iter().any(|scheme| href.starts_with(scheme));
     known

@@ -21,7 +21,7 @@ use super::{LARGEST_PAGE, Tracker, TrackerServer, sanitize};
 const GITHUB: &str = "https://api.github.com";
 /// From the look-up of the name to the last byte of the answer.
 const LONGEST_REQUEST: Duration = Duration::from_secs(30);
-/// As much of an explanation as anybody reads.
+/// As much of an explanation as a person reads.
 const LARGEST_EXPLANATION: u64 = 64 * 1024;
 
 pub(super) struct TrackerClient {

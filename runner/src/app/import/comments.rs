@@ -1,7 +1,7 @@
 //! What a Markdown page does not show.
 //!
-//! A comment (`<!-- … -->`) is in the source of an issue and not on its page: whoever labelled the issue for work
-//! never saw it, and it is where templates put their instructions and attackers theirs. It is not imported. Within
+//! A comment (`<!-- … -->`) is in the source of an issue and not on its page: the person who labelled the issue for
+//! work never saw it, and it is where templates put their instructions and attackers theirs. It is not imported. Within
 //! a fence or backticks it is on the page, and stays. What is merely indented may be code or belong to a list,
 //! which only a whole parser could tell: there it goes.
 

@@ -21,7 +21,7 @@ impl fmt::Debug for SecretText {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TrackerCredential {
-    /// Public issues can be read by anybody.
+    /// Public issues can be read without a token.
     None,
     Bearer {
         variable: &'static str,

@@ -183,7 +183,7 @@ fn jql(project: &str, status: Option<&str>) -> String {
     format!("project = {} AND {wanted} ORDER BY created ASC", quoted(project))
 }
 
-/// A value that stays one, whatever is in it.
+/// A value that stays one, with any text in it.
 fn quoted(value: &str) -> String {
     let mut quoted = String::from("\"");
     for c in value.chars() {

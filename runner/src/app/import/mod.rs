@@ -1,7 +1,7 @@
 //! Issues of a tracker, in the words a task needs (`agency import`).
 //!
-//! One question goes out, its pages come back, and every issue is made harmless before anybody sees it. `github`
-//! and `jira` know what each tracker documents; `web` is the only place that talks to a network, and gives the
+//! One question goes out, its pages come back, and every issue is made harmless before a person or an agent sees it.
+//! `github` and `jira` know what each tracker documents; `web` is the only place that talks to a network, and gives the
 //! token to one origin, the one that `--api-url` names; `text` takes out of a stranger's words what a person
 //! could not see. Nothing is written here, and nothing is sent but the question.
 
@@ -28,7 +28,7 @@ pub(crate) use error::ImportError;
 
 use crate::app::http::HttpSettings;
 
-/// More issues than this are no list that somebody wants to work off.
+/// More issues than this are no list that a user wants to work off.
 const MOST_ISSUES: usize = 10_000;
 /// How many pages are asked for before the question is called too wide.
 const MOST_PAGES: usize = 100;
@@ -119,7 +119,7 @@ impl fmt::Display for Tracker {
 
 /// Whom to ask, and as whom.
 pub(crate) struct TrackerServer {
-    /// `--api-url`. Only ever what a person typed: whoever sets it is given the token.
+    /// `--api-url`. Only ever what a person typed: the server it names is given the token.
     api_url: Option<String>,
     environment: TrackerEnvironment,
 }

@@ -1,6 +1,6 @@
 //! A stranger's words, made fit to be read.
 //!
-//! Whoever may open an issue writes what an agent will be told to do. That can't be helped here, but a person who
+//! A person who may open an issue writes what an agent will be told to do. That can't be helped here, but a person who
 //! looks at the task must see all that the agent sees: what has no shape of its own (control characters, the
 //! direction marks that reorder a line, characters that spell words without showing them) is left out.
 

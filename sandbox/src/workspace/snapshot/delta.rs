@@ -4,7 +4,7 @@
 //! them would grow with every commit, and the kernel bounds how deep it may be. What it holds is decided by
 //! [`plan`], without touching a file. What the delta before it has as well is not written again ([`ReusableDelta`]).
 //!
-//! In overlayfs a name in an upper layer hides whatever the lower layers have by that name, except that
+//! In overlayfs a name in an upper layer hides all that the lower layers have by that name, except that
 //! folders are merged. So a file needs nothing more where it replaces a folder, nor a folder where it
 //! replaces a file. What went is covered by a whiteout, and a folder that went by one whiteout for all of it.
 //! Only a submodule, an empty folder, that replaces a folder has to cover each name in it. An opaque mark,

@@ -3,7 +3,7 @@
 //! Git looks at every file and every folder to find what changed, unless a program tells it
 //! ([`crate::fsmonitor`]). It then believes that program from a moment on, which it remembers in the index, together
 //! with what it knew at that moment: of which files it knew that they are as the index says (`FSMN`), and of which
-//! folders that nothing else is in them (`UNTR`). For a snapshot all of that is known before anybody has looked, and
+//! folders that nothing else is in them (`UNTR`). For a snapshot all of that is known before the first look, and
 //! its moment is the beginning.
 //!
 //! Both formats are those of `gitformat-index(5)`. Git takes no harm from either where it is not told to use them:

@@ -99,7 +99,7 @@ impl LayerWriter {
     }
 
     /// Hides what the layers below have by this name. Such a device can be made without any privilege, and
-    /// every overlay understands it, whoever mounts it.
+    /// every overlay understands it, mounted by any user.
     pub(super) fn whiteout(&mut self, path: &[u8]) -> SnapshotResult<()> {
         let name = self.enter(path)?;
         rustix::fs::mknodat(self.folder(), name, FileType::CharacterDevice, Mode::empty(), 0)

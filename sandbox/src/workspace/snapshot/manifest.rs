@@ -45,7 +45,7 @@ fn write(manifest: &DeltaManifest) -> Vec<u8> {
     text
 }
 
-/// `None` for what nobody wrote like this.
+/// Reads a manifest; `None` for text that does not have its form.
 fn read(text: &[u8]) -> Option<DeltaManifest> {
     let records = text.strip_suffix(b"\0")?.split(|byte| *byte == 0);
     records

@@ -12,8 +12,8 @@
 //! snapshot    files, index, an empty repository              many bases    [checkout]
 //! ```
 //!
-//! Layers never change. Who uses one holds it ([`SnapshotLayers`]), and garbage collection removes only what nobody
-//! holds (`store`).
+//! Layers never change. A process that uses one holds it ([`SnapshotLayers`]), and garbage collection removes only
+//! layers that no process holds (`store`).
 
 mod checkout;
 mod delta;
@@ -57,9 +57,9 @@ pub struct SnapshotTuning {
     pub delta_percent: usize,
     /// ... but may always have so many: a small repository is not worth a snapshot for each commit.
     pub delta_always: usize,
-    /// Snapshots that stay when nobody uses them, those used last.
+    /// Snapshots that stay when no run uses them, those used last.
     pub keep_snapshots: usize,
-    /// Deltas of one snapshot that stay when nobody uses them.
+    /// Deltas of one snapshot that stay when no run uses them.
     pub keep_deltas: usize,
 }
 
@@ -140,7 +140,7 @@ impl Snapshots {
             return Ok(layers);
         }
         let site = self.store.lock_for_build()?;
-        // Whoever had the lock before may have made just this, or something near.
+        // The process that had the lock before may have made just this, or something near.
         if let Some(layers) = self.reuse(&commit, &tree)? {
             return Ok(layers);
         }
@@ -213,8 +213,8 @@ impl Snapshots {
         SnapshotLayers { lowers, commit, tree, submodules, made, files, place, _held: held }
     }
 
-    /// Removes what nobody uses, except what was used last, and makes what stays survive a crash of the
-    /// machine. Says how many snapshots and deltas went. Both may take long; no attempt has to wait for it.
+    /// Removes unused layers, except those used last, and makes the others survive a crash of the
+    /// machine. Returns how many snapshots and deltas it removed. Both may take long; no attempt has to wait for it.
     pub fn collect(&self) -> SnapshotResult<usize> {
         let site = self.store.lock_for_build()?;
         let mut removed = site.collect(self.tuning.keep_snapshots)?;
@@ -227,8 +227,8 @@ impl Snapshots {
         Ok(removed)
     }
 
-    /// Removes what a loss of power may have spoilt: layers that were never synced and that nobody uses, of snapshots and
-    /// of setups. For whoever begins to work in a state folder alone.
+    /// Removes what a loss of power may have spoilt: layers of snapshots and of setups that were never synced and that
+    /// no process uses. For a process that begins to work in a state folder alone.
     pub fn remove_unsynced(state: &StateFolder) -> SnapshotResult<()> {
         for name in ["snapshots", "setup"] {
             let path = state.path().join(name);
@@ -262,7 +262,7 @@ impl Snapshots {
         let (added, objects) = run_layer::additions(root, &self.objects, &layers.commit, long)?;
         let overlay = Overlay {
             lowers: layers.lowers.clone(),
-            // On disk: what an agent did must outlive whoever started it.
+            // On disk: what an agent did must outlive the process that started it.
             layer: WriteLayer::Disk { upper: run.path().join("upper"), work: run.path().join("work") },
             at: root.to_owned(),
             added,

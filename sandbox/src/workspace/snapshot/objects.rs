@@ -47,8 +47,8 @@ pub(super) const TREE: u32 = 0o040000;
 pub(super) const SUBMODULE: u32 = 0o160000;
 pub(super) const LINK: u32 = 0o120000;
 
-/// Git refuses names that mean `.git` on any file system, wherever it runs; and what somebody computed of commits and
-/// packs is not read.
+/// Git refuses names that mean `.git` on any file system, wherever it runs, and does not read what another program
+/// computed of commits and packs.
 const PROTECT: [&str; 8] = [
     "-c",
     "core.protectHFS=true",
@@ -118,7 +118,7 @@ impl SnapshotObjects {
         }
         let (temporary, folder) = (site.new_path("git"), self.git.directory());
         IsolatedGit::create(program, &temporary).map_err(|error| self.git_error(error))?;
-        // Whatever a new repository of this git is like.
+        // Our configuration, independent of what a new repository of this git has.
         let config = match self.format {
             ObjectFormat::Sha1 => SHA1_CONFIG,
             ObjectFormat::Sha256 => SHA256_CONFIG,
@@ -203,7 +203,7 @@ impl SnapshotObjects {
             let path = path.as_bytes().to_vec();
             return Err(SnapshotError::Hostile { path, reason: "is no path that git can be asked about" });
         }
-        // All of it fits into a pipe but for a list that nobody writes; then it is asked in pieces.
+        // A list of realistic length fits into a pipe; git is asked for a longer one in pieces.
         let mut found = Vec::new();
         for piece in paths.chunks(PIECE) {
             let mut command = self.command(["cat-file", "--batch-check=%(objectname)"]);
@@ -362,7 +362,7 @@ impl SnapshotObjects {
                 Ok(())
             })();
             if answered.is_err() {
-                // Whoever is still asking must not wait for a git that waits for us.
+                // A caller that is still asking must not wait for a git that waits for us.
                 let _ = child.child.kill();
             }
             answered
@@ -403,7 +403,7 @@ fn parse_difference(header: &[u8], path: Vec<u8>) -> Option<TreeDiffEntry> {
     Some(TreeDiffEntry { path, old_mode, new_mode, object })
 }
 
-/// A git whose output is read bit by bit. It is ended when nobody reads it any more.
+/// A git whose output is read bit by bit. It is ended when its output is no longer read.
 struct StreamingGit {
     child: Child,
     out: BufReader<ChildStdout>,
@@ -443,7 +443,7 @@ impl StreamingGit {
 impl Drop for StreamingGit {
     fn drop(&mut self) {
         if !self.done {
-            // It would otherwise wait for somebody to read what it has to say.
+            // It would otherwise wait for a reader of its output.
             let _ = self.child.kill();
             let _ = self.child.wait();
         }

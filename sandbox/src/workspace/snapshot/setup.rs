@@ -5,8 +5,8 @@
 //!
 //! ```text
 //! <state>/setup/
-//!   building          locked by whoever names or removes a layer, for moments
-//!   making-<key>      locked by whoever runs the setup that a key stands for
+//!   building          locked by the process that names or removes a layer, for moments
+//!   making-<key>      locked by the process that runs the setup of a key
 //!   new-*, old-*      under construction, or on its way out
 //!   <key>/            one layer, complete and never changed: lock, facts.json, layer/
 //! ```
@@ -15,8 +15,8 @@
 //! folders are scratch, and what the tree itself has in them. Two trees of one key can therefore share a layer, and
 //! no layer ever covers a file of a tree.
 //!
-//! Whoever is killed while a setup runs leaves a lock that the kernel has released; whoever is killed while a layer is
-//! copied leaves a name that nobody looks for. Both are found by the next one.
+//! A process that is killed while a setup runs leaves a lock that the kernel has released; one that is killed while it
+//! copies a layer leaves a name that no process looks for. The next process finds both.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -40,7 +40,7 @@ use crate::tree_copy::copy_folder;
 
 /// Of everything that a key is made of.
 const VERSION: &str = "1";
-/// Layers that stay when nobody uses them, those used last.
+/// Layers that stay when no run uses them, those used last.
 const KEEP: usize = 4;
 
 /// What prepares a workspace.
@@ -110,7 +110,7 @@ pub struct SetupLock {
 
 impl Drop for SetupLock {
     fn drop(&mut self) {
-        // While it is still locked: whoever waits for this one looks its name up again.
+        // While it is still locked: a process that waits for this one looks its name up again.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -142,7 +142,7 @@ impl SetupLayers<'_> {
         Ok(held.map(|held| SetupLayer { path: held.layer(), _lock: held.lock }))
     }
 
-    /// The right to make a layer; `None` while somebody else has it.
+    /// The right to make a layer; `None` while another process has it.
     pub fn lock(&self, key: &SetupKey) -> SnapshotResult<Option<SetupLock>> {
         let path = self.store.path().join(format!("making-{}", key.0));
         let lock = open_lock(&path).map_err(at("can't open", &path))?;
@@ -206,8 +206,8 @@ fn open(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
-/// What may not be taken over from a folder, because the tree has something there: its files, and whatever else stands
-/// where it has a folder. Relative to that folder.
+/// What may not be taken over from a folder, because the tree has something there: its files, and every other entry
+/// that stands where it has a folder. Relative to that folder.
 fn tracked(base: &BaseLayers, folder: &RelPath, made: &OwnedFd) -> io::Result<HashSet<RelPath>> {
     let mut found = HashSet::new();
     for (path, is_directory) in base.paths_below(folder)? {

@@ -1,31 +1,31 @@
-//! Where snapshots lie, and who may touch them when.
+//! Where snapshots lie, and which process may touch them when.
 //!
 //! ```text
 //! <state>/snapshots/
-//!   building                   locked by whoever builds or removes a snapshot
+//!   building                   locked by the process that builds or removes a snapshot
 //!   git/                       our own repository, to read objects with
 //!   new-*, old-*               under construction, or on its way out
 //!   <tree>/                    one snapshot, complete and never changed
-//!     lock                     locked shared by whoever uses it
+//!     lock                     locked shared by each process that uses it
 //!     facts.json
 //!     submodules
 //!     layer/                   the tree, with a `.git`
-//!     deltas/building          locked by whoever builds or removes a delta of it
+//!     deltas/building          locked by the process that builds or removes a delta of it
 //!     deltas/<other tree>/     what turns it into another tree
 //!       lock, facts.json, submodules, layer/
 //!       files                  what it holds, for the next one
 //! ```
 //!
-//! A layer is made under a name nobody looks for and renamed when it is complete, so whatever has a tree's
-//! name is whole, however its builder ended. Leftovers are made and removed only under `building`: who holds
-//! it may sweep them all. Locks are `flock`s, which the kernel releases when a process ends. The lock of a
+//! A layer is made under a name that no process looks for and renamed when it is complete, so a layer with a tree's
+//! name is whole, however its builder ended. Leftovers are made and removed only under `building`: its holder
+//! may sweep them all. Locks are `flock`s, which the kernel releases when a process ends. The lock of a
 //! layer that was removed is still a lock, on a file that is gone; so after it is taken, it is looked up
 //! again.
 //!
-//! Surviving a crash of the machine is another matter: a name may reach the disk before the contents do. Nobody
+//! Surviving a crash of the machine is another matter: a name may reach the disk before the contents do. No run
 //! waits for a sync, so a new layer names the boot it is good for, and after the next one it is as good as
-//! none. Layers are worth keeping; [`SnapshotStore::sync_layers`] syncs them later, when nobody is waiting. A file system may lose
-//! power while the machine goes on, so a run that begins alone trusts no layer that was never synced
+//! none. Layers are worth keeping; [`SnapshotStore::sync_layers`] syncs them later, when no run waits. A file system
+//! may lose power while the machine goes on, so a run that begins alone trusts no layer that was never synced
 //! ([`SnapshotStore::remove_unsynced`]).
 //!
 //! Every file of a layer belongs to the user who runs this: mounts map exactly one user and group to the agent.
@@ -54,7 +54,7 @@ const FACTS: &str = "facts.json";
 const LAYER: &str = "layer";
 const DELTAS: &str = "deltas";
 
-/// Makes a folder of just this mode, whatever the umask.
+/// Makes a folder of just this mode, with any umask.
 pub(super) fn make_folder(path: &Path, mode: u32) -> SnapshotResult<()> {
     let made = DirBuilder::new().mode(mode).create(path);
     made.and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(mode)))
@@ -161,7 +161,7 @@ impl SnapshotStore {
         recent(&self.path)
     }
 
-    /// Waits until nobody else builds or removes a snapshot, and sweeps what they left.
+    /// Waits until no other process builds or removes a snapshot, and sweeps what they left.
     pub(super) fn lock_for_build(&self) -> SnapshotResult<LayerFolderLock<'_>> {
         LayerFolderLock::enter(self.path.clone(), true)
     }
@@ -185,10 +185,10 @@ impl SnapshotStore {
         last.map_or(Ok(None), |tree| hold_quietly(&snapshot.deltas().join(tree)))
     }
 
-    /// Removes the snapshots and deltas that were never synced and that nobody uses.
+    /// Removes the snapshots and deltas that were never synced and that no process uses.
     ///
     /// Nothing tells whether a file system lost power and came back while the machine went on: a disk may have been
-    /// unplugged. Whoever uses a layer has had the file system all the time.
+    /// unplugged. A process that uses a layer has had the file system all the time.
     pub(super) fn remove_unsynced(&self, site: &LayerFolderLock<'_>) -> SnapshotResult<()> {
         site.remove_unsynced()?;
         for tree in self.recent() {
@@ -252,14 +252,14 @@ impl LayerFolderLock<'_> {
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
             if name.as_encoded_bytes().starts_with(b"new-") || name.as_encoded_bytes().starts_with(b"old-") {
-                // Best effort: whatever resists is tried again by the next builder.
+                // Best effort: the next builder tries again if this fails.
                 let _ = erase::tree(&entry.path());
             }
         }
     }
 
-    /// A name that nobody takes for complete, and that no other builder has. The git of a builder that was killed lives a
-    /// moment longer, and may write into its folder while that is swept.
+    /// A name that is never taken for complete, and that no other builder has. The git of a builder that was killed
+    /// lives a moment longer, and may write into its folder while that is swept.
     pub(super) fn new_path(&self, name: &str) -> PathBuf {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         let own = format!("{}-{}{:09}", std::process::id(), now.tv_sec, now.tv_nsec);
@@ -289,7 +289,7 @@ impl LayerFolderLock<'_> {
             make_folder(&path.join(DELTAS), 0o700)?;
         }
         let lock = File::open(path.join(LOCK)).map_err(at("can't open", path))?;
-        // Held before it can be seen: nobody removes what has never been used.
+        // Held before it can be seen: no process removes what has never been used.
         flock(&lock, FlockOperation::NonBlockingLockShared).map_err(at("can't lock", path))?;
         let target = self.folder.join(tree);
         if target.symlink_metadata().is_ok() {
@@ -309,7 +309,7 @@ impl LayerFolderLock<'_> {
         sync(&self.folder).map_err(at("can't sync", &self.folder))
     }
 
-    /// Removes the layers that were never synced and that nobody uses, with those that can't be read.
+    /// Removes the layers that were never synced and that no process uses, with those that can't be read.
     fn remove_unsynced(&self) -> SnapshotResult<()> {
         for tree in recent(&self.folder) {
             let path = self.folder.join(&tree);
@@ -327,7 +327,7 @@ impl LayerFolderLock<'_> {
         Ok(())
     }
 
-    /// Removes all but the `keep` layers used last, except those somebody uses. Says how many went.
+    /// Removes all but the `keep` layers used last, except those in use. Returns how many it removed.
     pub(super) fn collect(&self, keep: usize) -> SnapshotResult<usize> {
         let mut removed = 0;
         for tree in recent(&self.folder).into_iter().skip(keep) {
@@ -341,7 +341,7 @@ impl LayerFolderLock<'_> {
         Ok(removed)
     }
 
-    /// Removes a layer of another boot, which nobody can use any more, or of another version, which another
+    /// Removes a layer of another boot, which no process can use any more, or of another version, which another
     /// version of this program may.
     fn remove_useless(&self, path: &Path) -> SnapshotResult<()> {
         let lock = File::open(path.join(LOCK));
@@ -451,7 +451,7 @@ fn recent(folder: &Path) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// What version 1 wrote must be read for as long as it may lie in somebody's repository.
+    /// What version 1 wrote must be read for as long as it may lie in a user's repository.
     #[test]
     fn the_facts_of_version_1_are_understood() {
         let snapshot = br#"{"version":1,"files":3,"time":1700000000,"boot":null}"#;

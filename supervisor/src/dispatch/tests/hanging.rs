@@ -1,4 +1,4 @@
-//! Ctrl-C is heard at once, whatever the store, the board or git does.
+//! Ctrl-C is heard at once, even if the store, the board or git hangs.
 
 use std::fs;
 use std::future::{Future, pending};

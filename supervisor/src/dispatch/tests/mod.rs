@@ -474,7 +474,7 @@ fn an_attempt_that_is_re_read_while_the_store_changes_is_read_once_more() {
 }
 
 proptest! {
-    /// Whatever happens in whatever order, nothing is asked twice, nothing is claimed before what it depends on is known
+    /// In any order of events, nothing is asked twice, nothing is claimed before what it depends on is known
     /// or after the run was told to end, and the run comes to its end when everything is answered.
     #[test]
     fn no_order_of_events_breaks_the_order_of_questions(steps in prop::collection::vec((0_u8..8, any::<u8>()), 0..60)) {

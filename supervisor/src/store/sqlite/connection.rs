@@ -1,8 +1,8 @@
 //! The one connection of a store, used by one caller at a time.
 //!
-//! It is used again only after its last use ended well. Whoever fails or is cancelled in the middle takes it
-//! along: closing it undoes what was begun, and the next caller opens another. The counting of transactions that
-//! sqlx does is not relied on: SQLite undoes one by itself when the disk is full, and the count would be wrong
+//! It is used again only after its last use ended well. A caller that fails or is cancelled in the middle takes it
+//! along: closing it undoes what was begun, and the next caller opens another. We do not rely on how sqlx
+//! counts transactions: SQLite undoes one by itself when the disk is full, and the count would be wrong
 //! from then on.
 
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ struct IdleConnection {
     opened: u64,
 }
 
-/// How long a store in an older mode is waited for: whoever has it open keeps it from being changed.
+/// How long we wait for a store in an older mode: a program that has it open keeps it from being changed.
 const AT_ONCE: Duration = Duration::ZERO;
 
 pub(super) async fn connect(path: &Path) -> sqlx::Result<SqliteConnection> {
@@ -59,7 +59,7 @@ async fn keep_journal(connection: &mut SqliteConnection) -> sqlx::Result<()> {
 }
 
 /// Brings a store of an older version to a rollback journal: its log has an index in memory that programs share, and a
-/// disk without room kills whoever writes there (SIGBUS). `false` while somebody else has it open; the next one tries.
+/// full disk kills a program that writes there (SIGBUS). `false` while another program has it open; the next one tries.
 async fn leave_log(path: &Path) -> sqlx::Result<bool> {
     let mut alone = open(path, AT_ONCE).await?;
     let left: sqlx::Result<String> =
@@ -119,7 +119,7 @@ impl StoreConnection {
         Ok(ConnectionGuard { connection, slot, path: &self.path })
     }
 
-    /// A turn that writes: nobody else does until it is over.
+    /// A turn that writes: no other caller writes until it is over.
     pub(super) async fn writing(&self) -> Result<ConnectionGuard<'_>, AttemptStoreError> {
         let mut turn = self.reading().await?;
         // A transaction that begins as a reader and then writes fails when another wrote in between; one that

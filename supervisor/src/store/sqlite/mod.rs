@@ -1,6 +1,6 @@
 //! Attempts in one SQLite file, for all supervisors of one machine.
 //!
-//! Readers see the last commit, and wait for nobody but a commit that is being made; one writes at a time, and the
+//! Readers see the last commit, and wait only for a commit that is being made; one writes at a time, and the
 //! others wait for it. A write that returned is on the disk (`synchronous=FULL`): a lease that a power cut took back
 //! would be given out twice. Nothing of it is mapped into memory: on a disk without room, that kills. See
 //! `docs/decisions/018-store.md` and `040-rollback-journal.md`.
@@ -75,7 +75,7 @@ impl SqliteStore {
         Ok(())
     }
 
-    /// The next supervisor gets a term after this one, whatever the store knows of.
+    /// The next supervisor gets a term after this one, even if the store knows of none so high.
     pub async fn count_terms_from(&self, last: Term) -> Result<(), AttemptStoreError> {
         let mut turn = self.line.writing().await?;
         let counted = query("UPDATE charge SET last_term = $1 WHERE last_term < $1")

@@ -1,6 +1,6 @@
-//! The file of a store: nobody else's to read, and there as a whole or not at all.
+//! The file of a store: only its user can read it, and it is there as a whole or not at all.
 //!
-//! A new store is made under a name of its own and renamed when it is complete. So whoever finds the file finds
+//! A new store is made under a name of its own and renamed when it is complete. So a program that finds the file finds
 //! all of it, many may begin at once, and an empty file is damage and never a beginning.
 
 #![allow(clippy::disallowed_methods, reason = "opens our own state")]
@@ -86,7 +86,7 @@ impl NewStoreFile {
         &self.path
     }
 
-    /// Gives it its name, unless somebody was faster: then theirs is as good.
+    /// Gives it its name, unless another program was faster: then that file is as good.
     pub(super) fn put(self, path: &Path) -> Result<(), StoreFileError> {
         let put = match renameat_with(CWD, &self.path, CWD, path, RenameFlags::NOREPLACE) {
             // Not every file system knows how to.

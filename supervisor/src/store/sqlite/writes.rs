@@ -1,7 +1,7 @@
 //! What is written: each function is the inside of one transaction.
 //!
-//! A statement that asks whose it is and one that changes it are the same statement, or stand behind `BEGIN
-//! IMMEDIATE`, after which nobody else writes. The text is SQL that PostgreSQL understands, too.
+//! A statement that asks for the owner and one that changes it are the same statement, or stand behind `BEGIN
+//! IMMEDIATE`, after which no other connection writes. The text is SQL that PostgreSQL understands, too.
 
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{query, query_as, query_scalar};

@@ -16,6 +16,7 @@ use agency_supervisor::attempt::{Attempt, Epoch, Phase};
 use agency_supervisor::run_event::QueueStatus;
 use agency_supervisor::run_event::RunEvent;
 
+use crate::app::queue::logs;
 use crate::app::wording::phase_label;
 use crate::cli::terminal::pane::TerminalPane;
 use crate::cli::terminal::size;
