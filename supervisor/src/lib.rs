@@ -33,6 +33,7 @@ pub mod host_fault;
 pub mod job;
 mod log_excerpt;
 pub mod output_signals;
+mod own_terms;
 mod owner_lock;
 mod prompt;
 pub mod rebuild;

@@ -21,7 +21,8 @@ use crate::driver::{RunContext, StepHook};
 use crate::folder_watch::FolderWatch;
 use crate::job::claim_reader::ClaimReader;
 use crate::job::shim_client::ShimProgram;
-use crate::owner_lock::{self, OwnerLock};
+use crate::own_terms::OwnTerms;
+use crate::owner_lock;
 use crate::retention::{self, RetentionError};
 use crate::run_event::{EventSink, RunEvent};
 use crate::settings::RunSettings;
@@ -252,8 +253,7 @@ pub async fn run(
     // A store that lost a part of itself would say that nothing had landed.
     store.check().await?;
     let folder = FolderWatch::begin(&state).map_err(failed)?;
-    let term = store.enter(&owner_lock::this_process()).await?;
-    let presence = OwnerLock::acquire(&state, term).map_err(failed)?;
+    let terms = OwnTerms::enter(&store, &state).await?;
     // Before anything else, take back what an interrupted landing left in the user's files.
     // First the copies of objects, because the others may need them.
     look_after_spares(spare_objects::restore_named, &repository, teller.as_ref()).await;
@@ -277,7 +277,7 @@ pub async fn run(
         settings,
         shim,
         reader,
-        term,
+        terms,
         train: Train::default(),
         roster,
         began: BootClock.now(),
@@ -301,14 +301,14 @@ pub async fn run(
     let farewell = async {
         look_after_spares(spare_objects::restore_named, &shop.repository, shop.teller.as_ref()).await;
         report_lost_landings(&shop.repository, &shop.desk, shop.teller.as_ref()).await;
-        shop.store.leave(term).await
+        shop.terms.leave(shop.store.as_ref()).await
     };
     match summary.interrupted {
         // What it was interrupted in may hang. The store learns from the lock that no supervisor is in charge any more.
         true => tokio::time::timeout(FAREWELL, farewell).await.unwrap_or(Ok(()))?,
         false => farewell.await?,
     }
-    drop(presence);
+    shop.terms.release();
     // The next run can use them then, even after a crash of the machine. Without the sync, it makes them again.
     if let Err(error) = Snapshots::sync_layers(&layers) {
         shop.teller.tell(&RunEvent::Trouble { task: None, what: error_chain::on_one_line(&error) });

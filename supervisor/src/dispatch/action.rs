@@ -7,7 +7,7 @@ use std::time::Duration;
 use agency_protocols::board::{BoardAgenda, ReadyTask};
 
 use super::Interrupt;
-use crate::attempt::{Attempt, AttemptEnd, Epoch, Lease, TaskKey, UsageTotals};
+use crate::attempt::{Attempt, AttemptEnd, Epoch, Lease, TaskKey, Term, UsageTotals};
 use crate::clock::BootInstant;
 use crate::driver::{DriverSignal, FaultDomain, OutcomeSoFar};
 use crate::run_event::RunEvent;
@@ -224,6 +224,8 @@ pub(super) struct StoreNews {
 /// The result of the search for attempts that no living supervisor looks after.
 #[derive(Debug, Default)]
 pub(super) struct OrphanSearch {
+    /// The terms of this supervisor: it may have entered once more to take an attempt over.
+    pub(super) terms: Vec<Term>,
     pub(super) adopted: Vec<Attempt>,
     /// Living supervisors have these.
     pub(super) elsewhere: Vec<TaskKey>,

@@ -51,7 +51,8 @@ impl RunQueue {
 
     /// What others left was looked for: what was adopted is driven.
     pub(super) fn orphans_found(&mut self, search: OrphanSearch, now: Moment, actions: &mut Actions) {
-        let OrphanSearch { adopted, elsewhere, cut_short } = search;
+        let OrphanSearch { terms, adopted, elsewhere, cut_short } = search;
+        self.terms = terms;
         self.taken.extend(elsewhere);
         for attempt in &adopted {
             self.taken.remove(&attempt.task);

@@ -105,7 +105,7 @@ pub async fn run<S: AttemptStore>(
         wishes,
         settings: shop.settings.clone(),
         protocol: shop.desk.protocol.to_owned(),
-        term: shop.term,
+        terms: shop.terms.all(),
         began: shop.began,
     });
     let mut dispatcher = Dispatcher::new(shop);

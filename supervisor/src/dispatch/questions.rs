@@ -52,7 +52,7 @@ pub(super) async fn answer<S: AttemptStore>(shop: Arc<RunContext<S>>, question: 
         }
         Question::FindOrphans => Answer::OrphansFound(find_orphans(&shop).await?),
         Question::RenewLeases => {
-            Answer::LeasesRenewed { leases: store.renew(shop.term, shop.settings.leases.ttl).await? }
+            Answer::LeasesRenewed { leases: shop.terms.renew(store, shop.settings.leases.ttl).await? }
         }
         Question::Claim { key, start, after } => {
             let (outcome, place) = claim(&shop, &key, &start, after).await?;
@@ -116,7 +116,7 @@ async fn claim<S: AttemptStore>(
     let claim = ClaimRequest { task: key, title: &start.title, agent: start.agent.as_str(), after, beyond };
     (shop.witness)(key, AttemptStep::Claim, StepSide::Before);
     let ttl = shop.settings.leases.ttl;
-    let claimed = shop.store.claim(&claim, shop.term, ttl);
+    let claimed = shop.store.claim(&claim, shop.terms.newest(), ttl);
     let claimed = claimed.instrument(AttemptStep::Claim.span()).await?;
     (shop.witness)(key, AttemptStep::Claim, StepSide::After);
     Ok(match claimed {
@@ -132,9 +132,9 @@ async fn find_orphans<S: AttemptStore>(shop: &RunContext<S>) -> Result<OrphanSea
     let others: Vec<&Attempt> = open
         .iter()
         .filter(|attempt| attempt.task.protocol == shop.desk.protocol)
-        .filter(|attempt| attempt.held.is_some_and(|held| held.term != shop.term))
+        .filter(|attempt| attempt.held.is_some_and(|held| !shop.terms.contains(held.term)))
         .collect();
-    let mut search = OrphanSearch::default();
+    let mut search = OrphanSearch { terms: shop.terms.all(), ..OrphanSearch::default() };
     if others.is_empty() {
         return Ok(search);
     }
@@ -150,7 +150,13 @@ async fn find_orphans<S: AttemptStore>(shop: &RunContext<S>) -> Result<OrphanSea
             continue;
         }
         let ttl = shop.settings.leases.ttl;
-        let adopted = shop.store.adopt(&lease, shop.term, ttl).await.map_err(RunError::from);
+        let adopted = async {
+            // Neither git nor the attempt's shims obey a smaller term than the one they know.
+            let term = shop.terms.above(lease.term, shop.store.as_ref()).await?;
+            shop.store.adopt(&lease, term, ttl).await
+        };
+        let adopted = adopted.await.map_err(RunError::from);
+        search.terms = shop.terms.all();
         match adopted {
             Ok(Some(lease)) => {
                 let held = Some(LeaseHolder { term: lease.term, until: time + ttl });
@@ -177,7 +183,7 @@ pub(super) fn absorbed<S>(shop: &RunContext<S>, error: RunError) -> Result<Strin
 /// An attempt as the store has it, if it is still ours.
 async fn reread<S: AttemptStore>(shop: &RunContext<S>, key: &TaskKey) -> Result<Option<Attempt>, RunError> {
     let attempts = shop.store.attempts(key).await?;
-    let ours = |attempt: &Attempt| attempt.held.is_some_and(|held| held.term == shop.term);
+    let ours = |attempt: &Attempt| attempt.held.is_some_and(|held| shop.terms.contains(held.term));
     Ok(attempts.into_iter().next_back().filter(ours))
 }
 
@@ -223,10 +229,11 @@ async fn abandon<S: AttemptStore>(
 
 /// Tells every shim of an attempt that its lease ends later. A shim that takes its time holds up only itself.
 pub(super) fn renew_shims<S>(shop: &RunContext<S>, attempt: &Attempt) {
+    let Some(lease) = attempt.lease() else { return };
     let until = BootClock.now() + shop.settings.leases.ttl;
     let folder = crate::records::folder_of(&shop.settings.state, attempt);
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let (place, term) = (JobFolder::new(entry.path()), shop.term);
+        let (place, term) = (JobFolder::new(entry.path()), lease.term);
         tokio::spawn(async move {
             // A shim that does not answer has no lease to be renewed.
             if let Err(error) = shim_client::renew(&place, term, until).await {

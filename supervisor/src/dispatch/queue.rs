@@ -58,7 +58,7 @@ pub(super) struct QueueStart {
     pub(super) wishes: RunOptions,
     pub(super) settings: RunSettings,
     pub(super) protocol: String,
-    pub(super) term: Term,
+    pub(super) terms: Vec<Term>,
     pub(super) began: BootInstant,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct RunQueue {
     pub(super) settings: RunSettings,
     pub(super) limits: StartLimits,
     protocol: String,
-    pub(super) term: Term,
+    pub(super) terms: Vec<Term>,
     began: BootInstant,
     /// Questions that are not answered yet.
     pub(super) in_flight: HashSet<Asked>,
@@ -129,13 +129,13 @@ pub(super) struct RunQueue {
 }
 
 impl RunQueue {
-    pub(super) fn new(QueueStart { wishes, settings, protocol, term, began }: QueueStart) -> Self {
+    pub(super) fn new(QueueStart { wishes, settings, protocol, terms, began }: QueueStart) -> Self {
         Self {
             limits: limits(&settings),
             wishes,
             settings,
             protocol,
-            term,
+            terms,
             began,
             in_flight: HashSet::new(),
             is_held: false,

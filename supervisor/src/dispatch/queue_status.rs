@@ -49,7 +49,7 @@ impl RunQueue {
         let failed = |(key, fate): &(&TaskKey, &TaskResult)| {
             matches!(fate, TaskResult::Ended(_)) && !good(fate) && !is_tried_again(key)
         };
-        let others = |attempt: &&Attempt| attempt.held.is_some_and(|held| held.term != self.term);
+        let others = |attempt: &&Attempt| attempt.held.is_some_and(|held| !self.terms.contains(&held.term));
         QueueStatus {
             running,
             ready: offered.iter().filter(|key| !aside(key)).count(),

@@ -81,7 +81,7 @@ impl RunQueue {
             .collect();
         self.summary.waiting = waiting;
         self.summary.findings = self.agenda.findings.clone();
-        let others = |attempt: &&Attempt| attempt.held.is_some_and(|held| held.term != self.term);
+        let others = |attempt: &&Attempt| attempt.held.is_some_and(|held| !self.terms.contains(&held.term));
         self.summary.elsewhere = self.latest.values().filter(others).count();
         self.summary
     }

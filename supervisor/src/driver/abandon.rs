@@ -66,7 +66,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         for entry in entries.flatten() {
             let place = crate::job::JobFolder::new(entry.path());
             while place.is_alive()? {
-                shim_client::stop(&place, self.shop.term, StopReason::Canceled).await?;
+                shim_client::stop(&place, self.lease.term, StopReason::Canceled).await?;
                 shim_client::wait_until_gone(&place).await?;
                 // It has its lock for a moment longer than its socket.
                 tokio::time::sleep(std::time::Duration::from_millis(2)).await;

@@ -12,7 +12,7 @@ use tracing::Instrument;
 
 use super::{AttemptDriver, DriveError, DriveResult, DriverSignal, OutcomeSoFar, StepHook, unexpected};
 use crate::agent_slots::{AgentSlots, SlotGuard};
-use crate::attempt::{Attempt, AttemptEnd, Epoch, Merge, Phase, TaskKey, Term};
+use crate::attempt::{Attempt, AttemptEnd, Epoch, Merge, Phase, TaskKey};
 use crate::board_sync::BoardSync;
 use crate::board_thread::BoardThread;
 use crate::clock::BootInstant;
@@ -20,6 +20,7 @@ use crate::job::JobFolder;
 use crate::job::claim_reader::ClaimReader;
 use crate::job::order::JobKind;
 use crate::job::shim_client::ShimProgram;
+use crate::own_terms::OwnTerms;
 use crate::records;
 use crate::run_event::EventSink;
 use crate::settings::{LandingTarget, RunSettings};
@@ -37,7 +38,7 @@ pub struct RunContext<S> {
     pub(crate) settings: RunSettings,
     pub(crate) shim: ShimProgram,
     pub(crate) reader: ClaimReader,
-    pub(crate) term: Term,
+    pub(crate) terms: OwnTerms,
     pub(crate) train: Train,
     pub(crate) roster: Arc<AgentSlots>,
     /// When this run began.
@@ -48,7 +49,7 @@ pub struct RunContext<S> {
 
 impl<S> std::fmt::Debug for RunContext<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RunContext").field("term", &self.term).finish_non_exhaustive()
+        f.debug_struct("RunContext").field("terms", &self.terms).finish_non_exhaustive()
     }
 }
 

@@ -390,7 +390,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
                 DriverSignal::Stop => Some(StopReason::Signal),
             };
             if let Some(why) = why {
-                crate::job::shim_client::stop(&place, self.shop.term, why).await?;
+                crate::job::shim_client::stop(&place, self.lease.term, why).await?;
             }
             tokio::select! {
                 gone = crate::job::shim_client::wait_until_gone(&place) => {

@@ -2,6 +2,8 @@
 
 use agency_tests::queue::Queue;
 
+use crate::gate;
+
 #[test]
 fn two_runs_share_the_queue_and_never_run_a_task_twice() {
     let queue = Queue::new();
@@ -19,4 +21,23 @@ fn two_runs_share_the_queue_and_never_run_a_task_twice() {
         assert_eq!(starts, 1, "{id}: {said:?}");
     }
     assert!(said.iter().all(|said| said.err.contains(" started")), "one had nothing to do: {said:?}");
+}
+
+/// The lease in git and the agent's shim obey the greater term of two, and the run that takes over is the older one.
+#[test]
+fn an_older_run_takes_over_what_a_newer_one_left_and_lands_it() {
+    let queue = gate::queue("mkdir -p src && echo \"by $AGENCY_TASK_ID\" > src/$AGENCY_TASK_ID");
+    let tasks = queue.tasks(2);
+    let older = queue.start(&["--parallel", "1"]);
+    gate::begun(&queue, &tasks[0], 1);
+    let newer = queue.start(&["--parallel", "1"]);
+    gate::begun(&queue, &tasks[1], 1);
+    newer.kill();
+    older.says(&format!("{} taken over, attempt 1", tasks[1]));
+    gate::open(&queue);
+    let said = older.end();
+    assert_eq!(said.code, 0, "{said:?}");
+    queue.assert_landed(&tasks);
+    queue.assert_nothing_left();
+    assert!(!queue.records(&tasks[1], 2).exists(), "its agent was begun again: {said:?}");
 }

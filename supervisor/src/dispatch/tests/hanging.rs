@@ -31,6 +31,7 @@ use crate::dispatch::{self, Interrupt, RunError, RunOptions, RunSummary};
 use crate::driver::RunContext;
 use crate::job::claim_reader::ClaimReader;
 use crate::job::shim_client::ShimProgram;
+use crate::own_terms::OwnTerms;
 use crate::owner_lock;
 use crate::run_event::{EventSink, RunEvent};
 use crate::store::sqlite::{SqliteStore, open_store};
@@ -231,6 +232,7 @@ impl Ground {
     fn context<S: AttemptStore>(&self, store: S, term: Term, ear: &Ear) -> Arc<RunContext<S>> {
         let (root, state) = (self.path("work"), self.path("state"));
         let (own_root, own_state) = (root.clone(), state.clone());
+        let own_terms_state = state.clone();
         let desk = BoardThread::open(None, move || -> Result<_, String> {
             let check = agency_sandbox::file_writers::is_open_for_writing;
             let store = BoardStore::open(&own_root, &own_state, check).map_err(|error| error.to_string())?;
@@ -246,7 +248,7 @@ impl Ground {
             settings,
             shim: ShimProgram { command: Vec::new() },
             reader: ClaimReader { command: Vec::new() },
-            term,
+            terms: OwnTerms::sample(&own_terms_state, term),
             train: Train::default(),
             began: BootClock.now(),
             teller: Arc::new(ear.clone()),

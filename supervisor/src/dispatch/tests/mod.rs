@@ -77,7 +77,7 @@ impl Play {
             wishes,
             settings: settings(),
             protocol: "kodingx".to_owned(),
-            term: OURS,
+            terms: vec![OURS],
             began: BootInstant(0),
         });
         let mut play = Self {

@@ -1,0 +1,102 @@
+//! The terms under which this supervisor is in charge.
+//!
+//! Along an attempt, terms only grow: the lease in git and the shims of the attempt obey the greater term, so that a
+//! supervisor that was stopped and wakes up late changes nothing any more. A supervisor that takes an attempt over from
+//! a newer supervisor therefore enters the store once more, and has one term more.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::attempt::{Lease, Term};
+use crate::owner_lock::{self, OwnerLock};
+use crate::store::{AttemptStore, AttemptStoreError};
+
+/// Every term of this supervisor, each with the lock that shows that the supervisor is alive.
+#[derive(Debug)]
+pub(crate) struct OwnTerms {
+    state: PathBuf,
+    entered: Mutex<Vec<(Term, OwnerLock)>>,
+}
+
+impl OwnTerms {
+    /// Takes charge.
+    pub(crate) async fn enter<S: AttemptStore>(store: &S, state: &Path) -> Result<Self, AttemptStoreError> {
+        let terms = Self { state: state.to_owned(), entered: Mutex::default() };
+        terms.enter_again(store).await?;
+        Ok(terms)
+    }
+
+    /// Oldest first.
+    pub(crate) fn all(&self) -> Vec<Term> {
+        self.entered().iter().map(|(term, _)| *term).collect()
+    }
+
+    pub(crate) fn contains(&self, term: Term) -> bool {
+        self.entered().iter().any(|(own, _)| *own == term)
+    }
+
+    /// The term for new attempts.
+    pub(crate) fn newest(&self) -> Term {
+        self.entered().last().map_or(Term(0), |(term, _)| *term)
+    }
+
+    /// A term greater than another supervisor's.
+    pub(crate) async fn above<S: AttemptStore>(
+        &self,
+        other: Term,
+        store: &S,
+    ) -> Result<Term, AttemptStoreError> {
+        if self.newest() <= other {
+            self.enter_again(store).await?;
+        }
+        Ok(self.newest())
+    }
+
+    /// Renews the leases of every term.
+    pub(crate) async fn renew<S: AttemptStore>(
+        &self,
+        store: &S,
+        ttl: std::time::Duration,
+    ) -> Result<Vec<Lease>, AttemptStoreError> {
+        let mut leases = Vec::new();
+        for term in self.all() {
+            leases.extend(store.renew(term, ttl).await?);
+        }
+        Ok(leases)
+    }
+
+    /// Gives up every term. The locks stay until [`release`](Self::release).
+    pub(crate) async fn leave<S: AttemptStore>(&self, store: &S) -> Result<(), AttemptStoreError> {
+        for term in self.all() {
+            store.leave(term).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes the locks: other supervisors see that this one is gone.
+    pub(crate) fn release(&self) {
+        self.entered().clear();
+    }
+
+    async fn enter_again<S: AttemptStore>(&self, store: &S) -> Result<(), AttemptStoreError> {
+        let term = store.enter(&owner_lock::this_process()).await?;
+        // Other supervisors see the lock before this one holds any lease under the term.
+        let lock = OwnerLock::acquire(&self.state, term).map_err(|source| AttemptStoreError::Unusable {
+            path: self.state.display().to_string(),
+            source: source.into(),
+        })?;
+        self.entered().push((term, lock));
+        Ok(())
+    }
+
+    /// The terms of a supervisor that entered before.
+    #[cfg(test)]
+    pub(crate) fn sample(state: &Path, term: Term) -> Self {
+        let lock = OwnerLock::acquire(state, term).expect("a lock");
+        Self { state: state.to_owned(), entered: Mutex::new(vec![(term, lock)]) }
+    }
+
+    fn entered(&self) -> MutexGuard<'_, Vec<(Term, OwnerLock)>> {
+        self.entered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
