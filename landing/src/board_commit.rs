@@ -328,7 +328,7 @@ impl PreparedCommit {
         }
         tell(BoardCommitStep::Publish)?;
         if !place()? {
-            return again("somebody saved a file of the board");
+            return again("a person saved a file of the board");
         }
         tell(BoardCommitStep::PlaceFiles)?;
         if let Some((here, head, _, next)) = &self.worktree {

@@ -40,7 +40,7 @@ pub enum Error {
     Differs { path: RelPath },
     #[error("the files of {} can't be brought along", root.display())]
     Apply { root: PathBuf, source: ApplyError },
-    #[error("{what} is held by somebody for too long")]
+    #[error("{what} has been locked by another process for too long")]
     Busy { what: String },
     #[error("can't {doing} {remote}: {message}")]
     Remote { doing: &'static str, remote: String, message: String },

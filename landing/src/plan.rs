@@ -164,7 +164,7 @@ impl fmt::Display for LandRefusal {
             Self::NotOnBase { commit } => write!(f, "{commit} is not a commit on top of what was verified"),
             Self::Unborn { branch } => write!(f, "the branch {branch} has no commit yet"),
             Self::NotOurs { branch, at } => {
-                write!(f, "the branch {branch} is at {at}, which somebody else put there")
+                write!(f, "the branch {branch} is at {at}, which another process put there")
             }
             Self::NameTaken { branch, by } => {
                 write!(f, "there can be no branch {branch} while there is a branch {by}")

@@ -115,7 +115,7 @@ impl Upstream {
                     true => format!("`agency trust --upstream {shown}`"),
                     false => "`agency trust` shows it to you".to_owned(),
                 };
-                Err(format!("{self} is at {shown}, which nobody has trusted; {how}"))
+                Err(format!("{self} is at {shown}, which is not trusted; {how}"))
             }
         }
     }

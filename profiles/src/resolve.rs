@@ -62,7 +62,7 @@ pub struct UntrustedProfile {
 
 /// A profile of the repository's own that is not trusted with this text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{file} is the repository's own profile, and nobody has trusted it as it is")]
+#[error("{file} is the repository's own profile, and is not trusted as it is")]
 pub struct NotTrustedError {
     /// Relative to the root of the repository.
     pub file: String,

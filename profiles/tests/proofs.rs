@@ -169,7 +169,7 @@ fn a_repositorys_own_profile_is_not_run_until_it_is_trusted() {
     let prover = Prover::of("commands: ['true']");
     let said = prover.prove_as(&["profile=mine"]);
     assert!(
-        said.error().ends_with("mine.yml is the repository's own, and nobody has said that it is trusted"),
+        said.error().ends_with("mine.yml is the repository's own, and is not trusted"),
         "{}",
         said.error()
     );

@@ -85,7 +85,7 @@ impl Actor {
             ("agent", name) if !name.is_empty() => {
                 AgentName::parse(name).map(Actor::Agent).map_err(|error| error.to_string())
             }
-            _ => Err(format!("`{text}` is nobody: say orchestrator, human, human:NAME or agent:NAME")),
+            _ => Err(format!("`{text}` is no actor: say orchestrator, human, human:NAME or agent:NAME")),
         }
     }
 }

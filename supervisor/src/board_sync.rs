@@ -181,7 +181,9 @@ impl BoardSync {
             }
             thread::sleep(PAUSE * attempt.min(LONGEST_PAUSE));
         }
-        Err(BoardError::Unshared { reason: format!("somebody was faster {TRIES} times in a row: {last}") })
+        Err(BoardError::Unshared {
+            reason: format!("another clone was faster {TRIES} times in a row: {last}"),
+        })
     }
 
     fn commit(

@@ -37,7 +37,7 @@ pub struct RunSettings {
     pub committer: Committer,
     /// How many attempts run at the same time, all together.
     pub parallel: usize,
-    /// How often a task is tried, counting only what is its agent's fault.
+    /// Maximum attempts; infrastructure failures don't count.
     pub attempts: u32,
     /// How often an attempt may fail as the one before did, with the same work, until the task is given up.
     pub repeats: u32,

@@ -68,7 +68,7 @@ pub enum StartupError {
     #[error(transparent)]
     Identity(#[from] IdentityError),
     /// It was removed or renamed while a run was at work.
-    #[error("the state folder {} is gone: somebody removed or moved it while this run was at work", path.display())]
+    #[error("the state folder {} is gone: it was removed or moved while this run was at work", path.display())]
     StateGone { path: PathBuf },
     #[error(transparent)]
     Run(#[from] RunError),

@@ -35,7 +35,7 @@ fn the_demo_shows_the_whole_thing_in_less_than_a_minute() {
         assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
         let expected = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/demo/told.txt"));
         assert_eq!(lasting(&said.out, &folder), expected.expect("a snapshot"), "{actor:?}");
-        said.assert_names(&["T0004 failed: it showed no sign of life", "2 of 4 tasks done"]);
+        said.assert_names(&["T0004 failed: no output or file change", "2 of 4 tasks done"]);
         // What it tells is so.
         let read = |file: &str| fs::read_to_string(folder.join(file)).expect(file);
         assert!(read("docs/prices.md").contains("Not to be changed") && read("src/price.sh").contains("19"));

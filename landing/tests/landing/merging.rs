@@ -164,7 +164,7 @@ fn the_tasks_own_branch_is_made_moved_and_left_to_people() {
         world.git(&["update-ref", "refs/heads/agency/T1", &theirs]);
         let third = world.candidate(&base, &[("src/1.txt", Put::File(b"third\n"))]);
         let said = world.land_with("T1", &third, &["act=branch", "epoch=3", "reopened=2"]);
-        assert!(said.is("refused").text().contains("which somebody else put there"), "{}", said.text());
+        assert!(said.is("refused").text().contains("which another process put there"), "{}", said.text());
         assert_eq!(world.at("agency/T1"), theirs);
         world.assert_tidy();
     }

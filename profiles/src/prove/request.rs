@@ -84,7 +84,7 @@ pub enum ProofEvent<'a> {
 /// Why there is no proof.
 #[derive(Debug, thiserror::Error)]
 pub enum ProveError {
-    #[error("{} is the repository's own, and nobody has said that it is trusted", show(files))]
+    #[error("{} is the repository's own, and is not trusted", show(files))]
     NotTrusted { files: Vec<PathBuf> },
     #[error("the profile has no commands")]
     Nothing,

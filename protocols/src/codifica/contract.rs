@@ -299,9 +299,9 @@ fn texts(fields: &Map<String, Value>, key: &str, shown: &str) -> Result<Option<V
         Some(Value::Array(items)) => {
             let text = |item: &Value| item.as_str().map(str::to_owned);
             let texts = items.iter().map(text).collect::<Option<_>>();
-            texts.map(Some).ok_or_else(|| wrong(format!("`{shown}` must be a list of texts")))
+            texts.map(Some).ok_or_else(|| wrong(format!("`{shown}` must be a list of strings")))
         }
-        Some(_) => Err(wrong(format!("`{shown}` must be a list of texts"))),
+        Some(_) => Err(wrong(format!("`{shown}` must be a list of strings"))),
     }
 }
 

@@ -27,9 +27,7 @@ pub fn lint(
         .contract
         .unknown
         .iter()
-        .map(|key| {
-            Finding::warning(MARKER, None, "3.1", format!("nobody knows the key `{key}`")).of_field(key)
-        })
+        .map(|key| Finding::warning(MARKER, None, "3.1", format!("unknown key `{key}`")).of_field(key))
         .collect();
     let include = board.contract.rules.include.iter().filter_map(|glob| closed(glob));
     findings.extend(include.map(|message| {
@@ -84,7 +82,7 @@ impl TaskLint<'_> {
         found.extend(self.standing(board, known, now));
         found.extend(self.history(board));
         if listing.path_count() > 1 && self.task.state.is_final() && self.task.completed_at.is_none() {
-            found.push(self.warning("completed_at", "7.2", "it is over, and nobody says since when"));
+            found.push(self.warning("completed_at", "7.2", "it is over, and no date says since when"));
         }
         found
     }

@@ -143,7 +143,9 @@ impl Codifica {
             (TaskOwner::Agent(name), _) => name.clone(),
             (TaskOwner::Unassigned, Some(name)) => name.clone(),
             (TaskOwner::Unassigned, None) => {
-                return Err("it is unassigned, and `[roles] builder` in agency.toml names nobody".to_owned());
+                return Err(
+                    "it is unassigned, and `[roles] builder` in agency.toml names no agent".to_owned()
+                );
             }
         };
         match task.kind {

@@ -435,7 +435,7 @@ impl TaskReader<'_, '_> {
         };
         let read: Option<Vec<String>> = items.iter().map(sentence).collect();
         if read.is_none() {
-            self.wrong(field, "5", format!("`{field}` must be a list of texts"));
+            self.wrong(field, "5", format!("`{field}` must be a list of strings"));
         }
         read.unwrap_or_default()
     }

@@ -19,7 +19,7 @@ pub struct TransitionFacts<'a> {
 /// Why a move is not allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StateTransitionError {
-    #[error("{from} → {to} is no transition of the protocol (§7.1); from {from} a task can go to {}", list(.next))]
+    #[error("can't move from {from} to {to} (§7.1); allowed: {}", list(.next))]
     NoTransition { from: TaskState, to: TaskState, next: Vec<TaskState> },
     #[error("{from} → {to} is for {wanted}, and {actor} asked for it (§{section})")]
     NotTheirs { from: TaskState, to: TaskState, wanted: &'static str, actor: String, section: &'static str },
@@ -54,6 +54,9 @@ impl StateTransitionError {
 }
 
 fn list(states: &[TaskState]) -> String {
+    if states.is_empty() {
+        return "none".to_owned();
+    }
     states.iter().map(|state| state.as_str()).collect::<Vec<_>>().join(", ")
 }
 

@@ -209,7 +209,7 @@ impl BoardVerbs for Codifica {
             document: Some(document),
             place: place(&found),
             text: (!text.is_empty()).then_some(text),
-            missing: format!("nobody has said anything about {id} yet"),
+            missing: format!("there is no note on {id} yet"),
             findings: Vec::new(),
         })
     }

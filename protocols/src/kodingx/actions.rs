@@ -148,7 +148,7 @@ impl KodingX {
         new.scope.check().map_err(BoardError::refused)?;
         let assignee = new.assignee.clone().or_else(|| self.manifest.builders.first().cloned());
         let Some(assignee) = assignee else {
-            return Err(BoardError::refused("nobody is named for the task, and the board has no builders")
+            return Err(BoardError::refused("no agent is named for the task, and the board has no builders")
                 .with_hint("say --assignee AGENT, or name builders in .kodingx/agency.json"));
         };
         self.check_links(tree, new)?;

@@ -151,7 +151,7 @@ impl Board for KodingX {
         let found = self.find(tree, task)?;
         let reports = self.reports(tree, task)?.0;
         let Some(report) = reports.iter().rfind(|report| is_handed_in(report, &found.value)) else {
-            return Err(BoardError::refused(format!("nobody has left a report on {task}")));
+            return Err(BoardError::refused(format!("there is no report on {task}")));
         };
         let blocked = (report.value.status == ReportStatus::Blocked).then(|| {
             super::builder_report::reason(Frontmatter::parse(&report.text).map_or("", |matter| matter.body()))
@@ -382,9 +382,7 @@ fn readiness(
         }
         TaskStatus::ReadyForReview => TaskRole::Reviewer,
         TaskStatus::Blocked => {
-            return TaskReadiness::Waits(
-                "it is blocked; a person or the orchestrator has to look".to_owned(),
-            );
+            return TaskReadiness::Waits("it is blocked; `agency retry` tries it again".to_owned());
         }
         TaskStatus::Done | TaskStatus::Canceled => return TaskReadiness::Elsewhere,
     };

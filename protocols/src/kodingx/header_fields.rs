@@ -78,14 +78,14 @@ impl<'a, 't> HeaderReader<'a, 't> {
             Value::Sequence(items) => {
                 let read: Option<Vec<String>> = items.iter().map(scalar).collect();
                 if read.is_none() {
-                    self.wrong(field, format!("`{name}` must be a list of texts"));
+                    self.wrong(field, format!("`{name}` must be a list of strings"));
                 }
                 read.unwrap_or_default()
             }
             one => match scalar(one) {
                 Some(one) => vec![one],
                 None => {
-                    self.wrong(field, format!("`{name}` must be a list of texts"));
+                    self.wrong(field, format!("`{name}` must be a list of strings"));
                     Vec::new()
                 }
             },

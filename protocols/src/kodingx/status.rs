@@ -76,7 +76,7 @@ pub enum StatusRequirement {
 /// Why a move is not allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StatusTransitionError {
-    #[error("{from} → {to} is no transition of the protocol (§9.2); from {from} a task can go to {}", list(.next))]
+    #[error("can't move from {from} to {to} (§9.2); allowed: {}", list(.next))]
     NoTransition { from: TaskStatus, to: TaskStatus, next: Vec<TaskStatus> },
     #[error("{from} → {to} is for {wanted}, and {actor} asked for it (§9.2)")]
     NotTheirs { from: TaskStatus, to: TaskStatus, wanted: &'static str, actor: String },
@@ -86,7 +86,7 @@ pub enum StatusTransitionError {
 
 fn list(statuses: &[TaskStatus]) -> String {
     if statuses.is_empty() {
-        return "no other state".to_owned();
+        return "none".to_owned();
     }
     statuses.iter().map(|status| status.as_str()).collect::<Vec<_>>().join(", ")
 }

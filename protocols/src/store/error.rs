@@ -12,7 +12,7 @@ pub enum BoardStoreError {
     Tree(#[from] RepoTreeError),
     #[error(transparent)]
     Lock(#[from] FileLockError),
-    #[error("{path} was changed by somebody else meanwhile; nothing was written")]
+    #[error("{path} was changed meanwhile by another process; nothing was written")]
     Conflict { path: String },
     #[error("another program has {path} open for writing and does not close it; close it there")]
     Open { path: String },

@@ -35,14 +35,13 @@ pub(crate) fn require_person(
 ) -> Result<Option<String>, CommandError> {
     match who.actor() {
         Actor::Human(name) => return Ok(name),
-        Actor::Agent(_) => return Err(CommandError::usage(format!("{what} is for people, not for agents"))),
+        Actor::Agent(_) => return Err(CommandError::usage(format!("{what} needs a human, not an agent"))),
         Actor::Orchestrator => {}
     }
     match here.ask(&format!("{what}. Are you a person who may decide this?"))? {
         Some(true) => Ok(None),
         Some(false) => Err(CommandError::usage("nothing was done")),
-        None => Err(CommandError::usage(format!("{what} is for people"))
-            .with_hint("a person says so with --as human")),
+        None => Err(CommandError::usage(format!("{what} needs a human")).with_hint("add `--as human`")),
     }
 }
 
@@ -59,7 +58,6 @@ pub(crate) fn require_approver(
         None => here.git_config("user.email")?,
     };
     known.ok_or_else(|| {
-        CommandError::usage("nobody is named who approves this")
-            .with_hint("say --approver NAME, or set git's user.email")
+        CommandError::usage("no approver is named").with_hint("say --approver NAME, or set git's user.email")
     })
 }

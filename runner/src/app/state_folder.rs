@@ -46,7 +46,7 @@ pub(crate) fn legacy_state_notice(folder: &WorkspaceFolder) -> Option<String> {
     let path = folder.legacy_state()?;
     let path = path.display();
     Some(format!(
-        "{path} was left by an older version or by somebody else; it is not used. Drain with the old version first, then remove it"
+        "{path} was left by an older version or by another person; it is not used. Drain with the old version first, then remove it"
     ))
 }
 

@@ -9,7 +9,7 @@ use crate::cli::caller::CallerArgs;
 use crate::cli::sandbox::arguments::SandboxArgs;
 use crate::cli::{agents, board, demo, doctor, explain, manual, run, trust};
 
-/// Runs coding agents unattended, and lets nothing they do reach a repository unless it is in scope.
+/// Runs coding agents unattended. Only in-scope, verified changes reach your branch.
 #[derive(Debug, Parser)]
 #[command(name = "agency", version, arg_required_else_help = true, disable_help_subcommand = true)]
 pub(crate) struct Arguments {

@@ -9,7 +9,7 @@ use crate::app::doctor::examine;
 use crate::app::error::CommandError;
 use crate::cli::exit::UNAVAILABLE;
 
-/// Show what this host can hold, and what to change where it can't
+/// Check which isolation levels work here, and how to fix those that don't
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  agency doctor --json")]
 pub(crate) struct DoctorArgs {

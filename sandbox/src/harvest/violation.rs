@@ -105,9 +105,8 @@ fn escaped<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let changed = match self.reason {
-            ViolationReason::OutOfScope
-            | ViolationReason::Denied { .. }
-            | ViolationReason::ControlFile { .. } => "changed, and ",
+            ViolationReason::OutOfScope => return write!(f, "{} is outside its scope", self.path),
+            ViolationReason::Denied { .. } | ViolationReason::ControlFile { .. } => "changed, and ",
             _ => "",
         };
         write!(f, "{}: {changed}{}", self.path, self.reason)

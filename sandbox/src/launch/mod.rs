@@ -98,7 +98,7 @@ pub enum LaunchError {
     /// Something that was asked for can't be had here.
     #[error("{what}")]
     Unavailable { what: String, hint: String },
-    #[error("asked for, but not held: {}", list(missing))]
+    #[error("sandbox not started, it would not enforce: {}", list(missing))]
     NotHeld { missing: Vec<ControlStatement> },
     #[error("{what}")]
     Internal {

@@ -14,7 +14,7 @@ use crate::settings::RunSettings;
 pub fn reason_not_started(start: &ReadyTask, settings: &RunSettings) -> Option<String> {
     let name = start.agent.as_str();
     if settings.auditor.as_deref() == Some(name) {
-        return Some(format!("it is built by {name}, who audits, and nobody judges their own work"));
+        return Some(format!("it is built by {name}, who audits, and no agent audits its own work"));
     }
     if settings.is_review(start) {
         return None;

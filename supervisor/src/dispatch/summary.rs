@@ -47,7 +47,7 @@ impl RunQueue {
             let ours = !unasked.contains(&key) && !barred.contains(&key) && !others(&key);
             ours && !self.summary.tasks.contains_key(&key)
         });
-        left.map(|start| (start.task.to_string(), "this run ends before its turn".to_owned())).collect()
+        left.map(|start| (start.task.to_string(), "the run ended before it started".to_owned())).collect()
     }
 
     pub(super) fn finish(mut self) -> RunSummary {

@@ -69,7 +69,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
             }
             if let Some(why) = self.why_nobody_judges(&auditing.audit.auditor).await? {
                 let RunningAudit { work, audit, .. } = auditing;
-                let why = format!("nobody has judged it: {why}");
+                let why = format!("not audited: {why}");
                 self.advance(Phase::Undecided { work, audit, why }).await?;
                 return Ok(None);
             }
@@ -103,7 +103,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
     /// What keeps an auditor from being asked.
     async fn why_nobody_judges(&self, auditor: &str) -> Result<Option<String>, DriveError> {
         if *auditor == self.attempt.agent {
-            return Ok(Some(format!("{auditor} built it, and nobody judges their own work")));
+            return Ok(Some(format!("{auditor} built it, and no agent audits its own work")));
         }
         if self.shop.settings.agents.get(auditor).is_none_or(|agent| agent.outside) {
             return Ok(Some(format!("no agent `{auditor}` is configured any more")));
@@ -255,7 +255,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
             return Ok(Some(OutcomeSoFar::Parked(parked)));
         }
         let RunningAudit { work, audit, .. } = auditing;
-        let why = format!("nobody has judged it: {} can't work: {}", audit.auditor, parked.reason);
+        let why = format!("not audited: {} can't work: {}", audit.auditor, parked.reason);
         self.advance(Phase::Undecided { work, audit, why }).await?;
         Ok(None)
     }
@@ -334,7 +334,7 @@ fn ended_well(outcome: &JobOutcome) -> Result<(), String> {
             ProgramEnd::Exited { code } => Err(format!("it ended with exit code {code}")),
             ProgramEnd::Signaled { signal } => Err(format!("it was ended by signal {signal}")),
             ProgramEnd::Wall => Err("it ran for too long".to_owned()),
-            ProgramEnd::Stall => Err("it showed no sign of life".to_owned()),
+            ProgramEnd::Stall => Err("no output or file change".to_owned()),
             ProgramEnd::Memory => Err("it used more memory than it may".to_owned()),
             ProgramEnd::Asked => Err("it was stopped".to_owned()),
             ProgramEnd::NotStarted { error } => {

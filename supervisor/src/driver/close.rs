@@ -163,10 +163,10 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
     /// Which checks did not hold.
     fn why_not_done(&self, merge: &crate::attempt::Merge) -> Result<String, DriveError> {
         let JobState::Over(outcome) = self.proof_place(merge).state()? else {
-            return Ok("the Definition of Done does not hold".to_owned());
+            return Ok("checks failed".to_owned());
         };
         let JobResult::Proof(proof) = outcome.done else {
-            return Ok("the Definition of Done could not be tried".to_owned());
+            return Ok("checks could not run".to_owned());
         };
         let failed = proof.evidence.commands.iter().filter(|command| command["exit_code"] != 0);
         let named: Vec<String> = failed
@@ -179,8 +179,8 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
             })
             .collect();
         Ok(match named.is_empty() {
-            true => "the Definition of Done does not hold".to_owned(),
-            false => format!("the Definition of Done does not hold: {}", named.join(", ")),
+            true => "checks failed".to_owned(),
+            false => format!("checks failed: {}", named.join(", ")),
         })
     }
 

@@ -308,7 +308,7 @@ fn failure(done: &AgentOutcome, order: &AgentOrder, scope_field: &str) -> Option
                     format!(". To allow it, add {} to {scope_field}", names.join(", "))
                 }
             };
-            let reason = format!("it changed what it may not: {}{more}{open}", done.violations[0]);
+            let reason = format!("change refused: {}{more}{open}", done.violations[0]);
             (FailureKind::Scope, reason)
         }
         ProgramEnd::Exited { code: 0 } => return None,
@@ -322,10 +322,9 @@ fn failure(done: &AgentOutcome, order: &AgentOrder, scope_field: &str) -> Option
             let limit = minutes(order.limits.wall_ms);
             (FailureKind::Stopped, format!("it ran for longer than {limit}{why}"))
         }
-        ProgramEnd::Stall => (
-            FailureKind::Stopped,
-            format!("it showed no sign of life for {}", minutes(order.limits.stall_ms)),
-        ),
+        ProgramEnd::Stall => {
+            (FailureKind::Stopped, format!("no output or file change for {}", minutes(order.limits.stall_ms)))
+        }
         ProgramEnd::Memory => (FailureKind::Stopped, "it used more memory than it may".to_owned()),
         ProgramEnd::Asked => (FailureKind::Stopped, "it was stopped".to_owned()),
         ProgramEnd::NotStarted { error } => (
@@ -343,9 +342,9 @@ fn sentence(outcome: &JobOutcome) -> String {
             ProgramEnd::Exited { code } => format!("It ended with exit code {code}"),
             ProgramEnd::Signaled { signal } => format!("It was ended by signal {signal}"),
             ProgramEnd::Wall => "It was stopped: it ran for too long".to_owned(),
-            ProgramEnd::Stall => "It was stopped: it showed no sign of life".to_owned(),
+            ProgramEnd::Stall => "It was stopped: it showed no output and changed no file".to_owned(),
             ProgramEnd::Memory => "It was stopped: it used too much memory".to_owned(),
-            ProgramEnd::Asked => "It was stopped from outside".to_owned(),
+            ProgramEnd::Asked => "It was stopped by a person".to_owned(),
             ProgramEnd::NotStarted { .. } => "Its program could not be started".to_owned(),
         },
         _ => return "It was not run.".to_owned(),

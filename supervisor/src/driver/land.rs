@@ -93,7 +93,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
             TrainMerge::On { onto, commit } => (onto, commit),
             TrainMerge::Conflict { paths } => {
                 let paths: Vec<String> = paths.iter().take(5).map(ToString::to_string).collect();
-                let reason = format!("people changed the same lines meanwhile: {}", paths.join(", "));
+                let reason = format!("merge conflict in {}", paths.join(", "));
                 return self.failed(FailureKind::Conflict, reason).await;
             }
             TrainMerge::Outside { reason } => return self.failed(FailureKind::Scope, reason).await,

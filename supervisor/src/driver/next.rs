@@ -71,11 +71,11 @@ pub fn next(phase: &Phase, seen: &AttemptFacts) -> NextStep {
                     (None, _) => NextStep::Collect,
                 },
                 Some(StopReason::Canceled) => NextStep::Collect,
-                Some(StopReason::LeaseEnded) => NextStep::GiveUp {
-                    reason: "its lease ran out, and nobody was there to renew it".to_owned(),
-                },
+                Some(StopReason::LeaseEnded) => {
+                    NextStep::GiveUp { reason: "its lease ran out, and no supervisor renewed it".to_owned() }
+                }
                 Some(StopReason::Signal) => {
-                    NextStep::GiveUp { reason: "it was stopped from outside".to_owned() }
+                    NextStep::GiveUp { reason: "stopped by a person; not counted".to_owned() }
                 }
             },
             Some(JobState::Alive) => NextStep::Await,

@@ -62,7 +62,7 @@ type SetupResult<T> = Result<T, Box<dyn Error>>;
 pub(super) enum SetupError {
     #[error("the setup `{command}` {how}{}{}", if last.is_empty() { "" } else { "; its last words: " }, last)]
     Failed { command: String, how: String, last: String },
-    #[error("the setup `{command}` is being run by somebody else, who does not come to an end")]
+    #[error("the setup `{command}` is being run by another process, which does not end")]
     Busy { command: String },
     /// The task is not wanted any more.
     #[error("stopped before the workspace was prepared")]

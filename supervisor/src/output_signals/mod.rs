@@ -180,8 +180,10 @@ impl OutputScanner {
     pub fn attend(&self, now: Instant) -> MonitorDecision {
         let mut state = self.state.borrow_mut();
         if let Some(question) = state.asking.asks(now) {
-            let says =
-                format!("it waits for an answer to `{}`, and nobody is there", saying(question.as_bytes()));
+            let says = format!(
+                "it waits for an answer to `{}`, and no person is there",
+                saying(question.as_bytes())
+            );
             state.heard = Some(OutputSignal { means: SignalMeaning::Unfit, says, until: None });
             state.hopeless = true;
         }

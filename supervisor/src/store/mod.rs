@@ -216,7 +216,7 @@ impl QueueMode {
 #[derive(Debug, thiserror::Error)]
 pub enum AttemptStoreError {
     /// The caller has lost the lease. It must stop what it does for it.
-    #[error("attempt {} at {} belongs to somebody else now", .0.epoch, .0.task)]
+    #[error("attempt {} at {} belongs to another supervisor now", .0.epoch, .0.task)]
     Fenced(Lease),
     /// The caller never entered, or has left.
     #[error("term {0} is not in charge, and can't take a task on")]

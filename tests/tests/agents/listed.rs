@@ -85,7 +85,7 @@ fn nothing_to_log_in_with() {
     let desk = Desk::new();
     desk.queue.task("codex", &[]);
     let folder = desk.program("codex", "echo codex-cli 0.166.0");
-    let message = "the agent `codex` has nothing to log in with";
+    let message = "the agent `codex` is not logged in";
     let hint = "set CODEX_API_KEY, or log in with `codex login`";
     for variables in [&[][..], &[("CODEX_API_KEY", "")]] {
         assert_refused(&desk.run(Some(folder.clone()), variables, &["run"]), message, hint);

@@ -113,7 +113,7 @@ fn a_question_that_nobody_answers_is_heard_within_a_minute() {
     let said = queue.run(&[]);
     assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
     assert_eq!(said.code, 10, "{said:?}");
-    said.assert_names(&["it waits for an answer to `Paste your API key here:`, and nobody is there"]);
+    said.assert_names(&["it waits for an answer to `Paste your API key here:`, and no person is there"]);
     queue.assert_nothing_left();
 }
 
@@ -158,7 +158,7 @@ fn an_auditor_that_a_person_has_to_help_leaves_the_work_to_them() {
     let id = queue.tasks(1).remove(0);
     let said = queue.run(&[]);
     assert_eq!(said.code, 10, "{said:?}");
-    said.assert_names(&["nobody has judged it: judge can't work: Please log in"]);
+    said.assert_names(&["not audited: judge can't work: Please log in"]);
     assert!(!queue.records(&id, 1).join("audit-2").exists(), "it was asked once");
     queue.decide(&id, "1", "pass", "I looked");
     let said = queue.run(&[]);

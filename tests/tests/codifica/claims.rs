@@ -72,7 +72,7 @@ fn s08_1_without_a_way_to_tell_others_nothing_is_claimed() {
     site.ground.git(&["remote", "set-url", "origin", "/nowhere/at/all.git"]);
     let said = site.moves("A-1", "in_progress", "agent:shell", None);
     assert_eq!(said.code, 10, "{said:?}");
-    said.assert_names(&["which nobody has trusted", "agency trust --upstream /nowhere/at/all.git"]);
+    said.assert_names(&["which is not trusted", "agency trust --upstream /nowhere/at/all.git"]);
     site.trust();
     let said = site.moves("A-1", "in_progress", "agent:shell", None);
     assert_eq!(said.code, 10, "{said:?}");

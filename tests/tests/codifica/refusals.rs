@@ -50,7 +50,7 @@ fn a_broken_task_hides_no_neighbour_from_a_run() {
 fn what_is_not_there_is_4_and_what_makes_no_sense_is_2() {
     let site = Site::new(&(ready("A-1") + &task("B-1", "test", "odd", "human")));
     site.ground.refused(4, &["task", "show", "X-1"]).assert_names(&["there is no task X-1"]);
-    site.ground.refused(4, &["report", "A-1"]).assert_names(&["nobody has said anything about A-1"]);
+    site.ground.refused(4, &["report", "A-1"]).assert_names(&["there is no note on A-1"]);
     site.ground
         .refused(2, &["task", "move", "A-1", "finished", "--as", "human"])
         .assert_names(&["there is no state `finished`"]);
@@ -59,7 +59,7 @@ fn what_is_not_there_is_4_and_what_makes_no_sense_is_2() {
         .assert_names(&["work.md:16: `state` is `odd`"]);
     site.ground
         .refused(2, &["task", "move", "A-1", "blocked", "--reason", "x"])
-        .assert_names(&["is for people", "--as human"]);
+        .assert_names(&["needs a human", "--as human"]);
     site.ground
         .refused(2, &["task", "new", "--title", "x", "--must-touch", "src/**"])
         .assert_names(&["no scope", "file_scope"]);

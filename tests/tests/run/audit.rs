@@ -260,7 +260,7 @@ fn nobody_judges_their_own_work_whoever_takes_it_over() {
     queue.tables("[roles]\nauditor = \"shell\"\n");
     let said = queue.run(&["--agent", "other"]);
     assert_eq!(said.code, 10, "{said:?}");
-    said.assert_names(&[&id, "shell built it, and nobody judges their own work"]);
+    said.assert_names(&[&id, "shell built it, and no agent audits its own work"]);
     assert!(queue.landed().is_empty() && !queue.records(&id, 1).join("audit-1").exists());
 }
 

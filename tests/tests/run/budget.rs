@@ -91,7 +91,7 @@ fn work_whose_budget_is_used_up_is_left_to_a_person() {
     let id = queue.tasks(1).remove(0);
     let said = queue.run(&[]);
     assert_eq!(said.code, 10, "{said:?}");
-    said.assert_names(&["nobody has judged it: its budget is used up, 900 of 500 tokens"]);
+    said.assert_names(&["not audited: its budget is used up, 900 of 500 tokens"]);
     assert!(!queue.records(&id, 1).join("audit-1").exists());
     queue.decide(&id, "1", "pass", "I looked");
     assert_eq!(queue.run(&[]).code, 0);
@@ -106,7 +106,7 @@ fn assert_run_ends_after(script: &str, budget: &str, attempts: usize, why: &str)
     let tasks = queue.tasks(3);
     let said = queue.run(&[]);
     assert_eq!(said.code, 10, "{said:?}");
-    said.assert_names(&["the budget of this run is used up", why, "this run ends before its turn"]);
+    said.assert_names(&["the budget of this run is used up", why, "the run ended before it started"]);
     let begun: usize =
         tasks.iter().map(|id| (1..9).filter(|attempt| queue.records(id, *attempt).exists()).count()).sum();
     assert_eq!(begun, attempts, "{said:?}");

@@ -60,7 +60,7 @@ fn small() -> Result<Small, String> {
     let (state, kept) = (queue.ground.state_home(), queue.path().join(".git/kept"));
     fs::create_dir(&kept).map_err(|error| error.to_string())?;
     done(Command::new("mount").arg("--bind").args([&kept, state]))?;
-    // It is another folder, which nobody has trusted yet.
+    // It is another folder, which is not trusted yet.
     queue.ground.ok(&["trust", "--yes"]);
     let balloon = queue.path().join(".git/balloon");
     Ok(Small { queue, balloon, _image: image })

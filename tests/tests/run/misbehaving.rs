@@ -144,7 +144,7 @@ impl Ended {
 #[test]
 fn an_agent_that_hangs_is_stopped_when_it_has_been_silent_for_too_long() {
     let ended = Office::of(&[Agent::new("exec sleep 600", "idle_timeout = \"1s\"\ntimeout = \"10m\"")]).run();
-    ended.assert_failed(0, "stopped", &["it showed no sign of life for 1 s"]);
+    ended.assert_failed(0, "stopped", &["no output or file change for 1 s"]);
     ended.assert_others_done(10, &[]);
 }
 
@@ -243,7 +243,7 @@ fn an_agent_that_writes_outside_its_scope_lands_nothing() {
     let strays = format!("{HONEST}; echo strayed >> README.md");
     let ended = Office::of(&[Agent::new(&strays, ""), Agent::at_the_root(&strays)]).run();
     ended.assert_failed(0, "exit", &["exit code", "README.md: Read-only file system"]);
-    ended.assert_failed(1, "scope", &["it changed what it may not", "README.md"]);
+    ended.assert_failed(1, "scope", &["change refused", "README.md"]);
     ended.assert_others_done(20, &[]);
     let ground = &ended.office.queue.ground;
     assert_eq!(ground.read("README.md"), "Hello\n");

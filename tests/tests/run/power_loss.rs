@@ -130,7 +130,7 @@ impl Clone {
         };
         private().map_err(|error| format!("there can be no mounts of its own: {error}"))?;
         let disks = [Disk::in_place_of(queue.path())?, Disk::in_place_of(queue.ground.state_home())?];
-        // It is another folder, which nobody has trusted yet.
+        // It is another folder, which is not trusted yet.
         queue.ground.ok(&["trust", "--yes"]);
         let tasks = queue.tasks(TASKS);
         Ok(Self { queue, disks, tasks })

@@ -63,7 +63,7 @@ pub fn plan_install(
         steps.push(append(region(".cursorrules", setting), why));
     }
     if existing.claude_md && orchestrator != Orchestrator::ClaudeCode {
-        let why = "`CLAUDE.md` is there: the rules are appended to it, for whoever works with Claude Code.";
+        let why = "`CLAUDE.md` is there: the rules are appended to it, for Claude Code.";
         steps.push(append(region("CLAUDE.md", setting), why));
     }
     if existing.cursor_rules && orchestrator != Orchestrator::Cursor {

@@ -29,7 +29,7 @@ pub fn protocol(setting: &TemplateContext) -> TextFile {
         ("protocol", setting.protocol()),
         ("builders", builders),
         ("builder", setting.first_builder().to_owned()),
-        ("auditor", setting.auditor().unwrap_or("nobody; verify decides alone").to_owned()),
+        ("auditor", setting.auditor().unwrap_or("none; verify decides alone").to_owned()),
     ];
     text(layout::PROTOCOL, include_str!("protocol.md"), &slots, setting)
 }

@@ -54,9 +54,7 @@ pub(crate) fn agent(
     if let CredentialStatus::Missing(wanted) = credentials(&agent) {
         let login = definition.text(&["login"]).map(str::to_owned);
         let login = login.unwrap_or_else(|| format!("set {}", wanted.join(" or ")));
-        return Err(
-            CommandError::usage(format!("the agent `{name}` has nothing to log in with")).with_hint(login)
-        );
+        return Err(CommandError::usage(format!("the agent `{name}` is not logged in")).with_hint(login));
     }
     if let Some(InstalledProgram { path, start, needs }) = found {
         if start != path {

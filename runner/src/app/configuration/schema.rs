@@ -72,7 +72,7 @@ pub(crate) const KEYS: &[ConfigKey] = &[
         ValueKind::Count,
         "how often the same work may fail in the same way before its task is given up",
     ),
-    trusted("run.lease", ValueKind::Duration, "how long an agent goes on when nobody looks after it"),
+    trusted("run.lease", ValueKind::Duration, "how long an agent goes on without a supervisor"),
     free("run.backoff", ValueKind::Duration, "how long the second attempt waits; later ones wait longer"),
     trusted("agents.*.command", ValueKind::Command, "the program and its arguments"),
     trusted("agents.*.external", ValueKind::Flag, "it runs elsewhere; its reports are waited for"),

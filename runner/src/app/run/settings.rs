@@ -163,7 +163,7 @@ fn auditor(
         ))
         .with_hint(hint)),
         Some(_) if given.agents.contains(name) => {
-            let what = format!("roles.auditor is `{name}`, which also builds; nobody judges their own work");
+            let what = format!("roles.auditor is `{name}`, which also builds; no agent audits its own work");
             Err(CommandError::usage(what)
                 .with_hint("name another auditor, or give its tasks to another agent: `agency assign`"))
         }

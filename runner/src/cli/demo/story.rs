@@ -40,7 +40,7 @@ fn told(outcome: &DemoOutcome) -> String {
     let DemoTask { id, agent, title, .. } = outcome.task;
     let mut text = format!("{id}  {title}, by `{agent}`: {}\n", outcome.status);
     let mut say = |words: &str| text.push_str(&format!("  {words}\n"));
-    let reason = outcome.reason.as_deref().unwrap_or("nobody knows why");
+    let reason = outcome.reason.as_deref().unwrap_or("the reason is not known");
     match (outcome.is_as_it_should(), outcome.task.should) {
         (true, ExpectedOutcome::Land(1)) => {
             say(&format!(
@@ -72,7 +72,7 @@ fn told(outcome: &DemoOutcome) -> String {
                 "It was stopped, {} times: {reason}. All its processes are gone.",
                 outcome.attempts
             ));
-            say("Somebody has to look: `agency retry` would try it again.");
+            say("It is blocked: `agency retry` would try it again.");
         }
         (false, _) => {
             say(&format!("That is not as it should be: {reason}."));

@@ -107,7 +107,9 @@ impl RunProgress {
                 Some(task) => format!("{}: {what}", task.id),
                 None => what.clone(),
             },
-            RunEvent::Draining => "nothing new is started; what runs comes to its end".to_owned(),
+            RunEvent::Draining => {
+                "draining: running tasks will finish; press Ctrl-C again to stop them".to_owned()
+            }
             RunEvent::Stopping => "stopping what runs".to_owned(),
             RunEvent::Paused => "paused; `agency resume` goes on".to_owned(),
             RunEvent::Resumed => "going on".to_owned(),

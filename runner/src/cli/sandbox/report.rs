@@ -124,7 +124,7 @@ fn say(
         CommandExit::Stopped(why) => {
             let why = match why {
                 StopCause::Wall => "it ran for longer than --timeout allows",
-                StopCause::Stall => "it showed no sign of life for as long as --stall allows",
+                StopCause::Stall => "no output or file change for as long as --stall allows",
                 StopCause::Memory => "it used more memory than it may; --memory says how much that is",
                 StopCause::Interrupted(_) | StopCause::Asked => "interrupted",
             };

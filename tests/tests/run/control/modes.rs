@@ -65,7 +65,7 @@ fn a_drain_lets_what_runs_land_and_ends_the_run() {
     gate::open(&queue);
     let said = supervisor.end();
     assert_eq!(said.code, 10, "not all is done: {said:?}");
-    said.assert_names(&[&format!("{} waits: this run ends before its turn", tasks[2])]);
+    said.assert_names(&[&format!("{} waits: the run ended before it started", tasks[2])]);
     assert_eq!(queue.landed().into_keys().collect::<Vec<_>>(), tasks[..2]);
     assert!(!queue.records(&tasks[2], 1).exists());
     queue.assert_nothing_left();

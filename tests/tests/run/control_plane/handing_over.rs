@@ -52,7 +52,7 @@ fn a_nested_repository_does_not_land() {
         let queue = queue(&format!("{plant}; {HONEST}"));
         let tasks = queue.tasks(1);
         let said = queue.run(&[]);
-        assert_failed(&queue, &said, &tasks[0], 20, &["it changed what it may not"]);
+        assert_failed(&queue, &said, &tasks[0], 20, &["change refused"]);
         assert!(!queue.ground.exists("src/nested") && !queue.ground.exists("src/T0001"));
     }
 }
@@ -185,7 +185,7 @@ fn files_that_tools_obey_land_only_when_the_task_names_them() {
     let tasks: Vec<String> = (0..OBEYED.len()).map(wide).collect();
     let said = queue.run(&["--parallel", "4"]);
     for (id, file) in tasks.iter().zip(OBEYED) {
-        assert_failed(&queue, &said, id, 20, &[&format!("it changed what it may not: {file}"), "add `"]);
+        assert_failed(&queue, &said, id, 20, &[&format!("change refused: {file}"), "add `"]);
     }
     let id = queue.task(&agent(0), &["--may-touch", OBEYED[0]]);
     let said = queue.run(&["--task", &id]);

@@ -76,7 +76,7 @@ fn a_scope_that_is_widened_after_the_start_is_not_wider() {
     queue.ground.edit(&file, "NOTES.md", "README.md");
     let_go(&queue, &other);
     let said = run.end();
-    assert_failed(&queue, &said, &id, 20, &["it changed what it may not", "README.md"]);
+    assert_failed(&queue, &said, &id, 20, &["change refused", "README.md"]);
     assert!(log(&queue, &id).contains("refused: sh -c"), "{}", log(&queue, &id));
     assert_eq!(queue.ground.read("README.md"), "Hello\n");
 }

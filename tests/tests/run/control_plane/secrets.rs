@@ -83,7 +83,7 @@ fn a_secret_in_the_work_or_in_a_name_lands_nothing_and_is_shown_nowhere() {
         for id in &tasks {
             assert_eq!(queue.ground.status(id), "BLOCKED", "{said:?}");
             let text = queue.ground.read(&queue.ground.file(id));
-            assert!(text.contains("it changed what it may not"), "{text}");
+            assert!(text.contains("change refused"), "{text}");
         }
         let all = format!("{}{}", said.out, said.err);
         assert!(all.contains("src/config") && all.contains("KEY"), "it says where, and which: {said:?}");

@@ -196,7 +196,7 @@ fn whoever_takes_their_work_back_has_done_nothing() {
     assert_blocked(
         &queue,
         &id,
-        "it took back what it had done, and changed nothing of what it must (src/**)",
+        "it took back what it had done, and made no change to required files (src/**)",
         2,
     );
 }
@@ -254,7 +254,7 @@ fn whoever_was_in_conflict_sees_what_they_did() {
     crate::gate::open(&queue);
     let said = run.end();
     assert_eq!(said.code, 0, "{said:?}");
-    said.assert_names(&["people changed the same lines meanwhile: src/a.txt"]);
+    said.assert_names(&["merge conflict in src/a.txt"]);
     assert_eq!(queue.ground.read("src/a.txt"), "one\nby an agent\nthree\n");
     assert!(crate::gate::output(&queue, &id, 2).ends_with("1\n"), "{}", crate::gate::output(&queue, &id, 2));
     queue.assert_landed(&[id]);
@@ -309,7 +309,7 @@ fn work_that_is_never_done_is_blocked_and_does_not_land() {
     let before = queue.ground.git(&["rev-parse", "main"]);
     let said = queue.run(&[]);
     assert_eq!(said.code, 10, "{said:?}");
-    said.assert_names(&["the Definition of Done does not hold: `false` ended with exit code 1"]);
+    said.assert_names(&["checks failed: `false` ended with exit code 1"]);
     assert_blocked(&queue, &id, "`false` ended with exit code 1 (2 attempts)", 2);
     assert_eq!(queue.ground.git(&["rev-parse", "main"]), before);
 }
@@ -321,8 +321,8 @@ fn an_agent_that_changes_nothing_of_what_it_must_has_failed() {
     let id = queue.task("shell", &["--may-touch", "docs/**"]);
     let said = queue.run(&[]);
     assert_eq!(said.code, 10, "{said:?}");
-    said.assert_names(&["it changed nothing of what it must (src/**)"]);
-    assert_blocked(&queue, &id, "it changed nothing of what it must (src/**)", 1);
+    said.assert_names(&["it made no change to required files (src/**)"]);
+    assert_blocked(&queue, &id, "it made no change to required files (src/**)", 1);
     assert!(!queue.ground.exists("docs"));
 }
 

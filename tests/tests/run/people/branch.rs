@@ -67,10 +67,10 @@ fn a_conflict_with_a_person_is_tried_again_from_what_they_committed() {
     });
     assert_eq!(said.code, 0, "{said:?}");
     queue.assert_landed(&tasks);
-    said.assert_names(&["people changed the same lines meanwhile: src/a.txt"]);
+    said.assert_names(&["merge conflict in src/a.txt"]);
     assert_eq!(queue.ground.read("src/a.txt"), "agent\ntwo\nthree\n");
     let told = queue.ground.read("src/prompt");
-    assert!(told.contains("people changed the same lines meanwhile: src/a.txt"), "{told}");
+    assert!(told.contains("merge conflict in src/a.txt"), "{told}");
     let log = queue.ground.git(&["log", "--format=%s", "-2", "main", "--", "src/a.txt"]);
     assert_eq!(log.lines().collect::<Vec<_>>(), ["A task", "x"], "the person's commit is still there");
 }
@@ -87,7 +87,7 @@ fn a_conflict_after_the_last_attempt_blocks_the_task_and_the_person_s_commit_sta
     assert_eq!(said.code, 10, "{said:?}");
     assert_eq!(queue.ground.status(&id), "BLOCKED");
     let task = queue.ground.read(&queue.ground.file(&id));
-    assert!(task.contains("people changed the same lines meanwhile: src/a.txt"), "{task}");
+    assert!(task.contains("merge conflict in src/a.txt"), "{task}");
     assert_eq!(queue.ground.read("src/a.txt"), "person\ntwo\nthree\n");
     assert!(queue.landed().is_empty());
     queue.assert_nothing_left();
