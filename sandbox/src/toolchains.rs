@@ -129,7 +129,7 @@ impl Toolchains {
     }
 }
 
-/// A small file's text; `None` where there is none. One that is no text, or no file, is nothing that could be shown.
+/// The text of a small regular file, or `None`.
 fn read(path: &Path) -> Option<String> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = fs::File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
@@ -138,7 +138,7 @@ fn read(path: &Path) -> Option<String> {
     }
     let mut bytes = Vec::new();
     file.take(cargo_config::LARGEST as u64 + 1).read_to_end(&mut bytes).ok()?;
-    // What is no text is understood by nobody, and not shown.
+    // Signs of credentials are ASCII: they are found in a file that is not UTF-8, too.
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 

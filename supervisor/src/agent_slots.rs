@@ -60,7 +60,7 @@ impl SlotCount {
 /// A place that is taken until this is dropped.
 #[derive(Debug)]
 pub(crate) struct SlotGuard {
-    roster: Arc<AgentSlots>,
+    slots: Arc<AgentSlots>,
     agent: String,
     duty: SlotPurpose,
 }
@@ -73,10 +73,10 @@ impl SlotGuard {
 
 impl Drop for SlotGuard {
     fn drop(&mut self) {
-        if let Some(count) = self.roster.counts().get_mut(&self.agent) {
+        if let Some(count) = self.slots.counts().get_mut(&self.agent) {
             *count.of(self.duty) -= 1;
         }
-        self.roster.freed.notify_waiters();
+        self.slots.freed.notify_waiters();
     }
 }
 
@@ -99,13 +99,13 @@ impl AgentSlots {
         }
         *count.of(duty) += 1;
         drop(counts);
-        Some(SlotGuard { roster: Arc::clone(self), agent: agent.to_owned(), duty })
+        Some(SlotGuard { slots: Arc::clone(self), agent: agent.to_owned(), duty })
     }
 
     /// A place for an agent that is at work already, begun by any supervisor.
     pub(crate) fn acquire_for_running(self: &Arc<Self>, agent: &str, duty: SlotPurpose) -> SlotGuard {
         *self.counts().entry(agent.to_owned()).or_default().of(duty) += 1;
-        SlotGuard { roster: Arc::clone(self), agent: agent.to_owned(), duty }
+        SlotGuard { slots: Arc::clone(self), agent: agent.to_owned(), duty }
     }
 
     /// Waits for a place. An attempt that waits to judge goes first; one that stops waiting is not waited for.
@@ -117,9 +117,9 @@ impl AgentSlots {
             tokio::pin!(freed);
             // From here on nothing that is freed is missed.
             freed.as_mut().enable();
-            if let Some(seat) = self.try_acquire(agent, duty) {
+            if let Some(slot) = self.try_acquire(agent, duty) {
                 drop(waiting);
-                return seat;
+                return slot;
             }
             freed.await;
         }
@@ -138,7 +138,7 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
-    fn roster() -> Arc<AgentSlots> {
+    fn slots() -> Arc<AgentSlots> {
         AgentSlots::new(BTreeMap::from([("a".to_owned(), 1), ("b".to_owned(), 1)]))
     }
 
@@ -152,50 +152,50 @@ mod tests {
 
     #[test]
     fn builders_and_judges_count_alike() {
-        let roster = roster();
-        let building = roster.try_acquire("a", SlotPurpose::Build).expect("there is room");
+        let slots = slots();
+        let building = slots.try_acquire("a", SlotPurpose::Build).expect("there is room");
         assert!(
-            roster.try_acquire("a", SlotPurpose::Build).is_none()
-                && roster.try_acquire("a", SlotPurpose::Judge).is_none()
+            slots.try_acquire("a", SlotPurpose::Build).is_none()
+                && slots.try_acquire("a", SlotPurpose::Judge).is_none()
         );
         assert!(
-            roster.try_acquire("b", SlotPurpose::Judge).is_some()
-                && roster.try_acquire("anybody", SlotPurpose::Build).is_some()
+            slots.try_acquire("b", SlotPurpose::Judge).is_some()
+                && slots.try_acquire("anybody", SlotPurpose::Build).is_some()
         );
         drop(building);
-        let judging = roster.try_acquire("a", SlotPurpose::Judge).expect("there is room");
-        assert!(roster.try_acquire("a", SlotPurpose::Build).is_none());
-        assert_eq!(roster.judging()["a"], 1);
+        let judging = slots.try_acquire("a", SlotPurpose::Judge).expect("there is room");
+        assert!(slots.try_acquire("a", SlotPurpose::Build).is_none());
+        assert_eq!(slots.judging()["a"], 1);
         drop(judging);
-        assert!(roster.try_acquire("a", SlotPurpose::Build).is_some());
+        assert!(slots.try_acquire("a", SlotPurpose::Build).is_some());
     }
 
     #[test]
     fn who_waits_to_judge_comes_before_who_would_begin() {
-        let roster = roster();
-        let building = roster.try_acquire("a", SlotPurpose::Build).expect("there is room");
-        let mut builder = pin!(roster.acquire("a", SlotPurpose::Build));
+        let slots = slots();
+        let building = slots.try_acquire("a", SlotPurpose::Build).expect("there is room");
+        let mut builder = pin!(slots.acquire("a", SlotPurpose::Build));
         assert!(now(builder.as_mut()).is_none());
-        let mut judge = pin!(roster.acquire("a", SlotPurpose::Judge));
+        let mut judge = pin!(slots.acquire("a", SlotPurpose::Judge));
         assert!(now(judge.as_mut()).is_none());
         drop(building);
         assert!(now(builder.as_mut()).is_none(), "somebody waits");
-        assert!(roster.try_acquire("a", SlotPurpose::Build).is_none(), "somebody waits");
+        assert!(slots.try_acquire("a", SlotPurpose::Build).is_none(), "somebody waits");
         let judging = now(judge.as_mut()).expect("its turn");
         assert!(judging.is_for("a", SlotPurpose::Judge));
-        assert_eq!(roster.judging()["a"], 1);
+        assert_eq!(slots.judging()["a"], 1);
         assert!(now(builder.as_mut()).is_none());
         drop(judging);
-        assert!(now(builder).is_some_and(|seat| seat.is_for("a", SlotPurpose::Build)));
+        assert!(now(builder).is_some_and(|slot| slot.is_for("a", SlotPurpose::Build)));
     }
 
     #[test]
     fn who_waits_to_begin_is_told_when_nobody_waits_to_judge_any_more() {
-        let roster = roster();
-        let building = roster.try_acquire("a", SlotPurpose::Build).expect("there is room");
-        let mut builder = pin!(roster.acquire("a", SlotPurpose::Build));
+        let slots = slots();
+        let building = slots.try_acquire("a", SlotPurpose::Build).expect("there is room");
+        let mut builder = pin!(slots.acquire("a", SlotPurpose::Build));
         {
-            let mut judge = pin!(roster.acquire("a", SlotPurpose::Judge));
+            let mut judge = pin!(slots.acquire("a", SlotPurpose::Judge));
             assert!(now(judge.as_mut()).is_none());
             drop(building);
             assert!(now(builder.as_mut()).is_none());
@@ -205,27 +205,27 @@ mod tests {
 
     #[test]
     fn who_stops_waiting_is_not_waited_for() {
-        let roster = roster();
+        let slots = slots();
         let _found = [
-            roster.acquire_for_running("a", SlotPurpose::Judge),
-            roster.acquire_for_running("a", SlotPurpose::Judge),
+            slots.acquire_for_running("a", SlotPurpose::Judge),
+            slots.acquire_for_running("a", SlotPurpose::Judge),
         ];
         {
-            let mut judge = pin!(roster.acquire("a", SlotPurpose::Judge));
+            let mut judge = pin!(slots.acquire("a", SlotPurpose::Judge));
             assert!(now(judge.as_mut()).is_none());
-            assert_eq!(roster.judging()["a"], 3, "those that were found count, however many");
+            assert_eq!(slots.judging()["a"], 3, "those that were found count, however many");
         }
-        assert_eq!(roster.judging()["a"], 2);
+        assert_eq!(slots.judging()["a"], 2);
     }
 
     /// Each was built by whom the other is judged by. A builder that kept its place would wait for ever.
     #[test]
     fn two_that_judge_each_other_do_not_wait_in_a_circle() {
-        let roster = roster();
+        let slots = slots();
         let places =
-            ["a", "b"].map(|agent| roster.try_acquire(agent, SlotPurpose::Build).expect("there is room"));
+            ["a", "b"].map(|agent| slots.try_acquire(agent, SlotPurpose::Build).expect("there is room"));
         let (mut one, mut other) =
-            (pin!(roster.acquire("b", SlotPurpose::Judge)), pin!(roster.acquire("a", SlotPurpose::Judge)));
+            (pin!(slots.acquire("b", SlotPurpose::Judge)), pin!(slots.acquire("a", SlotPurpose::Judge)));
         assert!(now(one.as_mut()).is_none() && now(other.as_mut()).is_none());
         // Their agents have ended.
         drop(places);

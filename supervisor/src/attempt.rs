@@ -14,7 +14,7 @@
 //! ```
 //!
 //! A phase is what is certain. What was done after it and not recorded is seen from the outside when the attempt
-//! is taken up again (`life`), so a crash between any two costs nothing but a second look.
+//! is taken up again (`driver`), so a crash between any two costs nothing but a second look.
 
 use std::fmt;
 
@@ -207,7 +207,7 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// The name of its errand, within the attempt.
+    /// The name of its job, within the attempt.
     pub fn job_name(&self) -> String {
         format!("audit-{}", self.number)
     }

@@ -1,5 +1,4 @@
-//! The board, behind one desk: a thread of its own that looks at its files and writes them, one thing after the
-//! other.
+//! The thread that reads and writes the board's files, one thing after the other.
 //!
 //! Board files are read and written with plain, durable system calls, which may take a while. A caller hands in
 //! what it wants done and waits for the answer; no other caller is held up.
@@ -16,7 +15,7 @@ use crate::board_sync::BoardSync;
 
 type BoardJob = Box<dyn FnOnce(&BoardAccess<'_>) + Send>;
 
-/// What is behind the desk.
+/// What is on the board thread.
 struct BoardAccess<'a> {
     store: &'a BoardStore,
     board: &'a dyn Board,
@@ -40,7 +39,7 @@ pub struct BoardThread {
 }
 
 impl BoardThread {
-    /// Calls `open` on the desk's own thread: no other thread holds a board's files.
+    /// Calls `open` on the board thread: no other thread holds a board's files.
     pub fn open<E: Send + 'static>(
         sharing: Option<BoardSync>,
         open: impl FnOnce() -> Result<(BoardStore, Box<dyn Board>), E> + Send + 'static,
@@ -60,8 +59,8 @@ impl BoardThread {
                 if opened.send(Ok(names)).is_ok() {
                     let sharing = sharing.as_ref().filter(|_| board.is_shared());
                     let counter = BoardAccess { store: &store, board: board.as_ref(), sharing };
-                    for errand in waiting {
-                        errand(&counter);
+                    for job in waiting {
+                        job(&counter);
                     }
                 }
             }
@@ -70,7 +69,7 @@ impl BoardThread {
         // The thread answers before it does anything else, or the process is coming to its end.
         let (protocol, folder, own, scope_field, profiles, shared) = match answer.recv() {
             Ok(answer) => answer?,
-            Err(_) => unreachable!("the desk's thread always answers"),
+            Err(_) => unreachable!("the board thread always answers"),
         };
         Ok(Self { counter, protocol, folder, own, scope_field, shared, profiles })
     }
@@ -119,9 +118,9 @@ impl BoardThread {
         verb: impl FnOnce(&BoardAccess<'_>) -> Result<T, BoardError> + Send + 'static,
     ) -> Result<T, BoardError> {
         let (done, answer) = oneshot::channel();
-        let errand: BoardJob = Box::new(move |counter| drop(done.send(verb(counter))));
-        let closed = || BoardError::Refused { reason: "the board's desk is closed".to_owned(), hint: None };
-        self.counter.send(errand).map_err(|_| closed())?;
+        let job: BoardJob = Box::new(move |counter| drop(done.send(verb(counter))));
+        let closed = || BoardError::Refused { reason: "the board thread has ended".to_owned(), hint: None };
+        self.counter.send(job).map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?
     }
 }

@@ -1,17 +1,18 @@
 //! Decides which attempt runs where, and when.
 //!
 //! ```text
-//! charge    takes charge of a repository for one run
-//! dispatch  the loop: what can start, what can be taken over, what people want
-//! life      one attempt, from its claim to its end, step by step
-//! errand    a sandbox that runs for an attempt, and outlives the supervisor that sent it
-//! budget    how much may be used, for a task and for a run
-//! roster    how many of an agent are at work, to build or to judge
-//! store     whose an attempt is, and how far it has come
-//! identity  which store a repository belongs to
-//! rebuild   a store that was damaged, made anew from what git and the records say
-//! retention what is settled and old, and goes
-//! desk      the board's files, one thing after the other
+//! startup         takes charge of a repository for one run
+//! own_terms       the terms under which a supervisor is in charge
+//! dispatch        the queue: what can start, what can be taken over, what people want
+//! driver          one attempt, from its claim to its end, step by step
+//! job             a sandbox that runs for an attempt, and outlives the supervisor that sent it
+//! budget          how much may be used, for a task and for a run
+//! agent_slots     how many of an agent are at work, to build or to judge
+//! store           whose an attempt is, and how far it has come
+//! store_identity  which store a repository belongs to
+//! rebuild         a damaged store, made anew from what git and the records say
+//! retention       what is settled and old, and goes
+//! board_thread    the board's files, one thing after the other
 //! ```
 //!
 //! The protocols say what work is, the sandbox where it runs, the profiles when it is done; nothing of theirs is

@@ -72,10 +72,10 @@ impl Prompt<'_> {
                 true => "\nThe files are as the last attempt left them. Mend what was found; keep what was right.\n",
                 false => "\nYou begin anew, on the branch as it is now.\n",
             });
-            for paper in self.papers {
+            for attachment in self.papers {
                 text.push_str(&format!(
                     "What the last attempt did is in `.git/{}`, as a patch.\n",
-                    paper.name
+                    attachment.name
                 ));
             }
         }

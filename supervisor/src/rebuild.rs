@@ -166,8 +166,8 @@ fn look(
     }
     for entry in entries(&state.join("runs"))? {
         let Some((key, epoch, order)) = attempt_of(&entry) else { continue };
-        for errand in entries(&entry)? {
-            if JobFolder::new(errand).is_alive().unwrap_or(false) {
+        for job in entries(&entry)? {
+            if JobFolder::new(job).is_alive().unwrap_or(false) {
                 return Err(RebuildError::AtWork { task: key.id });
             }
         }

@@ -125,12 +125,12 @@ pub struct Startup {
     pub repository: Arc<LandingRepository>,
     /// For a board that git carries from clone to clone.
     pub sharing: Option<BoardSync>,
-    pub desk: BoardThread,
+    pub board_thread: BoardThread,
     pub shim: ShimProgram,
     /// For outcomes of older shims, which did not read what their agents wrote.
     pub reader: ClaimReader,
-    pub teller: Arc<dyn EventSink>,
-    pub witness: StepHook,
+    pub events: Arc<dyn EventSink>,
+    pub step_hook: StepHook,
 }
 
 impl std::fmt::Debug for Startup {
@@ -140,7 +140,7 @@ impl std::fmt::Debug for Startup {
 }
 
 /// A landing that was cut short is taken back; what people changed meanwhile stays, and they are told.
-fn tell_undone(undone: &UndoOutcome, teller: &dyn EventSink) {
+fn tell_undone(undone: &UndoOutcome, events: &dyn EventSink) {
     if let UndoOutcome::TakenBack { theirs } = undone
         && !theirs.is_empty()
     {
@@ -149,20 +149,20 @@ fn tell_undone(undone: &UndoOutcome, teller: &dyn EventSink) {
             "a landing was cut short and taken back; what you edited since stays: {}",
             files.join(", ")
         );
-        teller.tell(&RunEvent::Trouble { task: None, what });
+        events.tell(&RunEvent::Trouble { task: None, what });
     }
 }
 
-fn tell_untidy(error: &RetentionError, teller: &dyn EventSink) {
-    teller.tell(&RunEvent::Trouble { task: None, what: error_chain::on_one_line(error) });
+fn tell_untidy(error: &RetentionError, events: &dyn EventSink) {
+    events.tell(&RunEvent::Trouble { task: None, what: error_chain::on_one_line(error) });
 }
 
 /// Work that is done, and has left its branch, is named when a run begins and when it ends. Where that can't be found out,
 /// there is something else to say.
 async fn report_lost_landings(
     repository: &Arc<LandingRepository>,
-    desk: &BoardThread,
-    teller: &dyn EventSink,
+    board_thread: &BoardThread,
+    events: &dyn EventSink,
 ) {
     let looked = Arc::clone(repository);
     let Ok(Ok(strayed)) = tokio::task::spawn_blocking(move || lost_landings::find(&looked)).await else {
@@ -171,10 +171,10 @@ async fn report_lost_landings(
     for one in strayed {
         let key = TaskKey { protocol: one.task.protocol().to_owned(), id: one.task.id().to_owned() };
         let Ok(task) = TaskId::parse(&key.id) else { continue };
-        if key.protocol == desk.protocol
-            && desk.read(move |board, tree| board.is_done(tree, &task)).await.unwrap_or(false)
+        if key.protocol == board_thread.protocol
+            && board_thread.read(move |board, tree| board.is_done(tree, &task)).await.unwrap_or(false)
         {
-            teller.tell(&RunEvent::Trouble { task: Some(key), what: one.sentence() });
+            events.tell(&RunEvent::Trouble { task: Some(key), what: one.sentence() });
         }
     }
 }
@@ -183,31 +183,35 @@ async fn report_lost_landings(
 async fn look_after_spares(
     look: fn(&LandingRepository) -> Result<(), agency_landing::Error>,
     repository: &Arc<LandingRepository>,
-    teller: &dyn EventSink,
+    events: &dyn EventSink,
 ) {
     let repository = Arc::clone(repository);
     if let Ok(Err(error)) = tokio::task::spawn_blocking(move || look(&repository)).await {
-        teller.tell(&RunEvent::Trouble { task: None, what: error_chain::on_one_line(&error) });
+        events.tell(&RunEvent::Trouble { task: None, what: error_chain::on_one_line(&error) });
     }
 }
 
 /// Sweeps the copies of objects. No shim does: a shim lives for one attempt, and can't know what the others have named.
-async fn sweep_spares_regularly<S: AttemptStore>(shop: Arc<RunContext<S>>) {
+async fn sweep_spares_regularly<S: AttemptStore>(context: Arc<RunContext<S>>) {
     loop {
-        look_after_spares(spare_objects::sweep, &shop.repository, shop.teller.as_ref()).await;
+        look_after_spares(spare_objects::sweep, &context.repository, context.events.as_ref()).await;
         tokio::time::sleep(spare_objects::BETWEEN_SWEEPS).await;
     }
 }
 
 /// A run may go on for months (`--watch`).
-async fn prune_regularly<S: AttemptStore>(shop: Arc<RunContext<S>>) {
+async fn prune_regularly<S: AttemptStore>(context: Arc<RunContext<S>>) {
     loop {
         tokio::time::sleep(TIDY_EVERY).await;
-        let tidied =
-            retention::tidy_up(&shop.settings.state, &*shop.store, &shop.repository, clock::wall_seconds())
-                .await;
+        let tidied = retention::tidy_up(
+            &context.settings.state,
+            &*context.store,
+            &context.repository,
+            clock::wall_seconds(),
+        )
+        .await;
         if let Err(error) = tidied {
-            tell_untidy(&error, shop.teller.as_ref());
+            tell_untidy(&error, context.events.as_ref());
         }
     }
 }
@@ -216,7 +220,7 @@ async fn prune_regularly<S: AttemptStore>(shop: Arc<RunContext<S>>) {
 async fn take_back_landings(
     repository: &Arc<LandingRepository>,
     state: &Path,
-    teller: &dyn EventSink,
+    events: &dyn EventSink,
 ) -> Result<(), StartupError> {
     let opened = Arc::clone(repository);
     let recover = move || {
@@ -225,7 +229,7 @@ async fn take_back_landings(
     };
     match tokio::task::spawn_blocking(recover).await {
         Ok(recovered) => {
-            tell_undone(&recovered?, teller);
+            tell_undone(&recovered?, events);
             Ok(())
         }
         Err(_) => {
@@ -237,11 +241,11 @@ async fn take_back_landings(
 
 /// Takes charge until there is nothing left to do.
 pub async fn run(
-    charge: Startup,
+    inputs: Startup,
     wishes: RunOptions,
     interrupts: mpsc::Receiver<Interrupt>,
 ) -> Result<RunSummary, StartupError> {
-    let Startup { settings, repository, sharing, desk, shim, reader, teller, witness } = charge;
+    let Startup { settings, repository, sharing, board_thread, shim, reader, events, step_hook } = inputs;
     let state = settings.state.clone();
     let failed = |source| StartupError::State { path: state.clone(), source };
     let layers = StateFolder::at(&state);
@@ -256,22 +260,22 @@ pub async fn run(
     let terms = OwnTerms::enter(&store, &state).await?;
     // Before anything else, take back what an interrupted landing left in the user's files.
     // First the copies of objects, because the others may need them.
-    look_after_spares(spare_objects::restore_named, &repository, teller.as_ref()).await;
-    take_back_landings(&repository, &state, teller.as_ref()).await?;
+    look_after_spares(spare_objects::restore_named, &repository, events.as_ref()).await;
+    take_back_landings(&repository, &state, events.as_ref()).await?;
     match retention::tidy_up(&state, &store, &repository, clock::wall_seconds()).await {
         Err(RetentionError::Records(source)) => return Err(failed(source)),
         Err(RetentionError::Store(error)) => return Err(error.into()),
         // They block nothing, and the next time tries again.
         Err(error @ (RetentionError::References(_) | RetentionError::Locked(_))) => {
-            tell_untidy(&error, teller.as_ref());
+            tell_untidy(&error, events.as_ref());
         }
         Ok(()) => {}
     }
-    report_lost_landings(&repository, &desk, teller.as_ref()).await;
-    let roster = AgentSlots::new(dispatch::parallel_of_agents(&settings));
-    let shop = Arc::new(RunContext {
+    report_lost_landings(&repository, &board_thread, events.as_ref()).await;
+    let slots = AgentSlots::new(dispatch::parallel_of_agents(&settings));
+    let context = Arc::new(RunContext {
         store: Arc::new(store),
-        desk,
+        board_thread,
         repository,
         sharing,
         settings,
@@ -279,17 +283,17 @@ pub async fn run(
         reader,
         terms,
         train: Train::default(),
-        roster,
+        slots,
         began: BootClock.now(),
-        teller,
-        witness,
+        events,
+        step_hook,
     });
     let keepers = [
-        tokio::spawn(prune_regularly(Arc::clone(&shop))),
-        tokio::spawn(sweep_spares_regularly(Arc::clone(&shop))),
+        tokio::spawn(prune_regularly(Arc::clone(&context))),
+        tokio::spawn(sweep_spares_regularly(Arc::clone(&context))),
     ];
     let summary = tokio::select! {
-        summary = dispatch::run(Arc::clone(&shop), wishes, interrupts) => summary,
+        summary = dispatch::run(Arc::clone(&context), wishes, interrupts) => summary,
         () = folder.wait_until_gone() => return Err(StartupError::StateGone { path: state }),
     };
     keepers.iter().for_each(|keeper| keeper.abort());
@@ -299,19 +303,19 @@ pub async fn run(
     }
     let summary = summary?;
     let farewell = async {
-        look_after_spares(spare_objects::restore_named, &shop.repository, shop.teller.as_ref()).await;
-        report_lost_landings(&shop.repository, &shop.desk, shop.teller.as_ref()).await;
-        shop.terms.leave(shop.store.as_ref()).await
+        look_after_spares(spare_objects::restore_named, &context.repository, context.events.as_ref()).await;
+        report_lost_landings(&context.repository, &context.board_thread, context.events.as_ref()).await;
+        context.terms.leave(context.store.as_ref()).await
     };
     match summary.interrupted {
         // What it was interrupted in may hang. The store learns from the lock that no supervisor is in charge any more.
         true => tokio::time::timeout(FAREWELL, farewell).await.unwrap_or(Ok(()))?,
         false => farewell.await?,
     }
-    shop.terms.release();
+    context.terms.release();
     // The next run can use them then, even after a crash of the machine. Without the sync, it makes them again.
     if let Err(error) = Snapshots::sync_layers(&layers) {
-        shop.teller.tell(&RunEvent::Trouble { task: None, what: error_chain::on_one_line(&error) });
+        context.events.tell(&RunEvent::Trouble { task: None, what: error_chain::on_one_line(&error) });
     }
     Ok(summary)
 }

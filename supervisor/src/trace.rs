@@ -1,11 +1,11 @@
 //! How the work of an attempt comes into a trace, if one is kept.
 //!
 //! What a run belongs to is the context of its thread (`opentelemetry::Context`). Attempts and their steps are spans of
-//! `tracing`, which the subscriber that keeps the trace puts below it. Errands are not: they run in processes of their
+//! `tracing`, which the subscriber that keeps the trace puts below it. Jobs are not: they run in processes of their
 //! own, and maybe for a supervisor before this one. Their spans are made of what they left in their folders, with the
 //! times that stand there.
 //!
-//! An errand is told where it belongs before there is a span, by a promise: the span that is made of it in the end has
+//! A job is told where it belongs before there is a span, by a promise: the span that is made of it in the end has
 //! the id it was told, so that what an agent tells of itself stands below what is told of the agent.
 //!
 //! A span says what was done and how it ended. Nothing of a prompt, of what an agent wrote, or of a variable's value
@@ -54,7 +54,7 @@ fn text(trace: TraceId, span: SpanId, flags: TraceFlags) -> String {
     format!("00-{trace}-{span}-{:02x}", flags.to_u8())
 }
 
-/// What an errand that is ordered now is told. If no trace is kept here, we hand on what we were told.
+/// What a job that is ordered now is told. If no trace is kept here, we hand on what we were told.
 pub(crate) fn for_new_job() -> Option<TraceParent> {
     Context::map_current(|context| {
         let span = context.span();
@@ -100,7 +100,7 @@ fn set_wrong(what: &str) {
     Context::map_current(|context| context.span().set_status(Status::error(what.to_owned())));
 }
 
-/// An errand is over, and its span can be made.
+/// A job is over, and its span can be made.
 pub(crate) fn record_job(place: &JobFolder, state: Option<&JobState>) {
     let Some(JobState::Over(outcome)) = state else { return };
     let attempt = Context::current();
@@ -136,9 +136,9 @@ fn make(attempt: &Context, order: &JobOrder, outcome: &JobOutcome) {
         let _promised = promise.attach();
         tracer.build_with_context(builder, attempt)
     };
-    let errand = attempt.with_span(span);
+    let job = attempt.with_span(span);
     if let Some(wrong) = wrong(outcome) {
-        errand.span().set_status(Status::error(wrong));
+        job.span().set_status(Status::error(wrong));
     }
     if let JobResult::Proof(proof) = &outcome.done {
         for (command, times) in proof.evidence.commands.iter().zip(&proof.times) {
@@ -149,17 +149,17 @@ fn make(attempt: &Context, order: &JobOrder, outcome: &JobOutcome) {
             let builder = SpanBuilder::from_name("command")
                 .with_start_time(time(times.from))
                 .with_attributes(attributes);
-            let mut span = tracer.build_with_context(builder, &errand);
+            let mut span = tracer.build_with_context(builder, &job);
             if code != Some(0) {
                 span.set_status(Status::error("failed"));
             }
             span.end_with_timestamp(time(times.to));
         }
     }
-    errand.span().end_with_timestamp(time(times.to));
+    job.span().end_with_timestamp(time(times.to));
 }
 
-/// What kind of errand it was, and what can be told of it.
+/// What kind of job it was, and what can be told of it.
 fn about(order: &JobOrder, outcome: &JobOutcome) -> (&'static str, Vec<KeyValue>) {
     match &order.what {
         JobKind::Agent(agent) | JobKind::Audit(agent) => {
@@ -191,7 +191,7 @@ fn count<T>(items: &[T], left_out: u64) -> i64 {
     i64::try_from(items.len() as u64 + left_out).unwrap_or(i64::MAX)
 }
 
-/// Why an errand did not come to a good end, in a word or two.
+/// Why a job did not come to a good end, in a word or two.
 fn wrong(outcome: &JobOutcome) -> Option<&'static str> {
     match (outcome.stopped, &outcome.done) {
         (Some(StopReason::Canceled), _) => Some("canceled"),
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_trace_an_errand_is_told_what_we_were_told_or_nothing() {
+    fn without_a_trace_a_job_is_told_what_we_were_told_or_nothing() {
         assert_eq!(for_new_job(), None);
         let told = parse(HERE).expect("a place in a trace");
         let _here = Context::new().with_remote_span_context(told).attach();

@@ -9,8 +9,7 @@
 //!
 //! Nothing of the agent's goes through the engine: not its streams, not its environment, not its end. So nothing of it
 //! is in the engine's logs, and an engine that answers slowly delays no run. The first process ends when we do, and
-//! the container with it; what an engine keeps all the same is found by what was written down
-//! of it (`leftovers`).
+//! the container with it. A container that an engine keeps all the same is found by its record (`cleanup`).
 
 pub mod caches;
 pub(crate) mod cleanup;

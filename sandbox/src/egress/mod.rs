@@ -1,14 +1,14 @@
 //! A list of hosts, and the way out to them.
 //!
 //! An agent with a list lives in a network namespace of its own, as one without any network does. Two kinds of
-//! sockets lead out of it, both made inside before the agent starts (`inside`) and accepted outside, where
+//! sockets lead out of it, both made inside before the agent starts (`listeners`) and accepted outside, where
 //! the agent can't follow:
 //!
 //! - a literal loopback address on the list is *forwarded*: what connects to it inside is connected to the same
 //!   address and port outside;
 //! - everything else goes through a *proxy* (`proxy`), which reads the name a client asks for (`request`),
 //!   compares it with the list before anything is looked up, looks up the name that is on the list (`lookup`),
-//!   refuses addresses that are not meant (`address`) and this machine's own (`local`), and connects to the very
+//!   refuses addresses that are not meant (`address`) and this machine's own (`local_address`), and connects to the very
 //!   address it checked.
 //!
 //! Names are what people can review in a policy, and what certificates are for; see decision 011. The proxy's

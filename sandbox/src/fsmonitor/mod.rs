@@ -5,8 +5,8 @@
 //! is as the commit has it. So the layer is shown to the agent, read-only, and `agency`, started by the name of
 //! `FSMONITOR_PROGRAM`, lists it (`layer`). Three things are not in the layer:
 //!
-//! - what is mounted over the tree: covers, and folders of the real work tree. They are named each time (`about`).
-//! - what was made there and is gone again. It can only matter if the index has it (`entries`).
+//! - what is mounted over the tree: covers, and folders of the real work tree. They are named each time (`config`).
+//! - what was made there and is gone again. It can only matter if the index has it (`index_paths`).
 //! - another work tree, or an index that was last compared with one. Then everything may have changed.
 //!
 //! All of this happens inside, as the agent and with its rights. An agent that replaces the program, or lies to it,

@@ -88,27 +88,27 @@ pub enum RunError {
     #[error(transparent)]
     Board(#[from] BoardError),
     #[error(transparent)]
-    Life(#[from] DriveError),
+    Drive(#[from] DriveError),
 }
 
 /// Runs what there is to run, until nothing is left that could be done now.
 pub async fn run<S: AttemptStore>(
-    shop: Arc<RunContext<S>>,
+    context: Arc<RunContext<S>>,
     wishes: RunOptions,
     mut interrupts: mpsc::Receiver<Interrupt>,
 ) -> Result<RunSummary, RunError> {
-    let beat = shop.settings.leases.heartbeat;
+    let beat = context.settings.leases.heartbeat;
     let mut heartbeat = tokio::time::interval_at(tokio::time::Instant::now() + beat, beat);
     let mut look = tokio::time::interval(LOOK_EVERY);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut queue = RunQueue::new(QueueStart {
         wishes,
-        settings: shop.settings.clone(),
-        protocol: shop.desk.protocol.to_owned(),
-        terms: shop.terms.all(),
-        began: shop.began,
+        settings: context.settings.clone(),
+        protocol: context.board_thread.protocol.to_owned(),
+        terms: context.terms.all(),
+        began: context.began,
     });
-    let mut dispatcher = Dispatcher::new(shop);
+    let mut dispatcher = Dispatcher::new(context);
     let actions = queue.begin();
     dispatcher.carry_out(actions);
     loop {
@@ -127,7 +127,7 @@ pub async fn run<S: AttemptStore>(
             Some(ended) = dispatcher.questions.join_next() => dispatcher.answered(ended)?,
             _ = heartbeat.tick() => DispatchEvent::Heartbeat,
             _ = look.tick() => {
-                let state = &dispatcher.shop.settings.state;
+                let state = &dispatcher.context.settings.state;
                 DispatchEvent::Look { is_disk_full: host_fault::is_too_full_to_begin(state) }
             }
         };
@@ -145,7 +145,7 @@ fn now() -> Moment {
 
 /// What carries out actions: the drivers and the tasks that find answers. They end with it.
 struct Dispatcher<S> {
-    shop: Arc<RunContext<S>>,
+    context: Arc<RunContext<S>>,
     drivers: JoinSet<(TaskKey, DriveResult)>,
     questions: JoinSet<(Asked, AnswerWithPlace)>,
     signals: HashMap<TaskKey, watch::Sender<DriverSignal>>,
@@ -160,9 +160,9 @@ struct Dispatcher<S> {
 }
 
 impl<S: AttemptStore> Dispatcher<S> {
-    fn new(shop: Arc<RunContext<S>>) -> Self {
+    fn new(context: Arc<RunContext<S>>) -> Self {
         Self {
-            shop,
+            context,
             drivers: JoinSet::new(),
             questions: JoinSet::new(),
             signals: HashMap::new(),
@@ -179,7 +179,7 @@ impl<S: AttemptStore> Dispatcher<S> {
         QueueFacts {
             now: now(),
             free_memory: free_memory(self.system.as_mut()),
-            judging: self.shop.roster.judging(),
+            judging: self.context.slots.judging(),
             unattended: self.unattended.keys().cloned().collect(),
         }
     }
@@ -189,11 +189,11 @@ impl<S: AttemptStore> Dispatcher<S> {
         for action in actions.0 {
             match action {
                 Action::Ask(question) => {
-                    let (asked, shop) = (question.asked(), Arc::clone(&self.shop));
-                    self.questions.spawn(async move { (asked, questions::answer(shop, question).await) });
+                    let (asked, context) = (question.asked(), Arc::clone(&self.context));
+                    self.questions.spawn(async move { (asked, questions::answer(context, question).await) });
                 }
-                Action::Emit(event) => self.shop.teller.tell(&event),
-                Action::Rejoin(attempt) => self.shop.rejoin(&attempt),
+                Action::Emit(event) => self.context.events.tell(&event),
+                Action::Rejoin(attempt) => self.context.rejoin(&attempt),
                 Action::Drive { attempt, start, wish } => {
                     self.drive(attempt, start.map(|start| *start), wish);
                 }
@@ -205,7 +205,7 @@ impl<S: AttemptStore> Dispatcher<S> {
                         });
                     }
                 }
-                Action::RenewShims(attempt) => questions::renew_shims(&self.shop, &attempt),
+                Action::RenewShims(attempt) => questions::renew_shims(&self.context, &attempt),
                 Action::End => return true,
             }
         }
@@ -216,10 +216,10 @@ impl<S: AttemptStore> Dispatcher<S> {
         let key = attempt.task.clone();
         let (sender, wanted) = watch::channel(wish);
         self.signals.insert(key.clone(), sender);
-        let unattended = self.unattended.remove(&key).map(|agent| agent.seat);
+        let unattended = self.unattended.remove(&key).map(|agent| agent.slot);
         let place = self.places.remove(&key).or(unattended);
-        let shop = Arc::clone(&self.shop);
-        self.drivers.spawn(async move { (key, shop.drive(attempt, start, wanted, place).await) });
+        let context = Arc::clone(&self.context);
+        self.drivers.spawn(async move { (key, context.drive(attempt, start, wanted, place).await) });
     }
 
     /// A driver came to its end. What one that broke was about stays as it is.
@@ -227,7 +227,7 @@ impl<S: AttemptStore> Dispatcher<S> {
         let (key, (rest, unattended)) = ended.ok()?;
         self.signals.remove(&key);
         self.unattended.extend(unattended.map(|agent| (key.clone(), agent)));
-        let state = &self.shop.settings.state;
+        let state = &self.context.settings.state;
         let rest = rest.map_err(|error| DriveFault {
             blame: error.blame(state),
             what: error_chain::on_one_line(&error),
@@ -255,7 +255,7 @@ impl<S: AttemptStore> Dispatcher<S> {
             // Without them nothing begins.
             Err(error) if !self.has_begun && matches!(asked, Asked::Drain | Asked::Store) => Err(error),
             Err(error) => {
-                let what = questions::absorbed(&self.shop, error)?;
+                let what = questions::absorbed(&self.context, error)?;
                 Ok(DispatchEvent::Unanswered { asked, what })
             }
         }

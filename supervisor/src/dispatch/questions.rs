@@ -25,8 +25,11 @@ use crate::store::{AttemptStore, ClaimRequest, ClaimResult, QueueMode};
 pub(super) type AnswerWithPlace = Result<(Answer, Option<SlotGuard>), RunError>;
 
 /// Finds the answer to a question.
-pub(super) async fn answer<S: AttemptStore>(shop: Arc<RunContext<S>>, question: Question) -> AnswerWithPlace {
-    let store = &*shop.store;
+pub(super) async fn answer<S: AttemptStore>(
+    context: Arc<RunContext<S>>,
+    question: Question,
+) -> AnswerWithPlace {
+    let store = &*context.store;
     let answer = match question {
         Question::GiveBackDrain => {
             // A drain was meant for those who ran when it was asked for.
@@ -38,24 +41,24 @@ pub(super) async fn answer<S: AttemptStore>(shop: Arc<RunContext<S>>, question: 
         Question::ReadStore { known, parked } => read_store(store, known, parked).await?,
         Question::ReadAgenda => {
             let from = BootClock.now();
-            let agenda = Box::new(shop.desk.read_agenda(|board, tree| board.agenda(tree)).await?);
+            let agenda = Box::new(context.board_thread.read_agenda(|board, tree| board.agenda(tree)).await?);
             Answer::AgendaRead { agenda, took: BootClock.now().since(from) }
         }
         Question::CheckWanted { keys } => {
             let mut unwanted = Vec::new();
             for key in keys {
-                if !shop.is_wanted(&key).await? {
+                if !context.is_wanted(&key).await? {
                     unwanted.push(key);
                 }
             }
             Answer::WantedChecked { unwanted }
         }
-        Question::FindOrphans => Answer::OrphansFound(find_orphans(&shop).await?),
+        Question::FindOrphans => Answer::OrphansFound(find_orphans(&context).await?),
         Question::RenewLeases => {
-            Answer::LeasesRenewed { leases: shop.terms.renew(store, shop.settings.leases.ttl).await? }
+            Answer::LeasesRenewed { leases: context.terms.renew(store, context.settings.leases.ttl).await? }
         }
         Question::Claim { key, start, after } => {
-            let (outcome, place) = claim(&shop, &key, &start, after).await?;
+            let (outcome, place) = claim(&context, &key, &start, after).await?;
             return Ok((Answer::Claimed { key, start, outcome }, place));
         }
         Question::NoteWaiting { lease, text } => {
@@ -63,15 +66,15 @@ pub(super) async fn answer<S: AttemptStore>(shop: Arc<RunContext<S>>, question: 
             Answer::WaitingNoted { key: lease.task }
         }
         Question::Reread { key } => {
-            let attempt = reread(&shop, &key).await?.map(Box::new);
+            let attempt = reread(&context, &key).await?.map(Box::new);
             Answer::Reread { key, attempt }
         }
         Question::Settle { attempt, needs } => {
-            let facts = settle(&shop, &attempt, needs).await?;
+            let facts = settle(&context, &attempt, needs).await?;
             Answer::Settled { key: attempt.task.clone(), facts }
         }
         Question::Abandon { key, blame, why } => {
-            let outcome = abandon(&shop, &key, blame, why).await?;
+            let outcome = abandon(&context, &key, blame, why).await?;
             Answer::Abandoned { key, outcome }
         }
     };
@@ -94,31 +97,31 @@ async fn read_store<S: AttemptStore>(
 }
 
 async fn claim<S: AttemptStore>(
-    shop: &RunContext<S>,
+    context: &RunContext<S>,
     key: &TaskKey,
     start: &ReadyTask,
     after: Option<Epoch>,
 ) -> Result<(ClaimOutcome, Option<SlotGuard>), RunError> {
-    let allowed = &shop.settings.budget.task;
+    let allowed = &context.settings.budget.task;
     if !allowed.is_boundless()
-        && let Some(used) = allowed.used_up(&shop.store.spent(key).await?, 0)
+        && let Some(used) = allowed.used_up(&context.store.spent(key).await?, 0)
     {
         return Ok((ClaimOutcome::UsedUp(format!("its budget is used up: {used}")), None));
     }
     // Where an auditor has come to work since it was chosen, it is chosen again, or something else is.
-    let Some(place) = shop.roster.try_acquire(start.agent.as_str(), SlotPurpose::Build) else {
+    let Some(place) = context.slots.try_acquire(start.agent.as_str(), SlotPurpose::Build) else {
         return Ok((ClaimOutcome::NoPlace, None));
     };
     let beyond = match after {
         Some(_) => Epoch(0),
-        None => shop.known_to_git(key).await?,
+        None => context.known_to_git(key).await?,
     };
     let claim = ClaimRequest { task: key, title: &start.title, agent: start.agent.as_str(), after, beyond };
-    (shop.witness)(key, AttemptStep::Claim, StepSide::Before);
-    let ttl = shop.settings.leases.ttl;
-    let claimed = shop.store.claim(&claim, shop.terms.newest(), ttl);
+    (context.step_hook)(key, AttemptStep::Claim, StepSide::Before);
+    let ttl = context.settings.leases.ttl;
+    let claimed = context.store.claim(&claim, context.terms.newest(), ttl);
     let claimed = claimed.instrument(AttemptStep::Claim.span()).await?;
-    (shop.witness)(key, AttemptStep::Claim, StepSide::After);
+    (context.step_hook)(key, AttemptStep::Claim, StepSide::After);
     Ok(match claimed {
         ClaimResult::Taken => (ClaimOutcome::Taken, None),
         ClaimResult::Held(lease) => (ClaimOutcome::Held { lease, until: BootClock.now() + ttl }, Some(place)),
@@ -127,36 +130,36 @@ async fn claim<S: AttemptStore>(
 
 /// Takes over attempts of owners that are dead, or whose time is up. What was adopted before the machine lacked something
 /// is driven all the same.
-async fn find_orphans<S: AttemptStore>(shop: &RunContext<S>) -> Result<OrphanSearch, RunError> {
-    let open = shop.store.open().await?;
+async fn find_orphans<S: AttemptStore>(context: &RunContext<S>) -> Result<OrphanSearch, RunError> {
+    let open = context.store.open().await?;
     let others: Vec<&Attempt> = open
         .iter()
-        .filter(|attempt| attempt.task.protocol == shop.desk.protocol)
-        .filter(|attempt| attempt.held.is_some_and(|held| !shop.terms.contains(held.term)))
+        .filter(|attempt| attempt.task.protocol == context.board_thread.protocol)
+        .filter(|attempt| attempt.held.is_some_and(|held| !context.terms.contains(held.term)))
         .collect();
-    let mut search = OrphanSearch { terms: shop.terms.all(), ..OrphanSearch::default() };
+    let mut search = OrphanSearch { terms: context.terms.all(), ..OrphanSearch::default() };
     if others.is_empty() {
         return Ok(search);
     }
-    let owners: HashMap<_, _> = shop.store.owners().await?.into_iter().collect();
-    let time = shop.store.now().await?;
+    let owners: HashMap<_, _> = context.store.owners().await?.into_iter().collect();
+    let time = context.store.now().await?;
     for attempt in others {
         let (Some(held), Some(lease)) = (attempt.held, attempt.lease()) else { continue };
         let dead = owners
             .get(&held.term)
-            .is_none_or(|owner| owner_lock::is_dead(&shop.settings.state, held.term, owner));
+            .is_none_or(|owner| owner_lock::is_dead(&context.settings.state, held.term, owner));
         if !dead && held.until > time {
             search.elsewhere.push(attempt.task.clone());
             continue;
         }
-        let ttl = shop.settings.leases.ttl;
+        let ttl = context.settings.leases.ttl;
         let adopted = async {
             // Neither git nor the attempt's shims obey a smaller term than the one they know.
-            let term = shop.terms.above(lease.term, shop.store.as_ref()).await?;
-            shop.store.adopt(&lease, term, ttl).await
+            let term = context.terms.above(lease.term, context.store.as_ref()).await?;
+            context.store.adopt(&lease, term, ttl).await
         };
         let adopted = adopted.await.map_err(RunError::from);
-        search.terms = shop.terms.all();
+        search.terms = context.terms.all();
         match adopted {
             Ok(Some(lease)) => {
                 let held = Some(LeaseHolder { term: lease.term, until: time + ttl });
@@ -164,7 +167,7 @@ async fn find_orphans<S: AttemptStore>(shop: &RunContext<S>) -> Result<OrphanSea
             }
             Ok(None) => {}
             Err(error) => {
-                search.cut_short = Some(absorbed(shop, error)?);
+                search.cut_short = Some(absorbed(context, error)?);
                 return Ok(search);
             }
         }
@@ -173,51 +176,54 @@ async fn find_orphans<S: AttemptStore>(shop: &RunContext<S>) -> Result<OrphanSea
 }
 
 /// What is said of an error that the machine is to blame for, and that passes. Every other ends the run.
-pub(super) fn absorbed<S>(shop: &RunContext<S>, error: RunError) -> Result<String, RunError> {
-    match HostFault::of(&error, &shop.settings.state) {
+pub(super) fn absorbed<S>(context: &RunContext<S>, error: RunError) -> Result<String, RunError> {
+    match HostFault::of(&error, &context.settings.state) {
         Some(fault) => Ok(format!("{}; {fault}", error_chain::on_one_line(&error))),
         None => Err(error),
     }
 }
 
 /// An attempt as the store has it, if it is still ours.
-async fn reread<S: AttemptStore>(shop: &RunContext<S>, key: &TaskKey) -> Result<Option<Attempt>, RunError> {
-    let attempts = shop.store.attempts(key).await?;
-    let ours = |attempt: &Attempt| attempt.held.is_some_and(|held| shop.terms.contains(held.term));
+async fn reread<S: AttemptStore>(
+    context: &RunContext<S>,
+    key: &TaskKey,
+) -> Result<Option<Attempt>, RunError> {
+    let attempts = context.store.attempts(key).await?;
+    let ours = |attempt: &Attempt| attempt.held.is_some_and(|held| context.terms.contains(held.term));
     Ok(attempts.into_iter().next_back().filter(ours))
 }
 
 async fn settle<S: AttemptStore>(
-    shop: &RunContext<S>,
+    context: &RunContext<S>,
     attempt: &Attempt,
     needs: SettlingNeeds,
 ) -> Result<SettlingFacts, RunError> {
     let key = &attempt.task;
     let mut facts = SettlingFacts { wanted: true, failures: 0, spent: UsageTotals::default() };
-    if needs.wanted && !shop.is_wanted(key).await? {
+    if needs.wanted && !context.is_wanted(key).await? {
         return Ok(SettlingFacts { wanted: false, ..facts });
     }
     if needs.failures {
-        facts.failures = shop.store.failures(key).await?;
+        facts.failures = context.store.failures(key).await?;
     }
     if needs.spent {
-        let attempts = shop.store.attempts(key).await?;
+        let attempts = context.store.attempts(key).await?;
         let over = attempts.iter().filter(|one| one.epoch == attempt.epoch);
         let spent: UsageTotals = over.map(|one| one.spent).sum();
-        let impossible = driver::impossible(&shop.records(attempt));
-        facts.spent = shop.settings.budget.counts_for_the_run(spent, impossible);
+        let impossible = driver::impossible(&context.records(attempt));
+        facts.spent = context.settings.budget.counts_for_the_run(spent, impossible);
     }
     Ok(facts)
 }
 
 async fn abandon<S: AttemptStore>(
-    shop: &RunContext<S>,
+    context: &RunContext<S>,
     key: &TaskKey,
     blame: FaultDomain,
     why: String,
 ) -> Result<AbandonOutcome, RunError> {
-    let Some(attempt) = reread(shop, key).await? else { return Ok(AbandonOutcome::NotOurs) };
-    Ok(match shop.abandon(attempt.clone(), blame, why.clone()).await {
+    let Some(attempt) = reread(context, key).await? else { return Ok(AbandonOutcome::NotOurs) };
+    Ok(match context.abandon(attempt.clone(), blame, why.clone()).await {
         Ok(ending) => AbandonOutcome::Over { attempt: Box::new(attempt), ending },
         Err(error) if error.is_fenced() => AbandonOutcome::Fenced,
         Err(error) => {
@@ -228,10 +234,10 @@ async fn abandon<S: AttemptStore>(
 }
 
 /// Tells every shim of an attempt that its lease ends later. A shim that takes its time holds up only itself.
-pub(super) fn renew_shims<S>(shop: &RunContext<S>, attempt: &Attempt) {
+pub(super) fn renew_shims<S>(context: &RunContext<S>, attempt: &Attempt) {
     let Some(lease) = attempt.lease() else { return };
-    let until = BootClock.now() + shop.settings.leases.ttl;
-    let folder = crate::records::folder_of(&shop.settings.state, attempt);
+    let until = BootClock.now() + context.settings.leases.ttl;
+    let folder = crate::records::folder_of(&context.settings.state, attempt);
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let (place, term) = (JobFolder::new(entry.path()), lease.term);
         tokio::spawn(async move {

@@ -23,16 +23,16 @@ impl<S: AttemptStore> RunContext<S> {
         reason: String,
     ) -> Result<AttemptEnd, DriveError> {
         let (_keep, wanted) = watch::channel(DriverSignal::GoOn);
-        let mut life = self.driver(attempt, None::<ReadyTask>, wanted, None)?;
-        life.hold().await?;
-        life.stop_everything().await?;
-        if let Some(commit) = life.landed_unnoticed().await? {
-            life.attempt.phase = Phase::Landed { commit };
-            return life.settle().await;
+        let mut driver = self.driver(attempt, None::<ReadyTask>, wanted, None)?;
+        driver.hold().await?;
+        driver.stop_everything().await?;
+        if let Some(commit) = driver.landed_unnoticed().await? {
+            driver.attempt.phase = Phase::Landed { commit };
+            return driver.settle().await;
         }
         match blame {
-            FaultDomain::Task => life.end(AttemptEnd::Lost { reason }).await,
-            _ => life.block(reason).await,
+            FaultDomain::Task => driver.end(AttemptEnd::Lost { reason }).await,
+            _ => driver.block(reason).await,
         }
     }
 }
@@ -41,7 +41,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
     /// The board did not take what this attempt has to say. A task that is not wanted any more ends as canceled, one
     /// that was moved as lost.
     pub(super) async fn leave_the_board(&mut self, reason: String) -> Result<OutcomeSoFar, DriveError> {
-        if !self.unwanted && !self.shop.is_wanted(&self.attempt.task).await? {
+        if !self.unwanted && !self.context.is_wanted(&self.attempt.task).await? {
             self.unwanted = true;
             return self.settle().await.map(OutcomeSoFar::Over);
         }
@@ -61,7 +61,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
 
     /// Stops all that runs for the attempt before it returns, even if the records say that nothing runs.
     async fn stop_everything(&self) -> Result<(), DriveError> {
-        let folder = self.shop.records(&self.attempt);
+        let folder = self.context.records(&self.attempt);
         let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(()) };
         for entry in entries.flatten() {
             let place = crate::job::JobFolder::new(entry.path());

@@ -38,10 +38,10 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
             Phase::Ended(WorkResult::Work(work))
             | Phase::Merged(Merge { work, .. })
             | Phase::Proved { merge: Merge { work, .. }, .. } => {
-                let Some(auditor) = self.shop.settings.auditor.clone() else {
+                let Some(auditor) = self.context.settings.auditor.clone() else {
                     return Err(unexpected("nobody judges here"));
                 };
-                self.shop.train.leave(&self.attempt.task, false);
+                self.context.train.leave(&self.attempt.task, false);
                 let audit = Audit { auditor, number: 1, answer: None };
                 self.advance(Phase::Auditing(RunningAudit { work, audit, unheard: 0, why: None, put_off: 0 }))
                     .await
@@ -96,8 +96,8 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
     }
 
     fn is_the_runs_time_up(&self) -> bool {
-        let gone = BootClock.now().since(self.shop.began);
-        self.shop.settings.budget.run.time_left(gone).is_some_and(|left| left.is_zero())
+        let gone = BootClock.now().since(self.context.began);
+        self.context.settings.budget.run.time_left(gone).is_some_and(|left| left.is_zero())
     }
 
     /// What keeps an auditor from being asked.
@@ -105,10 +105,10 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         if *auditor == self.attempt.agent {
             return Ok(Some(format!("{auditor} built it, and no agent audits its own work")));
         }
-        if self.shop.settings.agents.get(auditor).is_none_or(|agent| agent.outside) {
+        if self.context.settings.agents.get(auditor).is_none_or(|agent| agent.outside) {
             return Ok(Some(format!("no agent `{auditor}` is configured any more")));
         }
-        let used = self.shop.settings.budget.task.used_up(&self.used().await?, 0);
+        let used = self.context.settings.budget.task.used_up(&self.used().await?, 0);
         Ok(used.map(|used| format!("its budget is used up, {used}")))
     }
 
@@ -137,14 +137,18 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
     }
 
     async fn audit_order(&self, auditing: &RunningAudit) -> Result<JobOrder, DriveError> {
-        let settings = &self.shop.settings;
+        let settings = &self.context.settings;
         let RunningAudit { work, audit, why, .. } = auditing;
         let Some(agent) = settings.agents.get(&audit.auditor) else {
             return Err(unexpected(&format!("no agent `{}` is configured to audit", audit.auditor)));
         };
         let (task, _) = self.names()?;
         let auditor = AgentName::parse(&audit.auditor).map_err(|error| unexpected(&error.to_string()))?;
-        let brief = self.shop.desk.read(move |board, tree| board.audit_brief(tree, &task, &auditor)).await?;
+        let brief = self
+            .context
+            .board_thread
+            .read(move |board, tree| board.audit_brief(tree, &task, &auditor))
+            .await?;
         let built = self.agent_order()?;
         let (papers, changed) = self.shown(work, audit).await?;
         let prompt = AuditPrompt {
@@ -153,7 +157,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
             builder: &self.attempt.agent,
             brief: &brief,
             scope: &built.scope,
-            patch: papers.first().map(|paper| paper.name.as_str()),
+            patch: papers.first().map(|attachment| attachment.name.as_str()),
             base: &work.base,
             changed: &changed,
             unheard: why.as_deref(),
@@ -172,7 +176,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
                 profile: built.profile,
                 task_file: built.task_file,
                 scope: ScopeOrder::default(),
-                live: self.shop.desk.folder.map(str::to_owned).into_iter().collect(),
+                live: self.context.board_thread.folder.map(str::to_owned).into_iter().collect(),
                 limits,
                 short_of_time,
                 papers,

@@ -30,8 +30,8 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
     /// that any more.
     pub(super) async fn begin(&mut self) -> Result<Option<String>, DriveError> {
         // Work that was done elsewhere needs no place.
-        let received = self.start.as_ref().is_some_and(|start| self.shop.settings.is_review(start));
-        if self.seat.is_none() && !received {
+        let received = self.start.as_ref().is_some_and(|start| self.context.settings.is_review(start));
+        if self.slot.is_none() && !received {
             if self.wait_for_place(&self.attempt.agent.clone(), SlotPurpose::Build).await? {
                 // That may have taken a while, and what the board says now is what counts.
                 self.start = self.offered().await?;
@@ -44,7 +44,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         if received {
             return self.receive(&start).await;
         }
-        (self.shop.witness)(&self.attempt.task, AttemptStep::Announce, StepSide::Before);
+        (self.context.step_hook)(&self.attempt.task, AttemptStep::Announce, StepSide::Before);
         match trace::with_status(self.announce()).instrument(AttemptStep::Announce.span()).await {
             Err(DriveError::Board(BoardError::Refused { reason, .. } | BoardError::Apart { reason })) => {
                 return Ok(Some(reason));
@@ -54,7 +54,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
             }
             other => other?,
         }
-        (self.shop.witness)(&self.attempt.task, AttemptStep::Announce, StepSide::After);
+        (self.context.step_hook)(&self.attempt.task, AttemptStep::Announce, StepSide::After);
         self.step(AttemptStep::Order, self.order(&start)).await?;
         let place = self.agent_place();
         let Some(waiting) = self.step(AttemptStep::Send, self.send(&place)).await? else {
@@ -72,7 +72,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
 
     /// What the board says of it now.
     async fn offered(&self) -> Result<Option<ReadyTask>, DriveError> {
-        let agenda = self.shop.desk.read_agenda(|board, tree| board.agenda(tree)).await?;
+        let agenda = self.context.board_thread.read_agenda(|board, tree| board.agenda(tree)).await?;
         Ok(agenda.ready.into_iter().find(|start| start.task.as_str() == self.attempt.task.id))
     }
 
@@ -97,7 +97,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
 
     /// A shim that waits for its word; `None` if there is one already, or it was too fast for us.
     pub(super) async fn send(&self, place: &JobFolder) -> Result<Option<WaitingShim>, DriveError> {
-        match self.shop.shim.send(place, self.lease.term).await {
+        match self.context.shim.send(place, self.lease.term).await {
             Err(JobError::NotReady { .. }) if !matches!(place.state()?, JobState::Waiting) => Ok(None),
             sent => Ok(Some(sent?)),
         }
@@ -126,7 +126,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
     }
 
     pub(super) fn lease_end(&self) -> BootInstant {
-        BootClock.now() + self.shop.settings.leases.ttl
+        BootClock.now() + self.context.settings.leases.ttl
     }
 
     /// Git and the board know whose it is.
@@ -191,14 +191,14 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         if !matches!(place.state()?, JobState::Unordered) {
             return Ok(());
         }
-        let settings = &self.shop.settings;
+        let settings = &self.context.settings;
         let agent = match settings.agents.get(&self.attempt.agent) {
             Some(agent) => agent.clone(),
             None if settings.is_review(start) => AgentSettings::default(),
             None => return Err(unexpected(&format!("no agent `{}` is configured", self.attempt.agent))),
         };
         let (task, _) = self.names()?;
-        let brief = self.shop.desk.read(move |board, tree| board.brief(tree, &task)).await?;
+        let brief = self.context.board_thread.read(move |board, tree| board.brief(tree, &task)).await?;
         let base = self.base().await?;
         self.pin(&base).await?;
         let scope = ScopeOrder {
@@ -210,8 +210,8 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
                 ScopeAuthor::Agent => ScopeOrigin::Agent,
             },
         };
-        let footing = match settings.is_review(start) {
-            false => self.footing(&base, &scope, &start.title).await?,
+        let starting_point = match settings.is_review(start) {
+            false => self.starting_point(&base, &scope, &start.title).await?,
             true => StartingPoint::default(),
         };
         let (limits, short_of_time) = self.within_budget(&agent.limits).await?;
@@ -221,9 +221,9 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
             brief: &brief,
             scope: &start.scope,
             profile: &start.profile,
-            before: &footing.before,
-            goes_on: footing.start.is_some(),
-            papers: &footing.papers,
+            before: &starting_point.before,
+            goes_on: starting_point.start.is_some(),
+            papers: &starting_point.papers,
         };
         let order = self.ordered(
             agent.level.unwrap_or(settings.level),
@@ -231,17 +231,17 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
             JobKind::Agent(Box::new(AgentOrder {
                 setup: settings.setup_order([base.as_str()]),
                 base,
-                start: footing.start.clone(),
+                start: starting_point.start.clone(),
                 agent: start.agent.to_string(),
                 program: agent.program,
                 prompt: prompt.text(),
                 task_file: start.file.clone(),
                 scope,
                 profile: start.profile.clone(),
-                live: self.shop.desk.folder.map(str::to_owned).into_iter().collect(),
+                live: self.context.board_thread.folder.map(str::to_owned).into_iter().collect(),
                 limits,
                 short_of_time,
-                papers: footing.papers.clone(),
+                papers: starting_point.papers.clone(),
                 subject: start.title.clone(),
                 may_change_nothing: start.may_change_nothing,
                 branch: start.branch.clone(),
@@ -285,21 +285,24 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         &self,
         limits: &AgentLimits,
     ) -> Result<(AgentLimits, Option<BudgetOwner>), DriveError> {
-        let budget = &self.shop.settings.budget;
+        let budget = &self.context.settings.budget;
         if budget.task.is_boundless() && budget.run.is_boundless() {
             return Ok((limits.clone(), None));
         }
         let used = self.used().await?;
         let of_task = budget.task.time_left(Duration::from_millis(used.time_ms));
-        let of_run = budget.run.time_left(BootClock.now().since(self.shop.began));
+        let of_run = budget.run.time_left(BootClock.now().since(self.context.began));
         let left = [(of_task, BudgetOwner::Task), (of_run, BudgetOwner::Run)];
-        let left =
-            left.into_iter().filter_map(|(left, purse)| Some((left?, purse))).min_by_key(|(left, _)| *left);
-        let left =
-            left.map(|(left, purse)| (u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1), purse));
+        let left = left
+            .into_iter()
+            .filter_map(|(left, budget_owner)| Some((left?, budget_owner)))
+            .min_by_key(|(left, _)| *left);
+        let left = left.map(|(left, budget_owner)| {
+            (u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1), budget_owner)
+        });
         Ok(match left {
-            Some((left, purse)) if limits.wall_ms.is_none_or(|wall| left < wall) => {
-                (AgentLimits { wall_ms: Some(left), ..limits.clone() }, Some(purse))
+            Some((left, budget_owner)) if limits.wall_ms.is_none_or(|wall| left < wall) => {
+                (AgentLimits { wall_ms: Some(left), ..limits.clone() }, Some(budget_owner))
             }
             _ => (limits.clone(), None),
         })
@@ -307,7 +310,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
 
     /// The commit an agent starts from.
     pub(super) async fn base(&self) -> Result<String, DriveError> {
-        let branch = self.shop.settings.branch.clone();
+        let branch = self.context.settings.branch.clone();
         let found = self
             .blocking(move |repository| {
                 let found = refs::read(repository, std::slice::from_ref(&branch))?;

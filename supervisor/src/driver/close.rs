@@ -68,9 +68,9 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         &self,
         failure: AttemptFailure,
     ) -> Result<(AttemptEnd, Option<BoardOutcome>), DriveError> {
-        let failures = self.shop.store.failures(&self.attempt.task).await? + 1;
+        let failures = self.context.store.failures(&self.attempt.task).await? + 1;
         let reason = failure.reason.clone();
-        let enough = match failure.kind.is_retryable() && failures < self.shop.settings.attempts {
+        let enough = match failure.kind.is_retryable() && failures < self.context.settings.attempts {
             true => self.why_no_more(&failure, failures).await?,
             false => Some(String::new()),
         };
@@ -95,11 +95,11 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         failure: &AttemptFailure,
         failures: u32,
     ) -> Result<Option<String>, DriveError> {
-        if let Some(used) = self.shop.settings.budget.task.used_up(&self.used().await?, 0) {
+        if let Some(used) = self.context.settings.budget.task.used_up(&self.used().await?, 0) {
             return Ok(Some(format!("; its budget is used up: {used}")));
         }
         let repeats = self.repeats(failure, failures).await?;
-        Ok((repeats >= self.shop.settings.repeats)
+        Ok((repeats >= self.context.settings.repeats)
             .then(|| format!("; there is no progress: the same work failed {repeats} times in the same way")))
     }
 
@@ -109,7 +109,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         let work = failure.work.clone().filter(|work| !work.is_already_landed());
         let Some(work) = work else { return Ok(1) };
         let counted = usize::try_from(failures - 1).unwrap_or(usize::MAX);
-        let attempts = self.shop.store.attempts(&self.attempt.task).await?;
+        let attempts = self.context.store.attempts(&self.attempt.task).await?;
         let before = attempts.iter().rev().filter(|one| one.epoch < self.attempt.epoch);
         let alike: Vec<AgentWork> = before
             .filter(|one| !matches!(one.phase, Phase::Over(AttemptEnd::Lost { .. } | AttemptEnd::Parked(_))))
@@ -144,7 +144,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         if failures < 2 {
             return Ok(String::new());
         }
-        let attempts = self.shop.store.attempts(&self.attempt.task).await?;
+        let attempts = self.context.store.attempts(&self.attempt.task).await?;
         let before = attempts.iter().filter(|one| one.epoch < self.attempt.epoch);
         let told: Vec<String> = before
             .filter_map(|one| match &one.phase {
@@ -225,7 +225,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         let spent = self.spent();
         self.step(AttemptStep::Release, async {
             released.await?;
-            Ok(self.shop.store.end(&self.lease, &ending, spent).await?)
+            Ok(self.context.store.end(&self.lease, &ending, spent).await?)
         })
         .await?;
         self.agent_place().discard_ended();

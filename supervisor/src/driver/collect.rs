@@ -52,7 +52,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         Ok(())
     }
 
-    /// The outcome of the agent's errand.
+    /// The outcome of the agent's job.
     pub(super) fn outcome(&self) -> Result<JobOutcome, DriveError> {
         match self.agent_place().state()? {
             JobState::Over(outcome) => Ok(*outcome),
@@ -95,7 +95,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
 
     /// What the agents of this attempt used so far.
     pub(super) fn spent(&self) -> UsageTotals {
-        agents_done(&self.shop.records(&self.attempt)).map(|done| spent_by(&done)).sum()
+        agents_done(&self.context.records(&self.attempt)).map(|done| spent_by(&done)).sum()
     }
 
     /// The agent's report, corrected by what was seen.
@@ -121,7 +121,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         let (ended, attempt) = (sentence(outcome), self.attempt.epoch.0);
         let at = |seconds| Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH);
         let (started, finished) = (at(outcome.started_at), at(outcome.ended_at));
-        let told = self.shop.desk.read(move |board, _| {
+        let told = self.context.board_thread.read(move |board, _| {
             let seen = ObservedAttempt {
                 task: &task,
                 agent: &agent,
@@ -147,7 +147,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         let JobResult::Agent(done) = done else { return Ok(None) };
         let (None, Some(text)) = (&done.claim, &done.report) else { return Ok(done.claim.clone()) };
         let (reader, task, agent, text) =
-            (self.shop.reader.clone(), self.attempt.task.clone(), agent.to_owned(), text.clone());
+            (self.context.reader.clone(), self.attempt.task.clone(), agent.to_owned(), text.clone());
         let read = move || reader.read(AgentText { kind, task: &task, agent: &agent, text: &text });
         match tokio::task::spawn_blocking(read).await {
             Ok(read) => Ok(Some(read.map_err(|source| JobError::Start { source })?)),
@@ -181,7 +181,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         {
             return Ok(ended);
         }
-        if let Some(failure) = failure(done, order, self.shop.desk.scope_field) {
+        if let Some(failure) = failure(done, order, self.context.board_thread.scope_field) {
             let last = self.last_words();
             let reason = match (failure.kind, excuse) {
                 (FailureKind::Exit, Some(heard)) => format!("{}: {}", failure.reason, heard.says),

@@ -31,7 +31,7 @@ use crate::train::Train;
 /// What all attempts of a supervisor share.
 pub struct RunContext<S> {
     pub(crate) store: Arc<S>,
-    pub(crate) desk: BoardThread,
+    pub(crate) board_thread: BoardThread,
     pub(crate) repository: Arc<LandingRepository>,
     /// Where the board's commits go, and with them the branch, if git carries them.
     pub(crate) sharing: Option<BoardSync>,
@@ -40,11 +40,11 @@ pub struct RunContext<S> {
     pub(crate) reader: ClaimReader,
     pub(crate) terms: OwnTerms,
     pub(crate) train: Train,
-    pub(crate) roster: Arc<AgentSlots>,
+    pub(crate) slots: Arc<AgentSlots>,
     /// When this run began.
     pub(crate) began: BootInstant,
-    pub(crate) teller: Arc<dyn EventSink>,
-    pub(crate) witness: StepHook,
+    pub(crate) events: Arc<dyn EventSink>,
+    pub(crate) step_hook: StepHook,
 }
 
 impl<S> std::fmt::Debug for RunContext<S> {
@@ -60,7 +60,7 @@ impl<S: AttemptStore> RunContext<S> {
         attempt: Attempt,
         start: Option<ReadyTask>,
         wanted: watch::Receiver<DriverSignal>,
-        seat: Option<SlotGuard>,
+        slot: Option<SlotGuard>,
     ) -> DriveResult {
         let span = tracing::info_span!(
             "attempt",
@@ -70,15 +70,15 @@ impl<S: AttemptStore> RunContext<S> {
             outcome = tracing::field::Empty,
         );
         let key = attempt.task.clone();
-        let mut life = match self.driver(attempt, start, wanted, seat) {
-            Ok(life) => life,
+        let mut driver = match self.driver(attempt, start, wanted, slot) {
+            Ok(driver) => driver,
             Err(error) => return (Err(error), None),
         };
         async {
-            let rest = match life.run().await {
+            let rest = match driver.run().await {
                 Err(DriveError::Board(
                     error @ (BoardError::NoSuchTask { .. } | BoardError::Refused { .. }),
-                )) => life.leave_the_board(error.to_string()).await,
+                )) => driver.leave_the_board(error.to_string()).await,
                 rest => rest,
             };
             self.train.leave(&key, matches!(rest, Ok(OutcomeSoFar::Over(AttemptEnd::Done { .. }))));
@@ -94,7 +94,7 @@ impl<S: AttemptStore> RunContext<S> {
             trace::record_outcome(wrong_in(&rest).as_deref());
             // The supervisor that took the attempt from us counts its agent.
             let fenced = matches!(&rest, Err(error) if error.is_fenced());
-            (rest, life.left().filter(|_| !fenced))
+            (rest, driver.left().filter(|_| !fenced))
         }
         .instrument(span)
         .await
@@ -105,7 +105,7 @@ impl<S: AttemptStore> RunContext<S> {
         attempt: Attempt,
         start: Option<ReadyTask>,
         wanted: watch::Receiver<DriverSignal>,
-        seat: Option<SlotGuard>,
+        slot: Option<SlotGuard>,
     ) -> Result<AttemptDriver<'_, S>, DriveError> {
         let lease = attempt.lease().ok_or_else(|| unexpected("an attempt that nobody holds"))?;
         // Once it was begun, its branch is called what it was called then.
@@ -116,7 +116,7 @@ impl<S: AttemptStore> RunContext<S> {
         };
         let task = TaskName::new(&attempt.task.protocol, &attempt.task.id)?.with_branch(named.as_deref());
         Ok(AttemptDriver {
-            shop: self,
+            context: self,
             lease,
             task,
             attempt,
@@ -124,7 +124,7 @@ impl<S: AttemptStore> RunContext<S> {
             wanted,
             unwanted: false,
             held: None,
-            seat,
+            slot,
         })
     }
 
@@ -144,7 +144,7 @@ impl<S: AttemptStore> RunContext<S> {
     /// Whether the board still wants work on a task. A file that can't be read at the moment has not been taken off it.
     pub(crate) async fn is_wanted(&self, key: &TaskKey) -> Result<bool, BoardError> {
         let Ok(task) = agency_protocols::names::TaskId::parse(&key.id) else { return Ok(true) };
-        match self.desk.read(move |board, tree| board.is_wanted(tree, &task)).await {
+        match self.board_thread.read(move |board, tree| board.is_wanted(tree, &task)).await {
             Err(BoardError::Unreadable(_) | BoardError::Ambiguous { .. }) => Ok(true),
             found => found,
         }

@@ -54,10 +54,10 @@ impl DriveError {
                 | BoardError::Ambiguous { .. }
                 | BoardError::Unreadable(_),
             ) => FaultDomain::Task,
-            Self::Errand(JobError::Odd { .. } | JobError::File { doing: "read", .. })
+            Self::Job(JobError::Unexpected { .. } | JobError::File { doing: "read", .. })
             | Self::Landing(agency_landing::Error::Missing { .. } | agency_landing::Error::Record { .. })
-            | Self::Odd { .. } => FaultDomain::Attempt,
-            Self::Store(_) | Self::Errand(_) | Self::Landing(_) | Self::Board(_) => FaultDomain::Run,
+            | Self::Unexpected { .. } => FaultDomain::Attempt,
+            Self::Store(_) | Self::Job(_) | Self::Landing(_) | Self::Board(_) => FaultDomain::Run,
             Self::Away { .. } => FaultDomain::Run,
             Self::Host { .. } => FaultDomain::Host,
         }
@@ -86,6 +86,6 @@ mod tests {
         let missing = agency_landing::Error::Missing { kind: "tree".into(), object: "a".into() };
         assert_eq!(blame(missing.into()), FaultDomain::Attempt);
         assert_eq!(blame(agency_landing::Error::Refs { message: "locked".into() }.into()), FaultDomain::Run);
-        assert_eq!(blame(DriveError::Odd { what: "?".into() }), FaultDomain::Attempt);
+        assert_eq!(blame(DriveError::Unexpected { what: "?".into() }), FaultDomain::Attempt);
     }
 }

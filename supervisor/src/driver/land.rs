@@ -46,10 +46,10 @@ enum TrainMerge {
 impl<S: AttemptStore> AttemptDriver<'_, S> {
     /// The branch this lands on; `None` if it does not land.
     fn target(&self) -> Option<RefName> {
-        match self.shop.settings.land {
+        match self.context.settings.land {
             // What is on the branch already can only be said to be there.
-            _ if self.is_on_the_branch() => Some(self.shop.settings.branch.clone()),
-            LandingTarget::Merge => Some(self.shop.settings.branch.clone()),
+            _ if self.is_on_the_branch() => Some(self.context.settings.branch.clone()),
+            LandingTarget::Merge => Some(self.context.settings.branch.clone()),
             LandingTarget::Branch => Some(self.task.branch()),
             LandingTarget::None => None,
         }
@@ -70,10 +70,10 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
             }
             _ => return Err(unexpected("there is nothing to merge")),
         };
-        self.shop.train.leave(&self.attempt.task, false);
-        let coupling = self.shop.train.coupling.lock().await;
-        let ahead = match self.shop.settings.land {
-            LandingTarget::Merge => Some(self.shop.train.snapshot()),
+        self.context.train.leave(&self.attempt.task, false);
+        let coupling = self.context.train.coupling.lock().await;
+        let ahead = match self.context.settings.land {
+            LandingTarget::Merge => Some(self.context.train.snapshot()),
             LandingTarget::Branch | LandingTarget::None => None,
         };
         let number = before.as_ref().map_or(1, |(merge, _)| merge.number + 1);
@@ -111,7 +111,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
             Some((before, true)) => self.only_the_board_moved(&before, &merge).await?,
             _ => false,
         };
-        self.shop.join(&self.attempt.task, &merge);
+        self.context.join(&self.attempt.task, &merge);
         drop(coupling);
         self.advance(if proved { Phase::Proved { merge, passed: true } } else { Phase::Merged(merge) }).await
     }
@@ -154,7 +154,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         let globs = scope_of(&order.scope)?;
         let seconds = if there { self.attempt.claimed_at } else { self.outcome()?.ended_at };
         let author = Signature::of_agent(&order.agent, seconds);
-        let committer = self.shop.settings.committer.signature(seconds);
+        let committer = self.context.settings.committer.signature(seconds);
         let (epoch, verify) = (self.attempt.epoch.0, self.verify_id(number));
         self.blocking(move |repository| {
             let Some(target) = target else {
@@ -216,7 +216,8 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
             return Ok(false);
         };
         let (old, new) = (Oid::parse(old)?, Oid::parse(new)?);
-        let own = Scope::parse(&self.shop.desk.own, &[]).map_err(|error| unexpected(&error.to_string()))?;
+        let own = Scope::parse(&self.context.board_thread.own, &[])
+            .map_err(|error| unexpected(&error.to_string()))?;
         self.blocking(move |repository| {
             match tree_diff::differs_only_in(repository, &own, &old, &new) {
                 // The commit that was proved is gone, so it can't be compared.
@@ -233,7 +234,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
             return Err(unexpected("there is nothing to prove"));
         };
         let place = self.proof_place(&merge);
-        let settings = &self.shop.settings;
+        let settings = &self.context.settings;
         let order = self.agent_order()?;
         let JobOrder { level, container, .. } = self.agent_place().read_order()?;
         // Others may have landed meanwhile: what is prepared for them is good enough for what stands on them.
@@ -246,7 +247,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
             commit: merge.subject().to_owned(),
             judged_by: merge.work.base.clone(),
             profile: order.profile,
-            profiles: self.shop.desk.profiles.map(str::to_owned),
+            profiles: self.context.board_thread.profiles.map(str::to_owned),
             trust: settings.trust.clone(),
             setup: settings.setup_order(landed),
         };
@@ -286,7 +287,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         };
         // An attempt does not answer for work that it was only merged with: that work may be what fails. And a board
         // that git carries is told once of what lands, not of every proof on the way.
-        if !evidence.passed || self.shop.sharing.is_some() {
+        if !evidence.passed || self.context.sharing.is_some() {
             let turn = self.wait_for_turn().await?;
             if *self.wanted.borrow() != DriverSignal::GoOn {
                 return Ok(());
@@ -346,7 +347,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
             self.merge().await?;
             return Ok(None);
         }
-        let lock = LockWatch::begin(&self.shop.repository, &target);
+        let lock = LockWatch::begin(&self.context.repository, &target);
         loop {
             let outcome = match self.try_to_land(&merge, &target).await {
                 // A person may have removed its name, and git the merge. Its parts are still there.
@@ -411,17 +412,18 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
     /// on it need not be merged again: what it lands as differs in the board alone.
     async fn over_the_board(&self, merge: &Merge) -> Result<Option<Merge>, DriveError> {
         let Some(onto) = &merge.onto else { return Ok(None) };
-        if self.shop.sharing.is_none() || self.target().as_ref() != Some(&self.shop.settings.branch) {
+        if self.context.sharing.is_none() || self.target().as_ref() != Some(&self.context.settings.branch) {
             return Ok(None);
         }
         let onto = Oid::parse(onto)?;
         let proved = merge.commit.as_deref().map(Oid::parse).transpose()?;
-        let own = Scope::parse(&self.shop.desk.own, &[]).map_err(|error| unexpected(&error.to_string()))?;
+        let own = Scope::parse(&self.context.board_thread.own, &[])
+            .map_err(|error| unexpected(&error.to_string()))?;
         let (branch, task, order) =
-            (self.shop.settings.branch.clone(), self.task.clone(), self.agent_order()?);
+            (self.context.settings.branch.clone(), self.task.clone(), self.agent_order()?);
         let seconds = self.outcome()?.ended_at;
         let author = Signature::of_agent(&order.agent, seconds);
-        let committer = self.shop.settings.committer.signature(seconds);
+        let committer = self.context.settings.committer.signature(seconds);
         let (epoch, verify) = (self.attempt.epoch.0, self.verify_id(merge.number));
         let moved = self.blocking(move |repository| {
             let Some(tip) = refs::at(repository, &branch)?.filter(|tip| *tip != onto) else {
@@ -464,7 +466,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
     /// Others may have gone on where the branch is shared. Says what a person has to do before it lands: where a branch
     /// is shared, nothing lands that others do not take at the same moment.
     async fn refresh(&self, target: &RefName) -> Result<Option<String>, DriveError> {
-        let shared = self.shop.sharing.clone().filter(|sharing| sharing.branch == *target);
+        let shared = self.context.sharing.clone().filter(|sharing| sharing.branch == *target);
         let Some(sharing) = shared else { return Ok(None) };
         self.blocking(move |_| sharing.refresh()).await
     }
@@ -472,7 +474,9 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
     /// Whether others have landed since this was merged. It will be merged and proved again, and the board is told of
     /// that proof: each is a commit on a board that git carries.
     async fn is_overtaken(&self, merge: &Merge) -> Result<bool, DriveError> {
-        let (Some(sharing), Some(onto)) = (self.shop.sharing.clone(), &merge.onto) else { return Ok(false) };
+        let (Some(sharing), Some(onto)) = (self.context.sharing.clone(), &merge.onto) else {
+            return Ok(false);
+        };
         let onto = Oid::parse(onto)?;
         if self.target().as_ref() != Some(&sharing.branch) {
             return Ok(false);
@@ -487,7 +491,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
     }
 
     async fn landed(&mut self, commit: Oid) -> Result<Option<OutcomeSoFar>, DriveError> {
-        self.shop.train.leave(&self.attempt.task, true);
+        self.context.train.leave(&self.attempt.task, true);
         self.advance(Phase::Landed { commit: commit.to_string() }).await?;
         Ok(None)
     }
@@ -497,7 +501,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         let key = self.attempt.task.clone();
         loop {
             tokio::select! {
-                turn = self.shop.train.wait_for_turn(&key) => return Ok(turn),
+                turn = self.context.train.wait_for_turn(&key) => return Ok(turn),
                 changed = self.wanted.changed() => {
                     if changed.is_err() {
                         return Err(unexpected("nobody is in charge of this attempt any more"));
@@ -513,14 +517,14 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
 
     async fn try_to_land(&mut self, merge: &Merge, target: &RefName) -> Result<LandOutcome, DriveError> {
         let lease = self.hold().await?;
-        if !self.shop.store.holds(&self.lease).await? {
+        if !self.context.store.holds(&self.lease).await? {
             return Err(crate::store::AttemptStoreError::Fenced(self.lease.clone()).into());
         }
         let globs = scope_of(&self.agent_order()?.scope)?;
         let reopened_after = self.reopened_after().await?;
-        let who = self.shop.settings.committer.signature(crate::clock::wall_seconds());
+        let who = self.context.settings.committer.signature(crate::clock::wall_seconds());
         let (merge, target) = (merge.clone(), target.clone());
-        let sharing = self.shop.sharing.clone().filter(|sharing| sharing.branch == target);
+        let sharing = self.context.sharing.clone().filter(|sharing| sharing.branch == target);
         self.step(
             AttemptStep::Land,
             self.blocking(move |repository| {
@@ -563,7 +567,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         else {
             return Ok(None);
         };
-        let attempts = self.shop.store.attempts(&self.attempt.task).await?;
+        let attempts = self.context.store.attempts(&self.attempt.task).await?;
         // What the store has forgotten was over long ago.
         let ended = match attempts.iter().find(|one| one.epoch.0 == landed.epoch) {
             Some(one) => matches!(one.phase, Phase::Over(AttemptEnd::Done { .. })),

@@ -21,7 +21,7 @@
 //! ```
 //!
 //! There is no second way for attempts that were interrupted. An attempt is always taken on by looking at it: the
-//! phase in the store, and what its errands left in their folders ([`next`]). Every step may be done again, and
+//! phase in the store, and what its jobs left in their folders ([`next`]). Every step may be done again, and
 //! changes nothing when it was done already; so it does not matter which supervisor did the last one, or whether that
 //! was finished.
 
@@ -73,7 +73,7 @@ pub enum DriveError {
     #[error(transparent)]
     Store(#[from] AttemptStoreError),
     #[error(transparent)]
-    Errand(#[from] JobError),
+    Job(#[from] JobError),
     #[error(transparent)]
     Landing(#[from] agency_landing::Error),
     #[error(transparent)]
@@ -85,7 +85,7 @@ pub enum DriveError {
     #[error("{reason}")]
     Away { reason: String },
     #[error("{what}")]
-    Odd { what: String },
+    Unexpected { what: String },
 }
 
 /// Where an attempt has come to when nothing more can be done about it now.
@@ -113,7 +113,7 @@ pub enum DriverSignal {
 /// One attempt, being taken on.
 #[derive(Debug)]
 pub(crate) struct AttemptDriver<'a, S> {
-    pub(crate) shop: &'a RunContext<S>,
+    pub(crate) context: &'a RunContext<S>,
     pub(crate) lease: Lease,
     pub(crate) task: TaskName,
     pub(crate) attempt: Attempt,
@@ -125,7 +125,7 @@ pub(crate) struct AttemptDriver<'a, S> {
     /// Its lease in git, once it was looked at.
     pub(crate) held: Option<agency_landing::lease::GitLease>,
     /// Its agent's place, or its auditor's, while one of them is at work.
-    pub(crate) seat: Option<SlotGuard>,
+    pub(crate) slot: Option<SlotGuard>,
 }
 
 /// How far an attempt was taken, and who stays at work on it.
@@ -146,14 +146,14 @@ fn may_land(phase: &Phase) -> bool {
 }
 
 pub(crate) fn unexpected(what: &str) -> DriveError {
-    DriveError::Odd { what: what.to_owned() }
+    DriveError::Unexpected { what: what.to_owned() }
 }
 
 impl<S: AttemptStore> AttemptDriver<'_, S> {
     async fn run(&mut self) -> Result<OutcomeSoFar, DriveError> {
         self.take_over().await?;
         loop {
-            let (seen, errand) = (self.look()?, self.current_place());
+            let (seen, job) = (self.look()?, self.current_place());
             let next = next::next(&self.attempt.phase, &seen);
             self.take_place(&next);
             tracing::debug!(phase = self.attempt.phase.name(), ?next, "looked");
@@ -175,10 +175,10 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
                 }
                 NextStep::Collect => {
                     self.collect().await?;
-                    trace::record_job(&errand, seen.errand.as_ref());
+                    trace::record_job(&job, seen.job.as_ref());
                 }
                 NextStep::Audit => {
-                    trace::record_job(&errand, seen.errand.as_ref());
+                    trace::record_job(&job, seen.job.as_ref());
                     self.audit().await?;
                 }
                 NextStep::Ask => {
@@ -188,7 +188,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
                 }
                 NextStep::Heed => {
                     let rest = self.take_verdict().await?;
-                    trace::record_job(&errand, seen.errand.as_ref());
+                    trace::record_job(&job, seen.job.as_ref());
                     if let Some(rest) = rest {
                         return Ok(rest);
                     }
@@ -200,17 +200,17 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
                     )));
                 }
                 NextStep::GiveUp { reason } => {
-                    trace::record_job(&errand, seen.errand.as_ref());
+                    trace::record_job(&job, seen.job.as_ref());
                     return self.end(AttemptEnd::Lost { reason }).await.map(OutcomeSoFar::Over);
                 }
                 NextStep::Merge => {
-                    trace::record_job(&errand, seen.errand.as_ref());
+                    trace::record_job(&job, seen.job.as_ref());
                     self.merge().await?;
                 }
                 NextStep::Prove => self.prove().await?,
                 NextStep::Attest => {
                     self.attest().await?;
-                    trace::record_job(&errand, seen.errand.as_ref());
+                    trace::record_job(&job, seen.job.as_ref());
                 }
                 NextStep::Land => {
                     if let Some(rest) = self.land().await? {
@@ -234,32 +234,32 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
             match self.hold().await {
                 // It was given back by ourselves, and the store could not be told any more. What is left to do is to
                 // tell it; to land, it would have to be held.
-                Err(error) if error.is_fenced() && self.shop.store.holds(&self.lease).await? => {}
+                Err(error) if error.is_fenced() && self.context.store.holds(&self.lease).await? => {}
                 held => drop(held?),
             }
         }
         if may_land(&self.attempt.phase) {
-            self.unwanted = !self.shop.is_wanted(&self.attempt.task).await?;
+            self.unwanted = !self.context.is_wanted(&self.attempt.task).await?;
         }
         Ok(())
     }
 
     fn is_at_work(&self) -> Result<bool, DriveError> {
-        Ok(matches!(self.look()?.errand, Some(JobState::Alive)))
+        Ok(matches!(self.look()?.job, Some(JobState::Alive)))
     }
 
     /// What can be told from outside.
     fn look(&self) -> Result<AttemptFacts, DriveError> {
-        let errand = match &self.attempt.phase {
+        let job = match &self.attempt.phase {
             Phase::Started => Some(self.agent_place().state()?),
             Phase::Auditing(auditing) => Some(self.audit_place(&auditing.audit).state()?),
             Phase::Merged(merge) => Some(self.proof_place(merge).state()?),
             _ => None,
         };
         Ok(AttemptFacts {
-            errand,
+            job,
             canceled: self.is_unwanted(),
-            audited: self.shop.settings.auditor.is_some(),
+            audited: self.context.settings.auditor.is_some(),
             answered: self.attempt.answer.is_some(),
         })
     }
@@ -269,15 +269,15 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
     }
 
     fn agent_place(&self) -> JobFolder {
-        JobFolder::new(self.shop.records(&self.attempt).join("agent"))
+        JobFolder::new(self.context.records(&self.attempt).join("agent"))
     }
 
     fn audit_place(&self, audit: &Audit) -> JobFolder {
-        JobFolder::new(self.shop.records(&self.attempt).join(audit.job_name()))
+        JobFolder::new(self.context.records(&self.attempt).join(audit.job_name()))
     }
 
     fn proof_place(&self, merge: &Merge) -> JobFolder {
-        JobFolder::new(self.shop.records(&self.attempt).join(merge.proof_name()))
+        JobFolder::new(self.context.records(&self.attempt).join(merge.proof_name()))
     }
 
     fn current_place(&self) -> JobFolder {
@@ -290,7 +290,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
 
     /// An order for a sandbox of this attempt.
     fn ordered(&self, level: IsolationLevel, container: Option<ContainerConfig>, what: JobKind) -> JobOrder {
-        let settings = &self.shop.settings;
+        let settings = &self.context.settings;
         JobOrder {
             version: order::VERSION,
             task: self.attempt.task.clone(),
@@ -307,7 +307,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
 
     /// What was used for the task so far, by this attempt and those before it.
     async fn used(&self) -> Result<UsageTotals, DriveError> {
-        let mut used = self.shop.store.spent(&self.attempt.task).await?;
+        let mut used = self.context.store.spent(&self.attempt.task).await?;
         used += self.spent();
         Ok(used)
     }
@@ -318,9 +318,9 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         step: AttemptStep,
         effect: impl Future<Output = Result<T, DriveError>>,
     ) -> Result<T, DriveError> {
-        (self.shop.witness)(&self.attempt.task, step, StepSide::Before);
+        (self.context.step_hook)(&self.attempt.task, step, StepSide::Before);
         let done = trace::with_status(effect).instrument(step.span()).await?;
-        (self.shop.witness)(&self.attempt.task, step, StepSide::After);
+        (self.context.step_hook)(&self.attempt.task, step, StepSide::After);
         Ok(done)
     }
 
@@ -332,7 +332,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
     }
 
     async fn record(&self, phase: &Phase) -> Result<(), DriveError> {
-        Ok(self.shop.store.advance(&self.lease, phase).await?)
+        Ok(self.context.store.advance(&self.lease, phase).await?)
     }
 
     /// Takes note of a phase that is recorded.
@@ -347,9 +347,9 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         &self,
         mut verb: impl FnMut(&dyn Board, &RepoTree) -> Result<(T, Effects), BoardError> + Send + 'static,
     ) -> Result<T, DriveError> {
-        let (store, lease) = (Arc::clone(&self.shop.store), self.lease.clone());
+        let (store, lease) = (Arc::clone(&self.context.store), self.lease.clone());
         let runtime = tokio::runtime::Handle::current();
-        let written = self.shop.desk.write(move |board, tree| {
+        let written = self.context.board_thread.write(move |board, tree| {
             Ok(match runtime.block_on(store.holds(&lease)) {
                 Ok(true) => {
                     let (answer, effects) = verb(board, tree)?;
@@ -363,7 +363,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
     }
 
     pub(crate) fn tell(&self, notice: RunEvent) {
-        self.shop.teller.tell(&notice);
+        self.context.events.tell(&notice);
     }
 
     /// Runs something that waits for git or for files, on a thread where it may.
@@ -371,14 +371,14 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         &self,
         work: impl FnOnce(&LandingRepository) -> Result<T, agency_landing::Error> + Send + 'static,
     ) -> Result<T, DriveError> {
-        let repository = Arc::clone(&self.shop.repository);
+        let repository = Arc::clone(&self.context.repository);
         match tokio::task::spawn_blocking(move || work(&repository)).await {
             Ok(done) => Ok(done?),
             Err(_) => Err(unexpected("a thread that landed work broke")),
         }
     }
 
-    /// Waits for an errand to end. A cancellation is heard meanwhile.
+    /// Waits for a job to end. A cancellation is heard meanwhile.
     async fn wait(&mut self) -> Result<(), DriveError> {
         let place = self.current_place();
         loop {

@@ -8,8 +8,8 @@ use crate::job::outcome::{JobOutcome, JobResult, StopReason};
 /// What was seen of an attempt from outside.
 #[derive(Debug)]
 pub struct AttemptFacts {
-    /// How far its errand has come, where its phase has one.
-    pub errand: Option<JobState>,
+    /// How far its job has come, where its phase has one.
+    pub job: Option<JobState>,
     /// The task is not wanted any more.
     pub canceled: bool,
     /// An auditor is to judge the work of others.
@@ -62,7 +62,7 @@ pub fn next(phase: &Phase, seen: &AttemptFacts) -> NextStep {
     match phase {
         Phase::Claimed if seen.canceled => NextStep::Settle,
         Phase::Claimed => NextStep::Begin,
-        Phase::Started => match &seen.errand {
+        Phase::Started => match &seen.job {
             Some(JobState::Over(outcome)) => match outcome.stopped {
                 None => match (not_begun(outcome), &outcome.done) {
                     (Some(_), _) if seen.canceled => NextStep::Settle,
@@ -104,7 +104,7 @@ pub fn next(phase: &Phase, seen: &AttemptFacts) -> NextStep {
             | WorkResult::Parked(_)
             | WorkResult::Canceled,
         ) => NextStep::Settle,
-        Phase::Auditing(_) => match &seen.errand {
+        Phase::Auditing(_) => match &seen.job {
             Some(JobState::Over(outcome)) if came_to_its_end(outcome) => {
                 not_begun(outcome).unwrap_or(NextStep::Heed)
             }
@@ -115,7 +115,7 @@ pub fn next(phase: &Phase, seen: &AttemptFacts) -> NextStep {
         },
         Phase::Undecided { .. } if seen.answered => NextStep::Decide,
         Phase::Undecided { why, .. } => NextStep::Leave { why: why.clone() },
-        Phase::Merged(_) => match &seen.errand {
+        Phase::Merged(_) => match &seen.job {
             Some(JobState::Over(outcome)) if came_to_its_end(outcome) => {
                 not_begun(outcome).unwrap_or(NextStep::Attest)
             }
@@ -130,7 +130,7 @@ pub fn next(phase: &Phase, seen: &AttemptFacts) -> NextStep {
     }
 }
 
-/// What is done about an errand that was not begun, and may be begun again.
+/// What is done about a job that was not begun, and may be begun again.
 fn not_begun(outcome: &JobOutcome) -> Option<NextStep> {
     match &outcome.done {
         JobResult::NoRoom { reason } => Some(NextStep::TakeBack { reason: reason.clone(), host_fault: true }),
@@ -139,7 +139,7 @@ fn not_begun(outcome: &JobOutcome) -> Option<NextStep> {
     }
 }
 
-/// Whether an errand was done before anything ended it.
+/// Whether a job was done before anything ended it.
 fn came_to_its_end(outcome: &JobOutcome) -> bool {
     outcome.stopped.is_none() && !matches!(outcome.done, JobResult::Lost { .. })
 }
@@ -149,7 +149,7 @@ fn is_unjudged(merge: &Merge, seen: &AttemptFacts) -> bool {
 }
 
 fn is_running(seen: &AttemptFacts) -> bool {
-    matches!(seen.errand, Some(JobState::Alive))
+    matches!(seen.job, Some(JobState::Alive))
 }
 
 #[cfg(test)]
@@ -208,7 +208,7 @@ mod tests {
         fn sights()(which in 0_u8..7, canceled in any::<bool>(), audited in any::<bool>(), answered in any::<bool>())
             -> (u8, AttemptFacts)
         {
-            (which, AttemptFacts { errand: standing(which), canceled, audited, answered })
+            (which, AttemptFacts { job: standing(which), canceled, audited, answered })
         }
     }
 
@@ -250,7 +250,7 @@ mod tests {
 
         #[test]
         fn whatever_runs_is_waited_for(phase in phases(), (_, mut seen) in sights()) {
-            seen.errand = standing(2);
+            seen.job = standing(2);
             let decided = next(&phase, &seen);
             if matches!(phase, Phase::Started | Phase::Auditing(_) | Phase::Merged(_)) {
                 prop_assert_eq!(decided, NextStep::Await);

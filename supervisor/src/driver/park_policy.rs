@@ -60,7 +60,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
 
     /// How often in a row this task was put off, since a user last forgave it.
     async fn put_off_before(&self) -> Result<usize, DriveError> {
-        let store = &self.shop.store;
+        let store = &self.context.store;
         let forgiven = store.forgiven(&self.attempt.task).await?;
         let attempts = store.attempts(&self.attempt.task).await?;
         let before =

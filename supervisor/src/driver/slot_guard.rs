@@ -12,7 +12,7 @@ use crate::store::AttemptStore;
 #[derive(Debug)]
 pub(crate) struct UnattendedAgent {
     place: JobFolder,
-    pub(crate) seat: SlotGuard,
+    pub(crate) slot: SlotGuard,
 }
 
 impl UnattendedAgent {
@@ -40,13 +40,13 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
     /// waits for one then.
     pub(super) fn take_place(&mut self, next: &NextStep) {
         let worker = worker(&self.attempt, next);
-        self.seat = self
-            .seat
+        self.slot = self
+            .slot
             .take()
-            .filter(|seat| worker.is_some_and(|(agent, duty)| seat.is_for(agent, duty)))
+            .filter(|slot| worker.is_some_and(|(agent, duty)| slot.is_for(agent, duty)))
             .or_else(|| {
                 let (agent, duty) = worker.filter(|_| *next == NextStep::Await)?;
-                Some(self.shop.roster.acquire_for_running(agent, duty))
+                Some(self.context.slots.acquire_for_running(agent, duty))
             });
     }
 
@@ -58,7 +58,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         // What was in the way may have come before the first look.
         self.take_place(&NextStep::Await);
         let place = self.current_place();
-        self.seat.map(|seat| UnattendedAgent { place, seat })
+        self.slot.map(|slot| UnattendedAgent { place, slot })
     }
 
     /// Waits until one more of an agent may be at work; `false` if another signal comes meanwhile.
@@ -67,7 +67,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         agent: &str,
         duty: SlotPurpose,
     ) -> Result<bool, DriveError> {
-        if self.seat.is_some() {
+        if self.slot.is_some() {
             return Ok(true);
         }
         tokio::select! {
@@ -77,8 +77,8 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
                 Ok(()) => Ok(false),
                 Err(_) => Err(unexpected("nobody is in charge of this attempt any more")),
             },
-            seat = self.shop.roster.acquire(agent, duty) => {
-                self.seat = Some(seat);
+            slot = self.context.slots.acquire(agent, duty) => {
+                self.slot = Some(slot);
                 Ok(true)
             }
         }

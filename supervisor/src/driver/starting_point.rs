@@ -27,13 +27,13 @@ pub(super) struct StartingPoint {
 }
 
 impl<S: AttemptStore> AttemptDriver<'_, S> {
-    pub(super) async fn footing(
+    pub(super) async fn starting_point(
         &self,
         base: &str,
         globs: &ScopeOrder,
         subject: &str,
     ) -> Result<StartingPoint, DriveError> {
-        let attempts = self.shop.store.attempts(&self.attempt.task).await?;
+        let attempts = self.context.store.attempts(&self.attempt.task).await?;
         let failures: Vec<_> = attempts
             .iter()
             .filter(|one| one.epoch < self.attempt.epoch)
@@ -53,7 +53,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         if let Some(start) = self.with_earlier_work(base, &work, globs, subject).await? {
             return Ok(StartingPoint { start: Some(start), before, papers: Vec::new() });
         }
-        let patch = self.shop.records(&last).join("agent").join("work.patch");
+        let patch = self.context.records(&last).join("agent").join("work.patch");
         let papers = match patch.exists() {
             true => vec![Attachment { name: BEFORE.to_owned(), source: patch }],
             false => Vec::new(),

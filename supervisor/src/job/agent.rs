@@ -189,8 +189,8 @@ fn prepare(job: AgentJob<'_>, ended: Option<RunFolder>) -> AgentJobResult<Prepar
     let state = StateFolder::at(&order.state);
     let folders =
         SessionFolders::open(order.level, &host, &state, &order.copies).map_err(|error| error.source)?;
-    let shop = SetupRunner { place, order, host: &host, folder: &folder, state: &state, reception };
-    let prepared = agent.setup.as_ref().map(|setup| shop.prepare(setup, agent.start())).transpose()?;
+    let context = SetupRunner { place, order, host: &host, folder: &folder, state: &state, reception };
+    let prepared = agent.setup.as_ref().map(|setup| context.prepare(setup, agent.start())).transpose()?;
     let on_commit = |run: &RunFolder, state: &StateFolder| {
         PreparedWorkspace::from_commit(&folder, agent.start(), run, state)
     };
@@ -461,10 +461,10 @@ fn add_agent_files(
     if let Some(overlay) = workspace.overlays.first_mut() {
         let path = RelPath::root().join(b".git").join(PROMPT);
         overlay.added.push(LayerAddition::File(path, words.prompt.clone().into_bytes()));
-        for paper in &agent.papers {
-            let path = RelPath::root().join(b".git").join(paper.name.as_bytes());
+        for attachment in &agent.papers {
+            let path = RelPath::root().join(b".git").join(attachment.name.as_bytes());
             let mut text = Vec::new();
-            File::open(&paper.source)?.take(LONGEST_PAPER).read_to_end(&mut text)?;
+            File::open(&attachment.source)?.take(LONGEST_PAPER).read_to_end(&mut text)?;
             overlay.added.push(LayerAddition::File(path, text));
         }
     }

@@ -1,11 +1,11 @@
 //! One sandbox, run on behalf of a supervisor and not tied to its life.
 //!
-//! An errand is a program of its own, the *shim*: the same binary, with one thread until its sandbox is started.
+//! A job is a program of its own, the *shim*: the same binary, with one thread until its sandbox is started.
 //! It owns the sandbox, its output and its deadlines, and writes down the result. A supervisor that is
 //! killed or replaced takes nothing with it: the next one finds the shim by its folder and goes on from there.
 //!
 //! ```text
-//! runs/<attempt>/<errand>/
+//! runs/<attempt>/<job>/
 //!   order.json    what is to be done; written first, and never changed
 //!   lock          held by the shim for as long as it lives
 //!   control       where a supervisor talks to it
@@ -21,9 +21,9 @@
 //! the folder alone tells whether there was one ([`JobState`]).
 //!
 //! A shim that is killed while it collects what its agent did leaves `ended.json`. Then a shim may be sent once more, which
-//! begins nothing and only collects (`ended.rs`).
+//! begins nothing and only collects (`ended_agent`).
 //!
-//! The lease that the errand was started under ends by itself. A shim whose supervisor does not put that off
+//! The lease that the job was started under ends by itself. A shim whose supervisor does not put that off
 //! stops what it runs.
 
 #![allow(clippy::disallowed_methods, reason = "opens our own records")]
@@ -53,13 +53,13 @@ use agency_sandbox::durable;
 use order::{JobKind, JobOrder};
 use outcome::JobOutcome;
 
-/// The folder of an errand.
+/// The folder of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobFolder {
     path: PathBuf,
 }
 
-/// How far an errand has come, as its folder shows it.
+/// How far a job has come, as its folder shows it.
 #[derive(Debug)]
 pub enum JobState {
     /// There is no order yet.
@@ -79,7 +79,7 @@ pub enum JobError {
     #[error("can't {doing} {}", path.display())]
     File { doing: &'static str, path: PathBuf, source: io::Error },
     #[error("{} is not what this program wrote", path.display())]
-    Odd { path: PathBuf, source: serde_json::Error },
+    Unexpected { path: PathBuf, source: serde_json::Error },
     #[error("the shim can't be started")]
     Start { source: io::Error },
     #[error("the shim ended before it was ready: {said}")]
@@ -116,14 +116,14 @@ impl JobFolder {
             return Ok(());
         }
         let text = serde_json::to_vec_pretty(order)
-            .map_err(|source| JobError::Odd { path: path.clone(), source })?;
+            .map_err(|source| JobError::Unexpected { path: path.clone(), source })?;
         // What the order names is on the disk before the order is.
         if let JobKind::Agent(agent) | JobKind::Audit(agent) = &order.what {
-            for paper in &agent.papers {
-                let synced = File::open(&paper.source).and_then(|file| file.sync_all());
+            for attachment in &agent.papers {
+                let synced = File::open(&attachment.source).and_then(|file| file.sync_all());
                 synced.map_err(|source| JobError::File {
                     doing: "sync",
-                    path: paper.source.clone(),
+                    path: attachment.source.clone(),
                     source,
                 })?;
             }
@@ -161,7 +161,8 @@ impl JobFolder {
 
     fn read<T: serde::de::DeserializeOwned>(&self, name: &str) -> Result<T, JobError> {
         let bytes = std::fs::read(self.file(name)).map_err(self.failed("read", name))?;
-        serde_json::from_slice(&bytes).map_err(|source| JobError::Odd { path: self.file(name), source })
+        serde_json::from_slice(&bytes)
+            .map_err(|source| JobError::Unexpected { path: self.file(name), source })
     }
 
     /// What can be told from outside, now.

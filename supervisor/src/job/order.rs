@@ -1,4 +1,4 @@
-//! What an errand is to do. It is written down once and holds no secret: variables are named, their values come
+//! What a job is to do. It is written down once and holds no secret: variables are named, their values come
 //! from the environment.
 
 use std::ffi::OsString;
@@ -39,12 +39,12 @@ pub struct JobOrder {
     pub what: JobKind,
 }
 
-/// What an errand is told of where it belongs.
+/// What a job is told of where it belongs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceParent {
     /// As `TRACEPARENT` has it.
     pub parent: String,
-    /// Whether the span that it names is the errand's own, and made when that is over.
+    /// Whether the span that it names is the job's own, and made when that is over.
     pub promised: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The result of an errand, as it was seen from outside the sandbox.
+//! The result of a job, as it was seen from outside the sandbox.
 
 use agency_protocols::board::ProofEvidence;
 use agency_protocols::claim::AgentClaim;
@@ -61,7 +61,7 @@ pub enum JobResult {
     Stopped,
 }
 
-/// Why an errand was ended from outside.
+/// Why a job was ended from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {

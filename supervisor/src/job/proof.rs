@@ -51,8 +51,8 @@ fn carry_out(
     let layers =
         Snapshots::open(&state, repository, std::path::Path::new("git"))?.layers(&proof.judged_by)?;
     let profile = resolve(order, proof, &ProjectFiles::open_layers(&layers.lowers)?)?;
-    let shop = SetupRunner { place, order, host: &host, folder: &folder, state: &state, reception };
-    let prepared = proof.setup.as_ref().map(|setup| shop.prepare(setup, &proof.commit)).transpose()?;
+    let context = SetupRunner { place, order, host: &host, folder: &folder, state: &state, reception };
+    let prepared = proof.setup.as_ref().map(|setup| context.prepare(setup, &proof.commit)).transpose()?;
     let variables: Vec<_> = std::env::vars_os().collect();
     let mut handed = Vec::new();
     order.export_trace(&mut handed);

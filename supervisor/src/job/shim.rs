@@ -1,4 +1,4 @@
-//! The program of an errand.
+//! The program of a job.
 //!
 //! It has one thread until its sandbox runs, and nothing asynchronous: it must be small, and simple enough to
 //! outlive everything else.
@@ -90,7 +90,7 @@ pub fn run(
     let outcome =
         JobOutcome { version: outcome::VERSION, started_at, ended_at: wall_seconds(), times, stopped, done };
     let text = serde_json::to_vec_pretty(&outcome)
-        .map_err(|source| JobError::Odd { path: place.file("outcome.json"), source })?;
+        .map_err(|source| JobError::Unexpected { path: place.file("outcome.json"), source })?;
     loop {
         match durable::write(&place.file("outcome.json"), &text) {
             // An hour of work is not lost for want of a few bytes, if a user makes room meanwhile.

@@ -234,5 +234,5 @@ pub enum AttemptStoreError {
     #[error("the store {path} is damaged: {what}")]
     Damaged { path: String, what: String },
     #[error("the store has something in it that this program does not understand: {what}")]
-    Odd { what: String },
+    Unexpected { what: String },
 }

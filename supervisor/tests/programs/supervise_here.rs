@@ -155,19 +155,19 @@ fn supervise(arguments: &Arguments) -> Result<()> {
         let trusted = TrustedUpstreams { named, network: false };
         BoardSync::new(Arc::clone(&repository), branch, committer, own, trusted, Arc::new(|_| {}))
     });
-    let charge = Startup {
+    let inputs = Startup {
         settings,
         repository,
-        desk: desk(sharing.clone(), folder.root, state)?,
+        board_thread: board_thread(sharing.clone(), folder.root, state)?,
         sharing,
         shim: ShimProgram { command: vec![std::env::current_exe()?.into(), "shim".into()] },
         reader: reader(),
-        teller: Arc::new(NullSink),
-        witness: witness(arguments)?,
+        events: Arc::new(NullSink),
+        step_hook: step_hook(arguments)?,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (_interrupt, interrupts) = mpsc::channel(1);
-    let summary = runtime.block_on(startup::run(charge, RunOptions::default(), interrupts))?;
+    let summary = runtime.block_on(startup::run(inputs, RunOptions::default(), interrupts))?;
     for (task, fate) in &summary.tasks {
         writeln!(io::stdout(), "{task}: {fate:?}")?;
     }
@@ -177,7 +177,7 @@ fn supervise(arguments: &Arguments) -> Result<()> {
     }
 }
 
-fn desk(sharing: Option<BoardSync>, root: PathBuf, state: PathBuf) -> Result<BoardThread> {
+fn board_thread(sharing: Option<BoardSync>, root: PathBuf, state: PathBuf) -> Result<BoardThread> {
     BoardThread::open(sharing.clone(), move || -> Result<(BoardStore, Box<dyn Board>)> {
         let store = BoardStore::open(&root, &state, agency_sandbox::file_writers::is_open_for_writing)?;
         if sharing.is_some() {
@@ -192,7 +192,7 @@ fn desk(sharing: Option<BoardSync>, root: PathBuf, state: PathBuf) -> Result<Boa
 }
 
 /// What is done when a step is come to.
-fn witness(arguments: &Arguments) -> Result<StepHook> {
+fn step_hook(arguments: &Arguments) -> Result<StepHook> {
     for (act, signal) in [("kill", Signal::KILL), ("stop", Signal::STOP)] {
         let Some((step, side)) = arguments.value(act).and_then(|moment| moment.split_once(':')) else {
             continue;

@@ -183,7 +183,7 @@ fn a_store_that_was_cut_off_or_overwritten_is_an_error() {
                     refused,
                     Err(AttemptStoreError::Unusable { .. }
                         | AttemptStoreError::Damaged { .. }
-                        | AttemptStoreError::Odd { .. })
+                        | AttemptStoreError::Unexpected { .. })
                 ),
                 "{damage}: {refused:?}"
             );
@@ -218,7 +218,7 @@ fn what_is_not_understood_is_said_and_not_guessed() {
             };
             let refused = read.await.expect_err("it is odd");
             assert!(
-                matches!(&refused, AttemptStoreError::Odd { what } if what.contains(says)),
+                matches!(&refused, AttemptStoreError::Unexpected { what } if what.contains(says)),
                 "{refused:?}"
             );
             // It is one row that is odd, and the store goes on.

@@ -1,9 +1,9 @@
 //! Issues of a tracker, in the words a task needs (`agency import`).
 //!
 //! One question goes out, its pages come back, and every issue is made harmless before a person or an agent sees it.
-//! `github` and `jira` know what each tracker documents; `web` is the only place that talks to a network, and gives the
-//! token to one origin, the one that `--api-url` names; `text` takes out of a stranger's words what a person
-//! could not see. Nothing is written here, and nothing is sent but the question.
+//! `github` and `jira` know what each tracker documents; `client` is the only place that talks to a network, and gives the
+//! token to one origin, the one that `--api-url` names; `sanitize` removes what a person could not see from
+//! untrusted issue text. Nothing is written here, and nothing is sent but the question.
 
 mod address;
 mod adf;

@@ -127,22 +127,22 @@ impl PreparedRun {
         let tell: MessageSink =
             Arc::new(move |what| told.tell(&RunEvent::Trouble { task: None, what: what.to_owned() }));
         let sharing = sharing.map(|sharing| sharing.with_messages_to(tell));
-        let desk = BoardThread::open(sharing.clone(), move || {
+        let board_thread = BoardThread::open(sharing.clone(), move || {
             let mut here = RepoContext::from_folder(&root, Arc::new(NoticesOnly(notices)))?;
             here.builder = builder;
             here.open(&caller)
         })?;
-        let charge = Startup {
+        let inputs = Startup {
             settings,
             repository,
             sharing,
-            desk,
+            board_thread,
             shim: helper_programs::shim()?,
             reader: helper_programs::claim_reader(),
-            teller: events,
-            witness: Arc::new(|_, _, _| {}),
+            events: events,
+            step_hook: Arc::new(|_, _, _| {}),
         };
-        startup::run(charge, options, interrupts).await.map_err(startup_error)
+        startup::run(inputs, options, interrupts).await.map_err(startup_error)
     }
 }
 
@@ -152,7 +152,7 @@ fn plan(
     request: &RunRequest,
     purpose: RunPurpose,
 ) -> Result<RunPlan, CommandError> {
-    let spoken = here.board(who)?;
+    let opened = here.board(who)?;
     let host = HostUser::observe();
     let configuration = Configuration::load(&here.folder.root, &request.configuration)?;
     configuration.notices().iter().for_each(|notice| here.notice(notice));
@@ -166,7 +166,7 @@ fn plan(
         None => here.committer()?,
     };
     let share = (&repository, &branch, &committer);
-    let sharing = board_sync(here, spoken.as_ref(), share, &request.configuration)?;
+    let sharing = board_sync(here, opened.as_ref(), share, &request.configuration)?;
     if let Some(sharing) = &sharing
         && purpose == RunPurpose::Work
     {
@@ -175,8 +175,8 @@ fn plan(
         let _ = sharing.refresh();
     }
     // What was brought up to date may be another board.
-    let spoken = if sharing.is_some() { here.board(who)? } else { spoken };
-    let board = spoken.as_ref();
+    let opened = if sharing.is_some() { here.board(who)? } else { opened };
+    let board = opened.as_ref();
     let agenda = agenda(&request.tasks, here, board)?;
     let options = request.options();
     let builders = agenda

@@ -233,7 +233,7 @@ impl Ground {
         let (root, state) = (self.path("work"), self.path("state"));
         let (own_root, own_state) = (root.clone(), state.clone());
         let own_terms_state = state.clone();
-        let desk = BoardThread::open(None, move || -> Result<_, String> {
+        let board_thread = BoardThread::open(None, move || -> Result<_, String> {
             let check = agency_sandbox::file_writers::is_open_for_writing;
             let store = BoardStore::open(&own_root, &own_state, check).map_err(|error| error.to_string())?;
             Ok((store, Box::new(OneTask) as Box<dyn Board>))
@@ -241,18 +241,18 @@ impl Ground {
         let settings = crate::settings::RunSettings { root, state, ..settings() };
         Arc::new(RunContext {
             store: Arc::new(store),
-            desk: desk.expect("a board"),
+            board_thread: board_thread.expect("a board"),
             repository: Arc::new(self.repository()),
             sharing: None,
-            roster: AgentSlots::new(dispatch::parallel_of_agents(&settings)),
+            slots: AgentSlots::new(dispatch::parallel_of_agents(&settings)),
             settings,
             shim: ShimProgram { command: Vec::new() },
             reader: ClaimReader { command: Vec::new() },
             terms: OwnTerms::sample(&own_terms_state, term),
             train: Train::default(),
             began: BootClock.now(),
-            teller: Arc::new(ear.clone()),
-            witness: Arc::new(|_, _, _| {}),
+            events: Arc::new(ear.clone()),
+            step_hook: Arc::new(|_, _, _| {}),
         })
     }
 }
@@ -269,14 +269,14 @@ type Ended = Result<RunSummary, RunError>;
 
 /// A run that hangs hears the first interrupt at once, and ends by what comes after it.
 async fn is_heard<S: AttemptStore>(
-    shop: Arc<RunContext<S>>,
+    context: Arc<RunContext<S>>,
     ear: Ear,
     hangs: impl Fn() -> bool,
     then: Interrupt,
 ) {
     let (interrupt, interrupts) = mpsc::channel(4);
     let run = tokio::spawn(async move {
-        let ended: Ended = dispatch::run(shop, RunOptions::default(), interrupts).await;
+        let ended: Ended = dispatch::run(context, RunOptions::default(), interrupts).await;
         ended
     });
     until(hangs).await;
@@ -303,8 +303,8 @@ fn each(test: impl AsyncFn(Ground, Ear, Interrupt)) {
 #[test]
 fn an_interrupt_is_heard_while_the_store_hangs() {
     each(async |ground, ear, then| {
-        let shop = ground.context(HangingStore, OURS, &ear);
-        is_heard(shop, ear, || true, then).await;
+        let context = ground.context(HangingStore, OURS, &ear);
+        is_heard(context, ear, || true, then).await;
     });
 }
 
@@ -318,18 +318,19 @@ async fn store(ground: &Ground) -> (SqliteStore, Term) {
 fn an_interrupt_is_heard_while_the_board_hangs() {
     each(async |ground, ear, then| {
         let (store, term) = store(&ground).await;
-        let shop = ground.context(store, term, &ear);
+        let context = ground.context(store, term, &ear);
         let (go_on, hangs) = threads::channel::<()>();
-        let desk = shop.desk.clone();
+        let board_thread = context.board_thread.clone();
         let blocked = tokio::spawn(async move {
-            desk.read(move |_, _| {
-                let _ = hangs.recv();
-                Ok(())
-            })
-            .await
+            board_thread
+                .read(move |_, _| {
+                    let _ = hangs.recv();
+                    Ok(())
+                })
+                .await
         });
         tokio::task::yield_now().await;
-        is_heard(shop, ear, || true, then).await;
+        is_heard(context, ear, || true, then).await;
         drop(go_on);
         assert!(blocked.await.is_ok());
     });
@@ -339,12 +340,12 @@ fn an_interrupt_is_heard_while_the_board_hangs() {
 fn an_interrupt_is_heard_while_git_hangs() {
     each(async |ground, ear, then| {
         let (store, term) = store(&ground).await;
-        let shop = ground.context(store, term, &ear);
+        let context = ground.context(store, term, &ear);
         // A lease that git has to be asked about before the task is claimed.
         ground.git(&["update-ref", "refs/agency/lease/kodingx/T0001", "HEAD"]);
         fs::write(ground.path("hangs"), "").expect("written");
         let asked = ground.path("asked");
-        is_heard(shop, ear, || Path::exists(&asked), then).await;
+        is_heard(context, ear, || Path::exists(&asked), then).await;
         fs::remove_file(ground.path("hangs")).expect("removed");
     });
 }

@@ -5,7 +5,7 @@
 //! would be given out twice. Nothing of it is mapped into memory: on a disk without room, that kills. See
 //! `docs/decisions/018-store.md` and `040-rollback-journal.md`.
 //!
-//! `place` is the file, `schema` what is in it, `line` the connection; `rows` reads and `writes` writes.
+//! `store_file` is the file, `schema` what is in it, `connection` the connection; `rows` reads and `writes` writes.
 
 mod connection;
 mod error;

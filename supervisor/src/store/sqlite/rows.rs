@@ -56,7 +56,7 @@ pub(super) fn attempt(row: &SqliteRow) -> Result<Attempt, AttemptStoreError> {
         None => None,
     };
     let facts: &str = value(row, "facts")?;
-    let phase = serde_json::from_str(facts).map_err(|_| AttemptStoreError::Odd {
+    let phase = serde_json::from_str(facts).map_err(|_| AttemptStoreError::Unexpected {
         what: format!("attempt {epoch} at {task} is in the phase {facts}"),
     })?;
     Ok(Attempt {
@@ -76,7 +76,7 @@ pub(super) fn attempt(row: &SqliteRow) -> Result<Attempt, AttemptStoreError> {
 
 fn answer(row: &SqliteRow) -> Result<Option<HumanDecision>, AttemptStoreError> {
     let text: Option<&str> = value(row, "answer")?;
-    let odd = |_| AttemptStoreError::Odd { what: format!("the answer {}", text.unwrap_or_default()) };
+    let odd = |_| AttemptStoreError::Unexpected { what: format!("the answer {}", text.unwrap_or_default()) };
     text.map(serde_json::from_str).transpose().map_err(odd)
 }
 
@@ -102,7 +102,8 @@ pub(super) fn happening(row: &SqliteRow) -> Result<StoreEvent, AttemptStoreError
 
 pub(super) fn owner(row: &SqliteRow) -> Result<(Term, SupervisorProcess), AttemptStoreError> {
     let pid = count(row, "pid")?;
-    let pid = u32::try_from(pid).map_err(|_| AttemptStoreError::Odd { what: format!("a process {pid}") })?;
+    let pid =
+        u32::try_from(pid).map_err(|_| AttemptStoreError::Unexpected { what: format!("a process {pid}") })?;
     Ok((
         Term(count(row, "term")?),
         SupervisorProcess { host: value(row, "host")?, boot: value(row, "boot")?, pid },
@@ -122,7 +123,7 @@ fn value<'r, T>(row: &'r SqliteRow, column: &str) -> Result<T, AttemptStoreError
 where
     T: sqlx::Decode<'r, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
 {
-    row.try_get(column).map_err(|error| AttemptStoreError::Odd { what: error.to_string() })
+    row.try_get(column).map_err(|error| AttemptStoreError::Unexpected { what: error.to_string() })
 }
 
 fn count(row: &SqliteRow, column: &str) -> Result<u64, AttemptStoreError> {
@@ -131,11 +132,11 @@ fn count(row: &SqliteRow, column: &str) -> Result<u64, AttemptStoreError> {
 
 /// Numbers are kept with a sign, and none has one.
 pub(super) fn counted<T: TryFrom<i64>>(number: i64, what: &str) -> Result<T, AttemptStoreError> {
-    T::try_from(number).map_err(|_| AttemptStoreError::Odd { what: format!("{what} is {number}") })
+    T::try_from(number).map_err(|_| AttemptStoreError::Unexpected { what: format!("{what} is {number}") })
 }
 
 /// A name as serde spells it.
 pub(super) fn named<T: DeserializeOwned>(name: String, what: &str) -> Result<T, AttemptStoreError> {
-    let odd = AttemptStoreError::Odd { what: format!("{what} is {name}") };
+    let odd = AttemptStoreError::Unexpected { what: format!("{what} is {name}") };
     serde_json::from_value(serde_json::Value::String(name)).map_err(|_| odd)
 }

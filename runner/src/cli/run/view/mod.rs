@@ -55,7 +55,7 @@ struct AttemptLine {
     epoch: Epoch,
     agent: String,
     /// Whose output is shown.
-    errand: String,
+    job: String,
     doing: &'static str,
     claimed_at: i64,
     tail: LogTail,
@@ -112,16 +112,16 @@ impl ViewPainter {
     fn know(&self, scene: &mut ViewModel, attempt: &Attempt) {
         let doing = phase_label(&attempt.phase);
         // Whoever judges is whom people watch meanwhile.
-        let (agent, errand) = match &attempt.phase {
+        let (agent, job) = match &attempt.phase {
             Phase::Auditing(auditing) => (&auditing.audit.auditor, auditing.audit.job_name()),
             _ => (&attempt.agent, "agent".to_owned()),
         };
         match scene.attempts.get_mut(&attempt.task.id) {
-            Some(known) if known.epoch == attempt.epoch && known.errand == errand => known.doing = doing,
+            Some(known) if known.epoch == attempt.epoch && known.job == job => known.doing = doing,
             _ => {
-                let tail = LogTail::of(logs::file_of(&self.state, attempt, &errand));
+                let tail = LogTail::of(logs::file_of(&self.state, attempt, &job));
                 let (epoch, agent, claimed_at) = (attempt.epoch, agent.clone(), attempt.claimed_at);
-                let known = AttemptLine { epoch, agent, errand, doing, claimed_at, tail };
+                let known = AttemptLine { epoch, agent, job, doing, claimed_at, tail };
                 scene.attempts.insert(attempt.task.id.clone(), known);
             }
         }
