@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use crate::app::error::CommandError;
 
-/// What signals ask of a run, from here on. It is called in a runtime, and heard as long as that lives.
+/// What signals ask of a run. The runtime that this is called in listens for as long as the runtime lives.
 pub(crate) fn interrupts() -> Result<mpsc::Receiver<Interrupt>, CommandError> {
     let (interrupt, interrupts) = mpsc::channel(4);
     for (kind, meant) in [
