@@ -47,7 +47,7 @@ pub(crate) struct TrialAnswer {
     pub(crate) usage: Option<RecordedUsage>,
 }
 
-/// Lets an agent do a tiny task. `interrupts` is called in a runtime, and what it gives brings an end.
+/// Lets an agent do a tiny task. `interrupts` is called in a runtime; any interrupt stops the agent.
 pub(crate) fn try_agent(
     configuration: &Configuration,
     request: &TrialRequest,
@@ -158,9 +158,11 @@ impl AgentTrial {
             let (interrupt, heard) = mpsc::channel(4);
             *self.events.parked.lock().unwrap_or_else(PoisonError::into_inner) = Some(interrupt.clone());
             let pass_on = async {
-                while let Some(one) = asked.recv().await {
+                while asked.recv().await.is_some() {
                     was_interrupted.store(true, Ordering::Relaxed);
-                    let _ = interrupt.send(one).await;
+                    // No other run takes the agent over: the second time stops the agent.
+                    let _ = interrupt.send(Interrupt::Drain).await;
+                    let _ = interrupt.send(Interrupt::Drain).await;
                 }
                 std::future::pending::<Infallible>().await
             };

@@ -51,7 +51,7 @@ fn in_folder<T>(
     done.map_err(|error| store_error(&error))
 }
 
-/// The repository, to land in it. Only the owner of a work tree does.
+/// The state folder of a repository, and the repository as work lands in it.
 pub(crate) fn open_repository(
     here: &RepoContext,
     host: &HostUser,

@@ -15,7 +15,7 @@ pub(crate) fn new() -> Result<Runtime, CommandError> {
     built.map_err(|error| CommandError::internal(&error))
 }
 
-/// Lets a verb come to its end. A thread that waits for git comes to its end, too, unless git does not.
+/// Lets a verb come to its end. A thread that waits for git ends as well, unless git does not.
 pub(crate) fn run_to_end<T>(verb: impl Future<Output = Result<T, CommandError>>) -> Result<T, CommandError> {
     let runtime = new()?;
     let answer = runtime.block_on(verb);

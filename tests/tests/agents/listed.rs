@@ -1,9 +1,14 @@
 //! Which agents can be used here, and why others can't: said before anything is started, in one line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
 
 use agency_tests::ground::{Ground, Said};
+use agency_tests::processes::wait_until;
 use agency_tests::queue::Queue;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value as Json;
 
 /// A queue, and whoever starts its runs: with a home of their own and few programs.
@@ -251,6 +256,37 @@ fn a_trial_does_not_wait_for_anybody() {
     let said = ground.agency(&["agents", "test", "poor", "--trust"]);
     assert_eq!(said.code, 10, "{said:?}");
     said.assert_names(&["`poor` does not work here: no quota"]);
+}
+
+/// Nobody takes a trial over: its agent is stopped, and nothing is left of the repository.
+#[test]
+fn a_trial_that_is_interrupted_leaves_nothing() {
+    let ground = Ground::without_board(&[]);
+    ground.write("agency.toml", "[agents.slow]\ncommand = [\"sh\", \"-c\", \"echo at work; sleep 1000\"]\n");
+    let folder = tempfile::tempdir_in(ground.user()).expect("a folder");
+    let mut command = ground.command(&["agents", "test", "slow", "--trust"]);
+    command.env("TMPDIR", folder.path()).stderr(Stdio::piped());
+    let trial = command.spawn().expect("it starts");
+    assert!(wait_until(Duration::from_secs(60), || is_at_work(ground.state_home())), "it does not begin");
+    let pid = i32::try_from(trial.id()).expect("a number");
+    kill(Pid::from_raw(pid), Signal::SIGTERM).expect("signalled");
+    let said: Said = trial.wait_with_output().expect("it ends").into();
+    assert_eq!(said.code, 130, "{said:?}");
+    said.assert_names(&["the trial was interrupted"]);
+    let left: Vec<_> = std::fs::read_dir(folder.path()).expect("listed").flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// Whether an agent whose state is below a folder has written something.
+fn is_at_work(state: &Path) -> bool {
+    let entries = std::fs::read_dir(state).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).any(|path| match path.is_dir() && !path.is_symlink() {
+        true => is_at_work(&path),
+        false => {
+            path.ends_with("agent/output.log")
+                && std::fs::read_to_string(&path).is_ok_and(|text| text.contains("at work"))
+        }
+    })
 }
 
 /// A program behind a link that leads out of its own folder is started by where it is.

@@ -165,8 +165,8 @@ fn plan(
         Some(committer) => committer.clone(),
         None => here.committer()?,
     };
-    let share = (&repository, &branch, &committer);
-    let sharing = board_sync(here, opened.as_ref(), share, &request.configuration)?;
+    let board = opened.as_ref();
+    let sharing = board_sync(here, board, &repository, &branch, &committer, &request.configuration)?;
     if let Some(sharing) = &sharing
         && purpose == RunPurpose::Work
     {
@@ -222,7 +222,9 @@ impl RunRequest {
 fn board_sync(
     here: &RepoContext,
     board: &dyn Board,
-    (repository, branch, committer): (&Arc<LandingRepository>, &RefName, &Committer),
+    repository: &Arc<LandingRepository>,
+    branch: &RefName,
+    committer: &Committer,
     options: &ConfigOptions,
 ) -> Result<Option<BoardSync>, CommandError> {
     if !board.is_shared() {

@@ -1,6 +1,6 @@
-//! `agency demo`: the whole thing, working on a sample, explained in plain words ([`story`]).
+//! `agency demo`: the whole thing, working on a sample, explained in plain words ([`mod@text`]).
 
-mod story;
+mod text;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,9 +40,9 @@ pub(crate) struct DemoArgs {
 pub(crate) fn run(command: &DemoArgs) -> Result<u8, CommandError> {
     let request = DemoRequest { folder: command.folder.clone(), image: command.image.clone() };
     let sample = DemoRepo::make(&request, Arc::new(TerminalFrontEnd))?;
-    let told = |text: &str| if command.json { Ok(()) } else { print(text) };
+    let told = |words: &str| if command.json { Ok(()) } else { print(words) };
     let isolation = command.image.as_ref().map_or("", |_| " --isolation container");
-    told(&story::opening(sample.folder(), &format!("run --parallel {PARALLEL}{isolation}")))?;
+    told(&text::opening(sample.folder(), &format!("run --parallel {PARALLEL}{isolation}")))?;
     let trace = telemetry::trace_config(|name| std::env::var_os(name))?;
     let code = attend(sample.prepare()?, trace, false)?;
     // It has said why; nothing has happened that could be told.
@@ -56,6 +56,6 @@ pub(crate) fn run(command: &DemoArgs) -> Result<u8, CommandError> {
             "version": 1, "folder": sample.folder(), "as_it_should": as_it_should, "tasks": outcomes,
         }))?;
     }
-    told(&story::whole(&outcomes, sample.folder()))?;
+    told(&text::whole(&outcomes, sample.folder()))?;
     Ok(if as_it_should { 0 } else { UNDONE })
 }

@@ -17,7 +17,7 @@ pub(super) fn opening(folder: &Path, command: &str) -> String {
         text.push_str(&format!("  {id}  {agent:<6} {title:<21} may change {scope:<16} {about}\n"));
     }
     text.push_str("\nWhat is done is proved by `sh tests/run.sh`, each time in a sandbox of its own.\n\n");
-    text.push_str(&format!("$ agency {}\n", command));
+    text.push_str(&format!("$ agency {command}\n"));
     text
 }
 
