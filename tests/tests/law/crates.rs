@@ -128,10 +128,20 @@ fn code_of(text: &str) -> String {
 }
 
 /// Folders of the command line that act through `app` alone.
-const ONLY_FRONT_ENDS: &[&str] = &["runner/src/cli/run", "runner/src/cli/agents", "runner/src/cli/demo"];
+const ONLY_FRONT_ENDS: &[&str] =
+    &["runner/src/cli/run", "runner/src/cli/agents", "runner/src/cli/demo", "runner/src/cli/board"];
 
 /// What the folders may name of other crates: values that are shown, and how text is made harmless to look at.
 const SHOWN: &[&str] = &[
+    "agency_profiles::junit",
+    "agency_profiles::prove::ProofEvent",
+    "agency_protocols::board::ScopeAuthor",
+    "agency_protocols::board_verbs",
+    "agency_protocols::finding",
+    "agency_protocols::kodingx::adapters::Orchestrator",
+    "agency_protocols::kodingx::manifest::LicenseMode",
+    "agency_protocols::kodingx::scaffold",
+    "agency_protocols::kodingx::templates::RoleMode",
     "agency_protocols::names",
     "agency_sandbox::output",
     "agency_sandbox::policy",

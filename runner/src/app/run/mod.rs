@@ -139,7 +139,7 @@ impl PreparedRun {
             board_thread,
             shim: helper_programs::shim()?,
             reader: helper_programs::claim_reader(),
-            events: events,
+            events,
             step_hook: Arc::new(|_, _, _| {}),
         };
         startup::run(inputs, options, interrupts).await.map_err(startup_error)

@@ -226,7 +226,7 @@ impl TaskFieldArgs {
             labels: self.label.clone(),
             risks: self.risk.clone(),
             external_refs: self.external.clone(),
-            body: self.body.as_ref().map(read_argument_file).transpose()?,
+            body: self.body.as_deref().map(read_argument_file).transpose()?,
             kind: self.kind.clone(),
             description: self.description.clone(),
             checklist: self.checklist.clone(),

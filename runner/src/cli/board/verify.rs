@@ -14,6 +14,7 @@ use clap::Args;
 use crate::app::board::{Caller, task_id};
 use crate::app::error::CommandError;
 use crate::app::verify::{VerifyAnswer, VerifyRequest, WantedOverride, verify};
+use crate::cli::argument_file::write_argument_file;
 use crate::cli::caller::{ConfigArgs, IsolationArg, repository};
 use crate::cli::exit::UNDONE;
 use crate::cli::message;
@@ -81,8 +82,7 @@ pub(crate) fn run(command: &VerifyArgs, who: &Caller) -> Result<u8, CommandError
     };
     let answer = verify(&repository()?, who, &request, &mut progress)?;
     if let Some(file) = &command.junit {
-        std::fs::write(file, junit::render(&answer.proof))
-            .map_err(|error| CommandError::usage(format!("can't write {}: {error}", file.display())))?;
+        write_argument_file(file, &junit::render(&answer.proof))?;
     }
     answer.risks.iter().for_each(print_risk);
     print_answer(command, &answer)?;
