@@ -9,7 +9,7 @@ use jiff::Zoned;
 use tracing::Instrument;
 
 use super::starting_point::StartingPoint;
-use super::{AttemptDriver, AttemptStep, DriveError, StepSide, unexpected};
+use super::{AttemptDriver, AttemptStep, DriveError, NOT_OFFERED, StepSide, unexpected};
 use crate::agent_slots::SlotPurpose;
 use crate::attempt::{AgentWork, Phase, WorkResult};
 use crate::clock::{BootClock, BootInstant, Clock};
@@ -39,7 +39,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
             return Ok(None);
         }
         let Some(start) = self.start.clone() else {
-            return Ok(Some("the board does not offer it any more".to_owned()));
+            return Ok(Some(NOT_OFFERED.to_owned()));
         };
         if received {
             return self.receive(&start).await;

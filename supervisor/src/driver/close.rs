@@ -4,7 +4,7 @@ use agency_protocols::board::{BoardError, BoardOutcome};
 use agency_protocols::store::Effects;
 use jiff::Zoned;
 
-use super::{AttemptDriver, AttemptStep, DriveError, unexpected};
+use super::{AttemptDriver, AttemptStep, DriveError, NOT_OFFERED, unexpected};
 use crate::attempt::{AgentWork, AttemptEnd, AttemptFailure, FailureKind, Phase, WorkResult};
 use crate::job::JobState;
 use crate::job::outcome::JobResult;
@@ -39,6 +39,12 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         }
         match &self.attempt.phase {
             Phase::Ended(WorkResult::Canceled) => Ok((AttemptEnd::Canceled, Some(canceled()))),
+            // Nothing has begun. Another clone took the task, as far as this board is carried by git.
+            Phase::Claimed
+                if unwanted && self.context.sharing.is_some() && !self.is_canceled_by_user().await? =>
+            {
+                Ok((AttemptEnd::Lost { reason: NOT_OFFERED.to_owned() }, None))
+            }
             _ if unwanted => Ok((AttemptEnd::Canceled, Some(canceled()))),
             Phase::Ended(WorkResult::Blocked { reason }) => {
                 let report = self.report_text().await?;
@@ -53,6 +59,12 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
             }
             _ => Err(unexpected("this attempt is not at its end")),
         }
+    }
+
+    /// Whether a user asked for the end of this attempt with `agency cancel`.
+    async fn is_canceled_by_user(&self) -> Result<bool, DriveError> {
+        let attempts = self.context.store.attempts(&self.attempt.task).await?;
+        Ok(attempts.iter().any(|one| one.epoch == self.attempt.epoch && one.cancel))
     }
 
     /// The commit that has it, if an owner before us landed it and died before it was recorded.

@@ -145,6 +145,9 @@ fn may_land(phase: &Phase) -> bool {
     }
 }
 
+/// Why an attempt ends that never began: its task went meanwhile, or another clone took it.
+const NOT_OFFERED: &str = "the board does not offer it any more";
+
 pub(crate) fn unexpected(what: &str) -> DriveError {
     DriveError::Unexpected { what: what.to_owned() }
 }

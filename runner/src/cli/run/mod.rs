@@ -1,7 +1,7 @@
-//! `agency run`: the queue is worked off.
+//! `agency run`: runs the board's tasks.
 //!
-//! What happens is told in one of three manners ([`reporter`]), and [`signals`] bring an end. Whoever only wants to know
-//! what would happen is told that ([`dry_run`]).
+//! This module parses and prints; `app::run` does the work. Events are printed in one of three ways ([`reporter`]), and
+//! `--dry-run` prints what a run would do ([`mod@dry_run`]).
 
 pub(crate) mod adopt;
 pub(crate) mod control;
