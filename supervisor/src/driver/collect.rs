@@ -207,7 +207,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
             _ if order.may_change_nothing => {
                 Ok(WorkResult::Work(AgentWork { base: order.base.clone(), candidate: order.base.clone() }))
             }
-            _ => failed(FailureKind::Nothing, format!("it changed nothing{}", wanted(order))),
+            _ => failed(FailureKind::Nothing, format!("it made no change{}", required(order))),
         }
     }
 
@@ -224,7 +224,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         Ok(match changed.iter().any(counts) {
             true => WorkResult::Work(work),
             false => {
-                let reason = format!("it took back what it had done, and changed nothing{}", wanted(order));
+                let reason = format!("it took back what it had done, and made no change{}", required(order));
                 WorkResult::Failed { failure: AttemptFailure::new(FailureKind::Nothing, reason) }
             }
         })
@@ -275,11 +275,11 @@ pub(crate) fn impossible(folder: &Path) -> UsageTotals {
     claims.map(|done| UsageTotals { time_ms: 0, ..spent_by(&done) }).sum()
 }
 
-/// What had to change, for a sentence that says that it did not.
-fn wanted(order: &AgentOrder) -> String {
+/// The files that had to change, for a sentence that says that they did not.
+fn required(order: &AgentOrder) -> String {
     match order.scope.must.is_empty() {
         true => String::new(),
-        false => format!(" of what it must ({})", order.scope.must.join(", ")),
+        false => format!(" to required files ({})", order.scope.must.join(", ")),
     }
 }
 

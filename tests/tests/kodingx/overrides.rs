@@ -203,7 +203,7 @@ fn s20_5_an_override_is_the_act_of_a_person() {
         let before = board(&ground);
         let said = overridden(&ground, &id, "Mend it", actor);
         assert_eq!(said.code, 2, "{said:?}");
-        said.assert_names(&["is for people"]);
+        said.assert_names(&["needs a human"]);
         let changes = before.diff(&board(&ground));
         assert!(changes.is_empty(), "{changes:?}");
     }

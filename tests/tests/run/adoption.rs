@@ -116,7 +116,7 @@ fn what_waits_for_its_place_can_be_canceled() {
 fn what_waits_for_its_place_keeps_no_run_from_its_end() {
     let (queue, tasks, run) = taken_over_meanwhile();
     run.signal(Signal::SIGINT);
-    run.says("nothing new is started");
+    run.says("draining: ");
     run.signal(Signal::SIGINT);
     run.end();
     assert!(!queue.records(&tasks[1], 1).join("agent/order.json").exists());

@@ -177,7 +177,7 @@ fn a_decision_is_for_people_and_for_what_waits() {
         2,
         &["--as", "agent:judge", "decide", &id, "--attempt", "1", "--answer", "pass", "--reason", "x"],
     );
-    agent.assert_names(&["for people"]);
+    agent.assert_names(&["needs a human, not an agent"]);
     queue.ground.refused(
         2,
         &["--as", "human:ann", "decide", &id, "--attempt", "1", "--answer", "pass", "--reason", " "],

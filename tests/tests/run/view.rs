@@ -132,7 +132,7 @@ fn an_interrupted_run_leaves_the_terminal_clean() {
     tasks.iter().for_each(|id| gate::begun(&queue, id, 1));
     screen.press("C-c");
     let lines = screen
-        .until("the drain", |lines| lines.iter().any(|line| line.contains("nothing new")) && both(lines));
+        .until("the drain", |lines| lines.iter().any(|line| line.contains("draining: ")) && both(lines));
     assert_eq!(lines.iter().filter(|line| line.starts_with("T000")).count(), 2, "{lines:#?}");
     screen.press("C-c");
     let lines = screen.until_code(130);

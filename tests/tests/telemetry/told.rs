@@ -10,7 +10,7 @@ use agency_tests::collector::{Collector, Manner};
 
 /// Does what it should only after it was told that it had not.
 const LEARNS: &str = "mkdir -p src && echo x > src/$AGENCY_TASK_ID && echo \"told $TRACEPARENT\"
-    if grep -q 'does not hold' \"$AGENCY_PROMPT_FILE\"; then touch src/right; fi";
+    if grep -q 'checks failed' \"$AGENCY_PROMPT_FILE\"; then touch src/right; fi";
 
 const STEPS: [&str; 14] = [
     "announce", "order", "send", "permit", "begin", "keep", "report", "collect", "merge", "prove", "attest",

@@ -40,7 +40,7 @@ fn a_second_interrupt_stops_agents_and_counts_as_nobody_s_failure() {
     tasks.iter().for_each(|id| gate::begun(&queue, id, 1));
     assert!(agents(&queue) >= 2);
     supervisor.signal(Signal::SIGINT);
-    supervisor.says("nothing new is started");
+    supervisor.says("draining: ");
     assert!(agents(&queue) >= 2, "the first one stops nobody");
     supervisor.signal(Signal::SIGINT);
     let said = supervisor.end();

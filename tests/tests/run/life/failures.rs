@@ -184,7 +184,7 @@ fn whoever_has_nothing_left_of_their_work_begins_anew() {
 #[test]
 fn whoever_takes_their_work_back_has_done_nothing() {
     let script = "\
-        if grep -q 'does not hold' $AGENCY_PROMPT_FILE; then git checkout --quiet HEAD~1 -- src/a.txt\n\
+        if grep -q 'checks failed' $AGENCY_PROMPT_FILE; then git checkout --quiet HEAD~1 -- src/a.txt\n\
         else echo broken > src/a.txt; fi";
     let mut queue = Queue::with_agent(script);
     queue.settings("attempts = 2");
@@ -266,7 +266,7 @@ fn a_scope_that_became_smaller_holds_for_earlier_work_too() {
     let script = "\
         if [ -e src/a/$AGENCY_TASK_ID ]; then exit 9; fi\n\
         mkdir -p src/b; echo by > src/b/$AGENCY_TASK_ID\n\
-        if ! grep -q 'does not hold' $AGENCY_PROMPT_FILE; then mkdir -p src/a; echo by > src/a/$AGENCY_TASK_ID; fi";
+        if ! grep -q 'checks failed' $AGENCY_PROMPT_FILE; then mkdir -p src/a; echo by > src/a/$AGENCY_TASK_ID; fi";
     let mut queue = Queue::with_agent(script);
     queue.settings("attempts = 1");
     queue.ground.profile("strict", &["test ! -e src/a"]);
@@ -354,7 +354,7 @@ fn a_program_that_is_missing_ends_the_run_unless_it_is_to_go_on() {
     said.assert_names(&[
         &absent,
         "its program could not be started",
-        &format!("{other} waits: this run ends"),
+        &format!("{other} waits: the run ended"),
     ]);
     assert_blocked(&queue, &absent, "its program could not be started", 1);
     assert!(!queue.records(&other, 1).exists());

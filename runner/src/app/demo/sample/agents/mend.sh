@@ -1,5 +1,5 @@
 # Gets it wrong at first, and right when it hears what is wrong.
-if grep -q 'does not hold' "$AGENCY_PROMPT_FILE"; then
+if grep -q 'checks failed' "$AGENCY_PROMPT_FILE"; then
   echo "half a coin is rounded up, then"
   echo 'round() { echo $((($1 + 50) / 100 * 100)); }' > src/round.sh
 else
