@@ -215,7 +215,7 @@ fn s20_5_an_override_is_the_act_of_a_person() {
     ground.git(&["config", "--unset", "user.email"]);
     let nobody = overridden(&ground, &id, "Mend it", &["--as", "human"]);
     assert_eq!(nobody.code, 2, "{nobody:?}");
-    nobody.assert_names(&["nobody is named", "--approver"]);
+    nobody.assert_names(&["no approver is named", "--approver"]);
 }
 
 /// What passed needs no decision of anybody, and none is recorded.

@@ -108,7 +108,7 @@ impl RunProgress {
                 None => what.clone(),
             },
             RunEvent::Draining => {
-                "draining: running tasks will finish; press Ctrl-C again to stop them".to_owned()
+                "draining: started tasks will finish; press Ctrl-C again to stop them".to_owned()
             }
             RunEvent::Stopping => "stopping what runs".to_owned(),
             RunEvent::Paused => "paused; `agency resume` goes on".to_owned(),
