@@ -150,7 +150,7 @@ fn a_profile_of_the_repositorys_own_is_run_once_it_is_trusted() {
         ".codifica/profiles/quick.yml",
         "name: quick\ndescription: x\ncommands: [\"test -f src/x\"]\n",
     );
-    site.ground.refused(2, &["verify", "--task", "FEAT-1"]).assert_names(&["nobody has trusted it"]);
+    site.ground.refused(2, &["verify", "--task", "FEAT-1"]).assert_names(&["is not trusted as it is"]);
     site.agent("echo x > src/x");
     let said = site.ground.agency(&["run"]);
     assert_eq!(said.code, 0, "{said:?}");
