@@ -196,7 +196,11 @@ fn a_control_that_others_need_is_refused_alone_and_nothing_changes(actor: Actor)
             }
             Some(3) => {
                 assert!(ended.output.stdout.is_empty());
-                assert!(ended.stderr().contains("would not enforce"), "--without {control}: {}", ended.stderr());
+                assert!(
+                    ended.stderr().contains("would not enforce"),
+                    "--without {control}: {}",
+                    ended.stderr()
+                );
             }
             other => panic!("--without {control} gives {other:?}: {}", ended.stderr()),
         }
