@@ -25,6 +25,11 @@ pub trait BoardVerbs: Board {
     /// One task with its text.
     fn task_page(&self, tree: &RepoTree, id: &TaskId) -> Result<TaskPage, BoardError>;
 
+    /// Refuses a request that the protocol can't take, whatever the board says.
+    fn check_request(&self, _request: &TaskRequest) -> Result<(), BoardError> {
+        Ok(())
+    }
+
     /// Makes a task.
     fn task_new(
         &self,
@@ -237,6 +242,8 @@ impl RequestedScope {
 #[derive(Debug, Clone)]
 pub struct CreatedTask {
     pub id: TaskId,
+    /// The task as it was decided: what its file says when all is written is read there.
+    pub summary: TaskSummary,
     /// Where it was made, for a sentence: `made …`.
     pub place: String,
     /// What keeps it from starting.

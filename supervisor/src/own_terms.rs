@@ -52,7 +52,7 @@ impl OwnTerms {
         Ok(self.newest())
     }
 
-    /// Renews the leases of every term.
+    /// Renews the leases of every term. An older term without leases is given up: only the newest gets any.
     pub(crate) async fn renew<S: AttemptStore>(
         &self,
         store: &S,
@@ -60,7 +60,12 @@ impl OwnTerms {
     ) -> Result<Vec<Lease>, AttemptStoreError> {
         let mut leases = Vec::new();
         for term in self.all() {
-            leases.extend(store.renew(term, ttl).await?);
+            let renewed = store.renew(term, ttl).await?;
+            if renewed.is_empty() && term < self.newest() {
+                store.leave(term).await?;
+                self.entered().retain(|(own, _)| *own != term);
+            }
+            leases.extend(renewed);
         }
         Ok(leases)
     }

@@ -10,13 +10,20 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use agency_sandbox::boot;
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use crate::attempt::Term;
 use crate::store::SupervisorProcess;
 use agency_sandbox::durable;
+
+/// Another supervisor may hold a lock for a moment, to see whether its owner is dead. It is waited for so long.
+const PATIENCE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// This process, as an owner.
 #[derive(Debug)]
@@ -42,7 +49,13 @@ impl OwnerLock {
         // After a crash of the machine this folder is not needed.
         let _new = durable::folder(path.parent().unwrap_or(state))?;
         let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        let until = Instant::now() + PATIENCE;
+        while let Err(error) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            if error != Errno::AGAIN || Instant::now() >= until {
+                return Err(error.into());
+            }
+            thread::sleep(PAUSE);
+        }
         Ok(Self { path, _lock: lock })
     }
 }

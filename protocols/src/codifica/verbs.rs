@@ -96,6 +96,10 @@ impl BoardVerbs for Codifica {
         Ok(TaskPage { summary, place: place(&found), body: Some(text.clone()), text })
     }
 
+    fn check_request(&self, request: &TaskRequest) -> Result<(), BoardError> {
+        new_task(request).map(drop)
+    }
+
     fn task_new(
         &self,
         tree: &RepoTree,
@@ -110,7 +114,10 @@ impl BoardVerbs for Codifica {
             ],
             false => Vec::new(),
         };
-        Ok((CreatedTask { id: task.id, place: format!("in {file}"), remarks, globs: Vec::new() }, effects))
+        // On which line it will be is not known before it is written.
+        let summary = summary(&file, 0, &task);
+        let place = format!("in {file}");
+        Ok((CreatedTask { id: task.id, summary, place, remarks, globs: Vec::new() }, effects))
     }
 
     fn task_move(

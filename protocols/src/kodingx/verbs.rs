@@ -143,7 +143,8 @@ impl BoardVerbs for KodingX {
             ],
             false => Vec::new(),
         };
-        Ok((CreatedTask { id: made.value.id, place: made.place.path, remarks, globs }, effects))
+        let summary = summary(&made.place, &made.value);
+        Ok((CreatedTask { id: made.value.id, summary, place: made.place.path, remarks, globs }, effects))
     }
 
     fn task_import(

@@ -27,6 +27,10 @@ pub(crate) fn lint(here: &RepoContext, who: &Caller, fix: bool) -> Result<LintAn
     let mut findings = Vec::new();
     for board in boards {
         if fix {
+            if board.is_shared() {
+                // A verb that the protocol does not have is refused before anything is fetched.
+                board.board_views(here.tree(), &here.now).map_err(board_error)?;
+            }
             here.update_board(board.as_ref(), |tree| Ok(((), board.board_views(tree, &here.now)?)))?;
         }
         findings.extend(board.board_lint(here.tree(), &request).map_err(board_error)?);

@@ -79,11 +79,14 @@ pub(crate) fn make(
     request: &TaskRequest,
 ) -> Result<NewTaskAnswer, CommandError> {
     let board = here.board(who)?;
+    board.check_request(request).map_err(board_error)?;
     let made = here.update_board(board.as_ref(), |tree| board.task_new(tree, request, &here.now))?;
     let mut notices = vec![format!("made {}", made.place)];
     notices.extend(made.remarks);
     notices.extend(made.globs.iter().filter_map(|glob| closed_glob_message(glob)));
-    Ok(NewTaskAnswer { answer: read_again(here, board.as_ref(), &made.id)?, notices })
+    // It is made, whatever another process does to its file since.
+    let task = board.task_page(here.tree(), &made.id).map_or(made.summary, |page| page.summary);
+    Ok(NewTaskAnswer { answer: TaskAnswer { version: 1, task, body: None }, notices })
 }
 
 pub(crate) fn move_to(
@@ -95,6 +98,7 @@ pub(crate) fn move_to(
 ) -> Result<TaskAnswer, CommandError> {
     let board = here.board(who)?;
     let mut actor = who.actor();
+    board.check_states(&[to.to_owned()]).map_err(board_error)?;
     let asked = MoveRequest { id, to, actor: &actor, reason };
     if board.needs_person(here.tree(), &asked, &here.now) {
         actor = Actor::Human(require_person(here, who, &format!("moving {id} to {to}"))?);
@@ -117,6 +121,10 @@ pub(crate) fn assign(
 /// Gives the task of a file another id.
 pub(crate) fn renumber(here: &RepoContext, who: &Caller, file: &str) -> Result<TaskAnswer, CommandError> {
     let board = here.board(who)?;
+    if board.is_shared() {
+        // A verb that the protocol does not have is refused before anything is fetched.
+        board.task_renumber(here.tree(), file, &here.now).map_err(board_error)?;
+    }
     change(here, board.as_ref(), |tree| board.task_renumber(tree, file, &here.now))
 }
 

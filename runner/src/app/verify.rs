@@ -63,12 +63,14 @@ pub(crate) struct VerifyAnswer {
     pub(crate) risks: Vec<RiskNote>,
 }
 
-/// Runs the checks and records what was seen. `progress` hears of each command.
+/// Runs the checks and records what was seen. `progress` hears of each command, and `checked` of the proof before it is
+/// recorded.
 pub(crate) fn verify(
     here: &RepoContext,
     who: &Caller,
     request: &VerifyRequest,
     progress: &mut dyn FnMut(ProofEvent<'_>),
+    checked: impl FnOnce(&Proof) -> Result<(), CommandError>,
 ) -> Result<VerifyAnswer, CommandError> {
     let (board, task) = (here.board(who)?, &request.task);
     let options = VerificationOptions {
@@ -84,6 +86,7 @@ pub(crate) fn verify(
     notices.for_each(|notice| here.notice(&notice));
     let profile = profile(here, task, &target, &request.options)?;
     let proof = run_checks(here, request, (&configuration, &profile), &target, progress)?;
+    checked(&proof)?;
     let mut evidence = evidence::from_proof(&proof, &here.folder.root);
     evidence.notes.push(evidence::UNAUDITED.to_owned());
     let (actor, now) = (who.actor(), Timestamp::now().to_zoned(TimeZone::UTC));

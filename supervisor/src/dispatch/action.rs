@@ -1,7 +1,7 @@
 //! What the queue asks for, and what it is told: values that go between the state, which decides, and the tasks that
 //! act for it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use agency_protocols::board::{BoardAgenda, ReadyTask};
@@ -70,8 +70,11 @@ pub(super) enum Question {
     CheckWanted {
         keys: Vec<TaskKey>,
     },
-    /// Attempts that no living supervisor looks after become ours.
-    FindOrphans,
+    /// Attempts that no living supervisor looks after become ours, except those that this queue still has in its books:
+    /// a driver that has lost its lease ends first.
+    FindOrphans {
+        ours: HashSet<TaskKey>,
+    },
     RenewLeases,
     /// `after`: the last attempt at the task that is known.
     Claim {
@@ -138,7 +141,7 @@ impl Question {
             Self::ReadStore { .. } => Asked::Store,
             Self::ReadAgenda => Asked::Agenda,
             Self::CheckWanted { .. } => Asked::Wanted,
-            Self::FindOrphans => Asked::Orphans,
+            Self::FindOrphans { .. } => Asked::Orphans,
             Self::RenewLeases => Asked::Leases,
             Self::Claim { .. } => Asked::Claim,
             Self::NoteWaiting { lease, .. } => Asked::Attempt(lease.task.clone()),

@@ -92,8 +92,8 @@ mod tests {
             ("codex", TaskRole::Reviewer, None),
             ("ann", TaskRole::Reviewer, None),
             ("nobody", TaskRole::Reviewer, None),
-            ("gemini", TaskRole::Builder, Some("judges their own")),
-            ("gemini", TaskRole::Reviewer, Some("judges their own")),
+            ("gemini", TaskRole::Builder, Some("audits its own work")),
+            ("gemini", TaskRole::Reviewer, Some("audits its own work")),
             ("ann", TaskRole::Builder, Some("works outside")),
             ("nobody", TaskRole::Builder, Some("is configured")),
         ] {

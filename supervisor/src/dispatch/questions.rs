@@ -1,6 +1,6 @@
 //! Finding the answers: everything here may wait for the store, the board or git, and is done by a task of its own.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use agency_protocols::board::ReadyTask;
@@ -53,7 +53,7 @@ pub(super) async fn answer<S: AttemptStore>(
             }
             Answer::WantedChecked { unwanted }
         }
-        Question::FindOrphans => Answer::OrphansFound(find_orphans(&context).await?),
+        Question::FindOrphans { ours } => Answer::OrphansFound(find_orphans(&context, &ours).await?),
         Question::RenewLeases => {
             Answer::LeasesRenewed { leases: context.terms.renew(store, context.settings.leases.ttl).await? }
         }
@@ -130,12 +130,16 @@ async fn claim<S: AttemptStore>(
 
 /// Takes over attempts of owners that are dead, or whose time is up. What was adopted before the machine lacked something
 /// is driven all the same.
-async fn find_orphans<S: AttemptStore>(context: &RunContext<S>) -> Result<OrphanSearch, RunError> {
+async fn find_orphans<S: AttemptStore>(
+    context: &RunContext<S>,
+    ours: &HashSet<TaskKey>,
+) -> Result<OrphanSearch, RunError> {
     let open = context.store.open().await?;
     let others: Vec<&Attempt> = open
         .iter()
         .filter(|attempt| attempt.task.protocol == context.board_thread.protocol)
         .filter(|attempt| attempt.held.is_some_and(|held| !context.terms.contains(held.term)))
+        .filter(|attempt| !ours.contains(&attempt.task))
         .collect();
     let mut search = OrphanSearch { terms: context.terms.all(), ..OrphanSearch::default() };
     if others.is_empty() {

@@ -338,7 +338,9 @@ impl RunQueue {
             }
             if self.looked_for_orphans.is_none_or(|at| now.boot.since(at) >= TRY_EVERY) {
                 self.looked_for_orphans = Some(now.boot);
-                self.ask(Question::FindOrphans, actions);
+                let books = self.running.keys().chain(self.resting.keys()).chain(self.settling.keys());
+                let ours = books.cloned().collect();
+                self.ask(Question::FindOrphans { ours }, actions);
                 return false;
             }
             self.try_again(now.boot, actions);
@@ -530,6 +532,17 @@ impl RunQueue {
                 let wakes = running.wish == DriverSignal::GoOn;
                 running.wish = DriverSignal::Cancel;
                 actions.push(Action::Signal { key: key.clone(), signal: DriverSignal::Cancel, wakes });
+            }
+            let is_ours = attempt.held.is_some_and(|held| self.terms.contains(&held.term));
+            if let Some(resting) = self.resting.get(&key)
+                && attempt.epoch == resting.attempt.epoch
+                && !is_ours
+                && !self.newer.contains(&key)
+            {
+                // Another supervisor took it over while this one slept. What it waited for is the other's to tell.
+                self.resting.remove(&key);
+                self.patience.remove(&key);
+                self.summary.tasks.remove(&key);
             }
             if let Some(resting) = self.resting.get_mut(&key)
                 && attempt.epoch == resting.attempt.epoch

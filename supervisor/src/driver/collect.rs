@@ -344,7 +344,7 @@ fn sentence(outcome: &JobOutcome) -> String {
             ProgramEnd::Wall => "It was stopped: it ran for too long".to_owned(),
             ProgramEnd::Stall => "It was stopped: it showed no output and changed no file".to_owned(),
             ProgramEnd::Memory => "It was stopped: it used too much memory".to_owned(),
-            ProgramEnd::Asked => "It was stopped by a person".to_owned(),
+            ProgramEnd::Asked => "It was stopped".to_owned(),
             ProgramEnd::NotStarted { .. } => "Its program could not be started".to_owned(),
         },
         _ => return "It was not run.".to_owned(),

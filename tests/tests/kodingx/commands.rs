@@ -33,7 +33,7 @@ fn s15_1_task_new_and_assign_make_tasks() {
     // Nobody to give it to is said, not guessed.
     let nobody = Ground::without_board(&[]);
     nobody.ok(&["init"]);
-    nobody.refused(2, &["task", "new", "--title", "x"]).assert_names(&["nobody is named", "--assignee"]);
+    nobody.refused(2, &["task", "new", "--title", "x"]).assert_names(&["no agent is named", "--assignee"]);
     nobody.refused(2, &["task", "new", "--title", "  "]).assert_names(&["title"]);
 }
 

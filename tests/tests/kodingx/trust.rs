@@ -30,7 +30,7 @@ fn verify(ground: &Ground) -> Said {
 fn assert_not_run(ground: &Ground) {
     let before = runs(ground);
     let said = ground.refused(2, &["verify", "--task", "T0001"]);
-    said.assert_names(&[PROFILE, "nobody has trusted it as it is", "`agency trust`"]);
+    said.assert_names(&[PROFILE, "is not trusted as it is", "`agency trust`"]);
     assert_eq!(runs(ground), before, "something ran");
 }
 
@@ -149,7 +149,7 @@ fn a_repository_cannot_trust_itself() {
     ground.refused(2, &["verify", "--task", "T0001"]).assert_names(&["agency.toml:2", "`run.trust`"]);
     ground.write("agency.toml", "[run]\nisolation = \"container\"\n");
     let said = ground.refused(2, &["verify", "--task", "T0001"]);
-    said.assert_names(&["agency.toml is not trusted", "run.isolation", "nobody has trusted it"]);
+    said.assert_names(&["agency.toml is not trusted", "run.isolation", "is not trusted as it is"]);
     assert_eq!(runs(&ground), 0);
 }
 

@@ -134,6 +134,7 @@ const ONLY_FRONT_ENDS: &[&str] =
 /// What the folders may name of other crates: values that are shown, and how text is made harmless to look at.
 const SHOWN: &[&str] = &[
     "agency_profiles::junit",
+    "agency_profiles::proof::Proof",
     "agency_profiles::prove::ProofEvent",
     "agency_protocols::board::ScopeAuthor",
     "agency_protocols::board_verbs",

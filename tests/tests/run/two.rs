@@ -1,6 +1,10 @@
 //! Several supervisors of one repository share its queue.
 
-use agency_tests::queue::Queue;
+use std::fs;
+
+use agency_tests::processes::wait_until;
+use agency_tests::queue::{LONG, Queue};
+use nix::sys::signal::Signal;
 
 use crate::gate;
 
@@ -40,4 +44,31 @@ fn an_older_run_takes_over_what_a_newer_one_left_and_lands_it() {
     queue.assert_landed(&tasks);
     queue.assert_nothing_left();
     assert!(!queue.records(&tasks[1], 2).exists(), "its agent was begun again: {said:?}");
+}
+
+/// While it sleeps past its lease, another run takes its attempt over, and leaves it where it waits for a person.
+#[test]
+fn a_run_that_slept_takes_back_what_another_one_left_and_lands_it() {
+    let mut queue = Queue::new();
+    queue.settings("lease = \"2s\"");
+    queue.ground.commit_all();
+    let tasks = queue.tasks(1);
+    let in_the_way = format!("src/{}", tasks[0]);
+    queue.ground.write(&in_the_way, "a person's");
+    let sleeper = queue.start(&["--parallel", "2", "--watch"]);
+    sleeper.says(&format!("{} waits: ", tasks[0]));
+    sleeper.signal(Signal::SIGSTOP);
+    let is_taken_over = || queue.run(&[]).err.contains("taken over, attempt 1");
+    assert!(wait_until(LONG, is_taken_over), "nobody takes it over");
+    sleeper.signal(Signal::SIGCONT);
+    sleeper.says(&format!("{} taken over, attempt 1", tasks[0]));
+    let waits = || sleeper.said_so_far().matches(&format!("{} waits: ", tasks[0])).count();
+    assert!(wait_until(LONG, || waits() == 2), "it is not driven: {}", sleeper.said_so_far());
+    fs::remove_file(queue.path().join(in_the_way)).expect("removed");
+    assert!(wait_until(LONG, || !queue.landed().is_empty()), "{}", sleeper.said_so_far());
+    queue.ground.ok(&["drain"]);
+    let said = sleeper.end();
+    assert_eq!(said.code, 0, "{said:?}");
+    queue.assert_landed(&tasks);
+    queue.assert_nothing_left();
 }

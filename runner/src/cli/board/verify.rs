@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use agency_profiles::junit;
+use agency_profiles::proof::Proof;
 use agency_profiles::prove::ProofEvent;
 use agency_protocols::board_verbs::RiskNote;
 use agency_protocols::names::TaskId;
@@ -80,10 +81,11 @@ pub(crate) fn run(command: &VerifyArgs, who: &Caller) -> Result<u8, CommandError
         isolation: command.isolation.map(IsolationLevel::from),
         options: command.operator.options(),
     };
-    let answer = verify(&repository()?, who, &request, &mut progress)?;
-    if let Some(file) = &command.junit {
-        write_argument_file(file, &junit::render(&answer.proof))?;
-    }
+    let write_junit = |proof: &Proof| match &command.junit {
+        Some(file) => write_argument_file(file, &junit::render(proof)),
+        None => Ok(()),
+    };
+    let answer = verify(&repository()?, who, &request, &mut progress, write_junit)?;
     answer.risks.iter().for_each(print_risk);
     print_answer(command, &answer)?;
     Ok(if answer.kept.is_enough { 0 } else { UNDONE })

@@ -107,9 +107,7 @@ impl RunProgress {
                 Some(task) => format!("{}: {what}", task.id),
                 None => what.clone(),
             },
-            RunEvent::Draining => {
-                "draining: started tasks will finish; press Ctrl-C again to stop them".to_owned()
-            }
+            RunEvent::Draining => "draining: started tasks will finish; Ctrl-C now stops them".to_owned(),
             RunEvent::Stopping => "stopping what runs".to_owned(),
             RunEvent::Paused => "paused; `agency resume` goes on".to_owned(),
             RunEvent::Resumed => "going on".to_owned(),

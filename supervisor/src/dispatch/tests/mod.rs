@@ -167,7 +167,7 @@ impl Play {
                 Answer::AgendaRead { agenda: Box::new(agenda), took: Duration::ZERO }
             }
             Question::CheckWanted { .. } => Answer::WantedChecked { unwanted: Vec::new() },
-            Question::FindOrphans => Answer::OrphansFound(OrphanSearch::default()),
+            Question::FindOrphans { .. } => Answer::OrphansFound(OrphanSearch::default()),
             Question::RenewLeases => Answer::LeasesRenewed { leases: Vec::new() },
             Question::Claim { key, start, .. } => {
                 let lease = Lease { task: key.clone(), epoch: Epoch(1), term: OURS };

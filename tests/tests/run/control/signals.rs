@@ -17,7 +17,7 @@ fn an_interrupt_lets_what_runs_land_and_starts_nothing_new() {
     let supervisor = queue.start(&["--parallel", "1"]);
     gate::begun(&queue, &tasks[0], 1);
     supervisor.signal(Signal::SIGINT);
-    supervisor.says("draining: started tasks will finish; press Ctrl-C again to stop them");
+    supervisor.says("draining: started tasks will finish; Ctrl-C now stops them");
     gate::open(&queue);
     let said = supervisor.end();
     assert_eq!(said.code, 130, "{said:?}");
