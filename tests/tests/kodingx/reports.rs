@@ -79,7 +79,7 @@ fn s07_2_a_report_without_a_required_field_is_found() {
         ("{files_modified: []}", "{}", "changes.files_modified"),
         ("{dod_passed: true}", "{}", "verification.dod_passed"),
         ("{dod_passed: true}", "{dod_passed: maybe}", "must be true or false"),
-        ("risks: []", "risks: {a: b}", "a list of texts"),
+        ("risks: []", "risks: {a: b}", "a list of strings"),
     ] {
         ground.write(&path, whole.replacen(from, to, 1));
         ground.assert_found(&path, "7.2", words);
