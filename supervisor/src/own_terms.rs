@@ -11,11 +11,20 @@ use crate::attempt::{Lease, Term};
 use crate::owner_lock::{self, OwnerLock};
 use crate::store::{AttemptStore, AttemptStoreError};
 
-/// Every term of this supervisor, each with the lock that shows that the supervisor is alive.
+/// Every term of this supervisor, the oldest first.
 #[derive(Debug)]
 pub(crate) struct OwnTerms {
     state: PathBuf,
-    entered: Mutex<Vec<(Term, OwnerLock)>>,
+    entered: Mutex<Vec<EnteredTerm>>,
+}
+
+#[derive(Debug)]
+struct EnteredTerm {
+    term: Term,
+    /// Whether it had no lease when leases were last renewed. A claim that was under way then has ended since.
+    was_idle: bool,
+    /// Shows that the supervisor is alive.
+    _lock: OwnerLock,
 }
 
 impl OwnTerms {
@@ -26,18 +35,18 @@ impl OwnTerms {
         Ok(terms)
     }
 
-    /// Oldest first.
+    /// The oldest first.
     pub(crate) fn all(&self) -> Vec<Term> {
-        self.entered().iter().map(|(term, _)| *term).collect()
+        self.entered().iter().map(|entered| entered.term).collect()
     }
 
     pub(crate) fn contains(&self, term: Term) -> bool {
-        self.entered().iter().any(|(own, _)| *own == term)
+        self.entered().iter().any(|entered| entered.term == term)
     }
 
     /// The term for new attempts.
     pub(crate) fn newest(&self) -> Term {
-        self.entered().last().map_or(Term(0), |(term, _)| *term)
+        self.entered().last().map_or(Term(0), |entered| entered.term)
     }
 
     /// A term greater than another supervisor's.
@@ -61,13 +70,22 @@ impl OwnTerms {
         let mut leases = Vec::new();
         for term in self.all() {
             let renewed = store.renew(term, ttl).await?;
-            if renewed.is_empty() && term < self.newest() {
+            if self.is_spent(term, renewed.is_empty()) {
                 store.leave(term).await?;
-                self.entered().retain(|(own, _)| *own != term);
+                self.entered().retain(|entered| entered.term != term);
             }
             leases.extend(renewed);
         }
         Ok(leases)
+    }
+
+    /// Whether an older term has had no lease twice.
+    fn is_spent(&self, term: Term, is_idle: bool) -> bool {
+        let newest = self.newest();
+        let mut entered = self.entered();
+        let Some(own) = entered.iter_mut().find(|own| own.term == term) else { return false };
+        let was_idle = std::mem::replace(&mut own.was_idle, is_idle);
+        is_idle && was_idle && term < newest
     }
 
     /// Gives up every term. The locks stay until [`release`](Self::release).
@@ -90,7 +108,7 @@ impl OwnTerms {
             path: self.state.display().to_string(),
             source: source.into(),
         })?;
-        self.entered().push((term, lock));
+        self.entered().push(EnteredTerm { term, was_idle: false, _lock: lock });
         Ok(())
     }
 
@@ -98,10 +116,13 @@ impl OwnTerms {
     #[cfg(test)]
     pub(crate) fn sample(state: &Path, term: Term) -> Self {
         let lock = OwnerLock::acquire(state, term).expect("a lock");
-        Self { state: state.to_owned(), entered: Mutex::new(vec![(term, lock)]) }
+        Self {
+            state: state.to_owned(),
+            entered: Mutex::new(vec![EnteredTerm { term, was_idle: false, _lock: lock }]),
+        }
     }
 
-    fn entered(&self) -> MutexGuard<'_, Vec<(Term, OwnerLock)>> {
+    fn entered(&self) -> MutexGuard<'_, Vec<EnteredTerm>> {
         self.entered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
