@@ -126,3 +126,45 @@ impl OwnTerms {
         self.entered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::attempt::{Epoch, TaskKey};
+    use crate::store::sqlite::open_store;
+    use crate::store::{ClaimRequest, ClaimResult};
+
+    const TTL: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_term_above_another_is_entered_once_and_an_idle_one_is_given_up() {
+        let state = tempfile::tempdir().expect("a folder");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let store = open_store(state.path()).await.expect("a store");
+            let older = OwnTerms::enter(&store, state.path()).await.expect("entered");
+            let newer = OwnTerms::enter(&store, state.path()).await.expect("entered");
+            let task = TaskKey { protocol: "kodingx".to_owned(), id: "T0001".to_owned() };
+            let claim =
+                ClaimRequest { task: &task, title: "A task", agent: "shell", after: None, beyond: Epoch(0) };
+            let claimed = store.claim(&claim, newer.newest(), TTL).await.expect("claimed");
+            let ClaimResult::Held(lease) = claimed else { panic!("{claimed:?}") };
+            let term = older.above(lease.term, &store).await.expect("a term");
+            assert!(term > lease.term && older.contains(term) && older.newest() == term);
+            assert_eq!(older.above(lease.term, &store).await.expect("the same"), term);
+            let adopted = store.adopt(&lease, term, TTL).await.expect("asked").expect("adopted");
+            // The first term is idle, once and then again.
+            for terms in [2, 1] {
+                assert_eq!(older.renew(&store, TTL).await.expect("renewed"), std::slice::from_ref(&adopted));
+                assert_eq!(older.all().len(), terms);
+            }
+            assert!(newer.renew(&store, TTL).await.expect("renewed").is_empty());
+            assert_eq!(newer.all().len(), 1, "the newest is kept");
+            older.leave(&store).await.expect("left");
+            older.release();
+            assert!(owner_lock::is_dead(state.path(), term, &owner_lock::this_process()));
+        });
+    }
+}
