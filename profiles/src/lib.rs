@@ -18,6 +18,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod builtin;
+pub mod dependencies;
 pub mod detect;
 pub mod git_head;
 pub mod git_tree;

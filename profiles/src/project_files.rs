@@ -25,7 +25,12 @@ pub struct ProjectFiles {
     layers: Vec<OwnedFd>,
     /// The combined view of several layers.
     stack: Option<BaseLayers>,
+    /// What a setup left beside the tree.
+    setup: Option<OwnedFd>,
 }
+
+/// The only folders of a setup that decide anything: where Python's environment is. No commit has them.
+const OF_A_SETUP: [&str; 2] = [".venv", "venv"];
 
 /// A path exists, and it is not a file that can be read; this is why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +39,7 @@ pub(crate) struct UnreadableFile(pub(crate) &'static str);
 impl ProjectFiles {
     /// Opens a folder as it is.
     pub fn open(folder: &Path) -> io::Result<Self> {
-        Ok(Self { layers: vec![open_folder(folder)?], stack: None })
+        Ok(Self { layers: vec![open_folder(folder)?], stack: None, setup: None })
     }
 
     /// Opens the tree of a commit, by its layers, topmost first.
@@ -42,7 +47,12 @@ impl ProjectFiles {
         let open = || lowers.iter().map(|lower| open_folder(lower)).collect::<io::Result<Vec<_>>>();
         // One layer is a plain folder. A stack marks hidden entries, so every question goes to the combined view.
         let stack = if lowers.len() > 1 { Some(BaseLayers::new(open()?)) } else { None };
-        Ok(Self { layers: open()?, stack })
+        Ok(Self { layers: open()?, stack, setup: None })
+    }
+
+    /// The same tree with what a setup left beside it, by its layer.
+    pub fn with_setup(self, layer: &Path) -> io::Result<Self> {
+        Ok(Self { setup: Some(open_folder(layer)?), ..self })
     }
 
     /// The text of a file; `None` where there is no entry.
@@ -112,7 +122,10 @@ impl ProjectFiles {
             Some(FileType::from_raw_mode(rustix::fs::fstat(held).ok()?.st_mode))
         });
         // Of a stack only folders are left here; other entries mark what one layer hides of another.
-        kind.filter(|kind| self.stack.is_none() || *kind == FileType::Directory)
+        kind.filter(|kind| self.stack.is_none() || *kind == FileType::Directory).or_else(|| {
+            let setup = self.setup.as_ref().filter(|_| OF_A_SETUP.contains(&path))?;
+            beneath(setup, path, flags | OFlags::DIRECTORY).is_ok().then_some(FileType::Directory)
+        })
     }
 
     fn names(&self, folder: &str) -> Vec<String> {
@@ -177,6 +190,20 @@ mod tests {
         ] {
             assert_eq!(matches_glob(name, pattern), like, "{name} {pattern}");
         }
+    }
+
+    #[test]
+    fn of_a_setup_only_pythons_environment_is_seen() {
+        let (tree, layer) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("another"));
+        for folder in [".venv", "node_modules"] {
+            fs::create_dir(layer.path().join(folder)).expect("a folder");
+        }
+        fs::write(layer.path().join("package.json"), "{}").expect("a file");
+        let files = ProjectFiles::open(tree.path()).and_then(|files| files.with_setup(layer.path()));
+        let files = files.expect("opened");
+        assert_eq!(files.find(".venv").as_deref(), Some(".venv"));
+        assert_eq!(files.find("node_modules"), None);
+        assert_eq!(files.read("package.json"), Ok(None), "what a setup left is no manifest");
     }
 
     #[test]

@@ -17,6 +17,7 @@
 //! is taken up again (`driver`), so a crash between any two costs nothing but a second look.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -321,11 +322,15 @@ pub struct AttemptFailure {
     /// The commit whose work did not do, where there is one: the next attempt goes on from there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<AgentWork>,
+    /// Where the output of the command that failed is, on this machine. It is no part of the reason: a board that is
+    /// committed does not say where a repository lies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<PathBuf>,
 }
 
 impl AttemptFailure {
     pub fn new(kind: FailureKind, reason: impl Into<String>) -> Self {
-        Self { kind, reason: reason.into(), work: None }
+        Self { kind, reason: reason.into(), work: None, log: None }
     }
 
     pub fn with_work(self, work: &AgentWork) -> Self {
@@ -348,6 +353,8 @@ pub enum FailureKind {
     Audit,
     /// The Definition of Done does not hold.
     Verify,
+    /// The checks could not be run: the profile can't be resolved, or its setup failed.
+    Checks,
     /// People changed the same lines meanwhile.
     Conflict,
     /// It could not be started: a program or a control is missing.
@@ -370,7 +377,7 @@ impl FailureKind {
             | Self::Conflict
             | Self::Harvest => true,
             // The same scope refuses the same work, and what is missing stays missing.
-            Self::Scope | Self::Start | Self::Decision => false,
+            Self::Scope | Self::Checks | Self::Start | Self::Decision => false,
         }
     }
 }

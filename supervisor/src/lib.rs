@@ -6,6 +6,7 @@
 //! dispatch        the queue: what can start, what can be taken over, what people want
 //! driver          one attempt, from its claim to its end, step by step
 //! job             a sandbox that runs for an attempt, and outlives the supervisor that sent it
+//! base_check      a profile's checks, run on the branch as it is before its first task starts
 //! budget          how much may be used, for a task and for a run
 //! agent_slots     how many of an agent are at work, to build or to judge
 //! store           whose an attempt is, and how far it has come
@@ -22,6 +23,7 @@
 
 mod agent_slots;
 pub mod attempt;
+pub mod base_check;
 pub mod board_sync;
 pub mod board_thread;
 pub mod budget;
@@ -29,6 +31,7 @@ pub mod clock;
 pub mod dispatch;
 pub mod driver;
 pub mod evidence;
+mod failed_commands;
 mod folder_watch;
 pub mod host_fault;
 pub mod job;

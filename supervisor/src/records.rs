@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::attempt::Attempt;
+use crate::base_check;
 use crate::store::AttemptStore;
 
 /// How long they are kept.
@@ -37,6 +38,10 @@ pub(crate) async fn prune(state: &Path, store: &impl AttemptStore) -> io::Result
     let open = store.open().await.map_err(io::Error::other)?;
     let held: Vec<PathBuf> = open.iter().map(|attempt| folder_of(state, attempt)).collect();
     for path in superfluous(kept(&state.join("runs"))?.into_iter().filter(|one| !held.contains(&one.path))) {
+        agency_sandbox::erase::tree(&path)?;
+    }
+    // Nothing depends on the result of a base check: the next run makes it again.
+    for path in superfluous(kept(&state.join(base_check::FOLDER))?.into_iter()) {
         agency_sandbox::erase::tree(&path)?;
     }
     Ok(())

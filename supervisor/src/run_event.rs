@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::attempt::{Attempt, AttemptEnd, TaskKey};
+use crate::base_check::BaseCheck;
 
 /// Something people may want to know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -38,6 +39,16 @@ pub enum RunEvent {
     Trouble {
         task: Option<TaskKey>,
         what: String,
+    },
+    /// The checks of a profile run on the branch as it is, before the first task of the profile starts.
+    CheckingBase {
+        profile: String,
+    },
+    /// What they came to there.
+    BaseChecked {
+        profile: String,
+        #[serde(flatten)]
+        result: BaseCheck,
     },
     /// Nothing new is started from here on.
     Draining,

@@ -46,6 +46,8 @@ pub struct RunSettings {
     pub auditor: Option<String>,
     /// What prepares a workspace, if something does.
     pub setup: Option<WorkspaceSetup>,
+    /// Whether a profile's checks run on the base before its first task starts.
+    pub checks_base: bool,
     /// How long the second attempt waits for its turn; later ones wait longer.
     pub backoff: Duration,
     pub leases: LeaseTimes,
@@ -161,6 +163,7 @@ pub(crate) mod tests {
             budget: Budget::default(),
             auditor: None,
             setup: None,
+            checks_base: false,
             backoff: Duration::from_millis(100),
             leases: LeaseTimes::default(),
         }

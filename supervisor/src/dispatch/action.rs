@@ -8,6 +8,7 @@ use agency_protocols::board::{BoardAgenda, ReadyTask};
 
 use super::Interrupt;
 use crate::attempt::{Attempt, AttemptEnd, Epoch, Lease, TaskKey, Term, UsageTotals};
+use crate::base_check::BaseCheck;
 use crate::clock::BootInstant;
 use crate::driver::{DriverSignal, FaultDomain, OutcomeSoFar};
 use crate::run_event::RunEvent;
@@ -96,6 +97,10 @@ pub(super) enum Question {
         attempt: Box<Attempt>,
         needs: SettlingNeeds,
     },
+    /// What the checks of a profile come to on the branch as it is.
+    CheckBase {
+        profile: String,
+    },
     /// An attempt that can't be taken further comes to its end.
     Abandon {
         key: TaskKey,
@@ -131,6 +136,7 @@ pub(super) enum Asked {
     Orphans,
     Leases,
     Claim,
+    BaseCheck,
     Attempt(TaskKey),
 }
 
@@ -144,6 +150,7 @@ impl Question {
             Self::FindOrphans { .. } => Asked::Orphans,
             Self::RenewLeases => Asked::Leases,
             Self::Claim { .. } => Asked::Claim,
+            Self::CheckBase { .. } => Asked::BaseCheck,
             Self::NoteWaiting { lease, .. } => Asked::Attempt(lease.task.clone()),
             Self::Settle { attempt, .. } => Asked::Attempt(attempt.task.clone()),
             Self::Reread { key } | Self::Abandon { key, .. } => Asked::Attempt(key.clone()),
@@ -187,6 +194,7 @@ pub(super) enum Answer {
     WaitingNoted { key: TaskKey },
     Reread { key: TaskKey, attempt: Option<Box<Attempt>> },
     Settled { key: TaskKey, facts: SettlingFacts },
+    BaseChecked { profile: String, result: BaseCheck },
     Abandoned { key: TaskKey, outcome: AbandonOutcome },
 }
 
@@ -200,6 +208,7 @@ impl Answer {
             Self::OrphansFound(_) => Asked::Orphans,
             Self::LeasesRenewed { .. } => Asked::Leases,
             Self::Claimed { .. } => Asked::Claim,
+            Self::BaseChecked { .. } => Asked::BaseCheck,
             Self::WaitingNoted { key }
             | Self::Reread { key, .. }
             | Self::Settled { key, .. }

@@ -20,6 +20,7 @@ mod queue_status;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod unfit;
 mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -58,8 +59,6 @@ pub struct RunOptions {
     pub agent: Option<String>,
     /// Only what is ready at the start.
     pub once: bool,
-    /// Go on although agents can't be started.
-    pub keep_going: bool,
     /// Go on when there is nothing to do: something may come.
     pub watch: bool,
 }

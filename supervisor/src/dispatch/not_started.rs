@@ -34,7 +34,8 @@ impl RunQueue {
         let barred = |start: &ReadyTask| {
             let agent = start.agent.as_str();
             let away = || self.parking.why_not(agent).filter(|_| !self.settings.is_review(start));
-            let why = reason_not_started(start, &self.settings).or_else(away)?;
+            let unfit = || self.unfit.why_not(start);
+            let why = reason_not_started(start, &self.settings).or_else(unfit).or_else(away)?;
             let key = self.key(start.task.as_str());
             (!self.running.contains_key(&key)).then_some((key, why))
         };

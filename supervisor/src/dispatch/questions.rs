@@ -14,6 +14,7 @@ use super::action::{
 use super::parked_agents;
 use crate::agent_slots::{SlotGuard, SlotPurpose};
 use crate::attempt::{Attempt, Epoch, LeaseHolder, TaskKey, UsageTotals};
+use crate::base_check::{self, BaseCheck};
 use crate::clock::{BootClock, Clock};
 use crate::driver::{self, AttemptStep, FaultDomain, RunContext, StepSide};
 use crate::host_fault::HostFault;
@@ -72,6 +73,17 @@ pub(super) async fn answer<S: AttemptStore>(
         Question::Settle { attempt, needs } => {
             let facts = settle(&context, &attempt, needs).await?;
             Answer::Settled { key: attempt.task.clone(), facts }
+        }
+        Question::CheckBase { profile } => {
+            let result = match base_check::check(&context, &profile).await {
+                Ok(result) => result,
+                Err(error) if HostFault::of(&error, &context.settings.state).is_some() => {
+                    return Err(error.into());
+                }
+                // It was to spare agents; they may start without it.
+                Err(error) => BaseCheck::Untried { why: error_chain::on_one_line(&error) },
+            };
+            Answer::BaseChecked { profile, result }
         }
         Question::Abandon { key, blame, why } => {
             let outcome = abandon(&context, &key, blame, why).await?;

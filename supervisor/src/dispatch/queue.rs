@@ -14,6 +14,7 @@ use super::host_shortage::HostShortage;
 use super::parked_agents::ParkedAgents;
 use super::plan::{self, PlanFacts, StartChoice, StartLimits};
 use super::summary::RunSummary;
+use super::unfit::UnfitHere;
 use super::waiting::{Settling, WaitingAttempt};
 use super::{Interrupt, RunOptions, limits};
 use crate::attempt::{Attempt, Epoch, TaskKey, Term, UsageTotals};
@@ -97,6 +98,7 @@ pub(super) struct RunQueue {
     pub(super) not_before: HashMap<TaskKey, BootInstant>,
     pub(super) troubles: HashMap<TaskKey, u32>,
     pub(super) parking: ParkedAgents,
+    pub(super) unfit: UnfitHere,
     /// How long what waits for a person is left alone.
     pub(super) patience: HashMap<TaskKey, Duration>,
     /// The store's version when it was last read; `None` before the first time.
@@ -153,6 +155,7 @@ impl RunQueue {
             not_before: HashMap::new(),
             troubles: HashMap::new(),
             parking: ParkedAgents::default(),
+            unfit: UnfitHere::default(),
             patience: HashMap::new(),
             version: None,
             mode: QueueMode::Running,
@@ -237,6 +240,7 @@ impl RunQueue {
             Answer::WaitingNoted { key } => self.waiting_noted(&key, actions),
             Answer::Reread { key, attempt } => self.rests(key, attempt, actions),
             Answer::Settled { key, facts } => self.settled(key, &facts, now, actions),
+            Answer::BaseChecked { profile, result } => self.base_checked(profile, result, actions),
             Answer::Abandoned { key, outcome } => self.abandoned(key, outcome, now, actions),
         }
     }
@@ -254,7 +258,7 @@ impl RunQueue {
                 self.is_reading_stale = false;
                 self.is_held = true;
             }
-            Asked::Wanted | Asked::Orphans | Asked::Claim => self.is_held = true,
+            Asked::Wanted | Asked::Orphans | Asked::Claim | Asked::BaseCheck => self.is_held = true,
             Asked::Drain | Asked::Store | Asked::Leases => {}
         }
     }
@@ -381,6 +385,9 @@ impl RunQueue {
                     let start = Box::new(start.clone());
                     match self.what_the_run_used_up(now) {
                         Some(used) => self.end_for_want(&used, actions),
+                        None if self.has_to_check_base(&start) => {
+                            self.ask_base_check(start.profile, actions);
+                        }
                         None => {
                             let key = self.key(start.task.as_str());
                             let after = self.latest.get(&key).map(|attempt| attempt.epoch);
@@ -400,7 +407,8 @@ impl RunQueue {
                 StartChoice::Wait { .. } | StartChoice::Nothing => {
                     let goes_on =
                         self.wishes.watch && !self.draining && self.what_the_run_used_up(now).is_none();
-                    return self.has_nothing_at_hand() && !self.has_troubles_to_try() && !goes_on;
+                    let checks = self.is_checking_base() && !self.draining;
+                    return self.has_nothing_at_hand() && !self.has_troubles_to_try() && !checks && !goes_on;
                 }
             }
         }
@@ -422,7 +430,15 @@ impl RunQueue {
     fn aside(&self) -> HashSet<TaskKey> {
         let known = self.taken.iter().chain(&self.given_up).chain(self.resting.keys());
         let barred = self.barred().into_iter().map(|(key, _)| key);
-        known.chain(self.settling.keys()).cloned().chain(self.unasked()).chain(barred).collect()
+        let unchecked = self.agenda.ready.iter().filter(|start| self.waits_for_base_check(start));
+        let unchecked = unchecked.map(|start| self.key(start.task.as_str()));
+        known
+            .chain(self.settling.keys())
+            .cloned()
+            .chain(self.unasked())
+            .chain(barred)
+            .chain(unchecked)
+            .collect()
     }
 
     /// Tasks that this run is not about.

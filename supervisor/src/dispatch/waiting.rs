@@ -8,7 +8,7 @@ use super::action::{
 use super::backoff;
 use super::queue::{RunQueue, RunningAttempt, TRY_EVERY};
 use super::summary::TaskResult;
-use crate::attempt::{Attempt, AttemptEnd, FailureKind, ParkDetails, TaskKey};
+use crate::attempt::{Attempt, AttemptEnd, ParkDetails, TaskKey};
 use crate::clock::BootInstant;
 use crate::driver::park_policy::LONGEST;
 use crate::driver::{FaultDomain, OutcomeSoFar};
@@ -212,12 +212,7 @@ impl RunQueue {
                 if given_up.is_none() {
                     actions.emit(RunEvent::Again { task: key.clone(), seconds: pause.as_secs() });
                 }
-                let stays = failure.kind == FailureKind::Start && !self.wishes.keep_going;
-                if stays && !self.draining {
-                    self.draining = true;
-                    self.summary.troubles.push(format!("{key}: {}", failure.reason));
-                    actions.emit(RunEvent::Draining);
-                }
+                self.unfit.learn(&attempt, failure);
             }
             AttemptEnd::Lost { .. } => {
                 let count = self.troubles.entry(key.clone()).or_default();

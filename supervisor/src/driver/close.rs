@@ -5,7 +5,8 @@ use agency_protocols::store::Effects;
 use jiff::Zoned;
 
 use super::{AttemptDriver, AttemptStep, DriveError, NOT_OFFERED, unexpected};
-use crate::attempt::{AgentWork, AttemptEnd, AttemptFailure, FailureKind, Phase, WorkResult};
+use crate::attempt::{AgentWork, AttemptEnd, AttemptFailure, FailureKind, Merge, Phase, WorkResult};
+use crate::failed_commands::FailedCommands;
 use crate::job::JobState;
 use crate::job::outcome::JobResult;
 use crate::run_event::RunEvent;
@@ -53,10 +54,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
             }
             Phase::Ended(WorkResult::Failed { failure }) => self.failure(failure.clone()).await,
             Phase::Ended(WorkResult::Parked(parked)) => Ok((AttemptEnd::Parked(parked.clone()), None)),
-            Phase::Proved { merge, passed: false } => {
-                let reason = self.why_not_done(merge)?;
-                self.failure(AttemptFailure::new(FailureKind::Verify, reason).with_work(&merge.work)).await
-            }
+            Phase::Proved { merge, passed: false } => self.failure(self.failed_checks(merge)?).await,
             _ => Err(unexpected("this attempt is not at its end")),
         }
     }
@@ -172,27 +170,21 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         Ok(format!(" ({failures} attempts); {}", told[counted..].join("; ")))
     }
 
-    /// Which checks did not hold.
-    fn why_not_done(&self, merge: &crate::attempt::Merge) -> Result<String, DriveError> {
+    /// Which checks failed, how, and where the log of the first one is.
+    fn failed_checks(&self, merge: &Merge) -> Result<AttemptFailure, DriveError> {
+        let failure =
+            |reason: String| AttemptFailure::new(FailureKind::Verify, reason).with_work(&merge.work);
         let JobState::Over(outcome) = self.proof_place(merge).state()? else {
-            return Ok("checks failed".to_owned());
+            return Ok(failure("checks failed".to_owned()));
         };
         let JobResult::Proof(proof) = outcome.done else {
-            return Ok("checks could not run".to_owned());
+            return Ok(failure("checks could not run".to_owned()));
         };
-        let failed = proof.evidence.commands.iter().filter(|command| command["exit_code"] != 0);
-        let named: Vec<String> = failed
-            .map(|command| {
-                let name = command["cmd"].as_str().unwrap_or("a command").to_owned();
-                match command["exit_code"].as_i64() {
-                    Some(code) => format!("`{name}` ended with exit code {code}"),
-                    None => format!("`{name}` did not end"),
-                }
-            })
-            .collect();
-        Ok(match named.is_empty() {
-            true => "checks failed".to_owned(),
-            false => format!("checks failed: {}", named.join(", ")),
+        Ok(match FailedCommands::of(&proof.evidence) {
+            None => failure("checks failed".to_owned()),
+            Some(failed) => {
+                AttemptFailure { log: failed.log(), ..failure(format!("checks failed: {failed}")) }
+            }
         })
     }
 

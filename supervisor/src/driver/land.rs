@@ -274,7 +274,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
             JobResult::Proof(proof) => proof.evidence,
             JobResult::NotRun { .. } if !self.is_whole(merge.subject()).await? => return self.merge().await,
             JobResult::NotRun { reason, .. } => {
-                return self.failed(FailureKind::Start, format!("it could not be verified: {reason}")).await;
+                return self.failed(FailureKind::Checks, format!("checks could not run: {reason}")).await;
             }
             JobResult::Agent(_)
             | JobResult::NoRoom { .. }

@@ -50,9 +50,14 @@ fn carry_out(
     let state = StateFolder::at(&order.state);
     let layers =
         Snapshots::open(&state, repository, std::path::Path::new("git"))?.layers(&proof.judged_by)?;
-    let profile = resolve(order, proof, &ProjectFiles::open_layers(&layers.lowers)?)?;
+    let files = ProjectFiles::open_layers(&layers.lowers)?;
+    // A profile that can't be resolved needs no setup.
+    let mut profile = resolve(order, proof, &files)?;
     let context = SetupRunner { place, order, host: &host, folder: &folder, state: &state, reception };
     let prepared = proof.setup.as_ref().map(|setup| context.prepare(setup, &proof.commit)).transpose()?;
+    if let Some(prepared) = &prepared {
+        profile = resolve(order, proof, &files.with_setup(prepared.layer())?)?;
+    }
     let variables: Vec<_> = std::env::vars_os().collect();
     let mut handed = Vec::new();
     order.export_trace(&mut handed);

@@ -120,6 +120,7 @@ fn supervise(arguments: &Arguments) -> Result<()> {
         );
     }
     let settings = RunSettings {
+        checks_base: false,
         unusable: BTreeMap::new(),
         root: folder.root.clone(),
         state: state.clone(),

@@ -57,6 +57,7 @@ isolation = "process"
 land = "merge"
 attempts = 3
 repeats = 2
+check_base = "auto"
 lease = "15m"
 backoff = "5s"
 "#;
@@ -71,6 +72,11 @@ pub(crate) const KEYS: &[ConfigKey] = &[
         "run.repeats",
         ValueKind::Count,
         "how often the same work may fail in the same way before its task is given up",
+    ),
+    trusted(
+        "run.check_base",
+        ValueKind::Text,
+        "whether checks run on the branch before the first agent starts: auto or never",
     ),
     trusted("run.lease", ValueKind::Duration, "how long an agent goes on without a supervisor"),
     free("run.backoff", ValueKind::Duration, "how long the second attempt waits; later ones wait longer"),

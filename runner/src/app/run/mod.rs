@@ -208,13 +208,7 @@ impl RunRequest {
     fn options(&self) -> RunOptions {
         let tasks = (!self.tasks.is_empty())
             .then(|| self.tasks.iter().map(ToString::to_string).collect::<BTreeSet<String>>());
-        RunOptions {
-            tasks,
-            agent: self.agent.clone(),
-            once: self.once,
-            keep_going: self.keep_going,
-            watch: self.watch,
-        }
+        RunOptions { tasks, agent: self.agent.clone(), once: self.once, watch: self.watch }
     }
 }
 

@@ -106,6 +106,7 @@ pub(super) fn settings(given: &SettingsInputs<'_>) -> Result<RunSettings, Comman
         budget: Budget { task: allowance(configuration, "task")?, run: allowance(configuration, "run")? },
         auditor,
         setup,
+        checks_base: checks_base(configuration)?,
         backoff: time("backoff")?,
         leases: LeaseTimes::of(time("lease")?),
     };
@@ -217,6 +218,17 @@ fn setup(configuration: &Configuration) -> Result<Option<WorkspaceSetup>, Comman
         _ => NetworkAccess::None,
     };
     Ok(Some(WorkspaceSetup { command: command.to_owned(), keyed_by, network }))
+}
+
+/// Whether a profile's checks run on the base before its first task starts.
+fn checks_base(configuration: &Configuration) -> Result<bool, CommandError> {
+    match configuration.text("run.check_base") {
+        None | Some("auto") => Ok(true),
+        Some("never") => Ok(false),
+        Some(other) => {
+            Err(CommandError::usage(format!("run.check_base must be auto or never, and is `{other}`")))
+        }
+    }
 }
 
 /// A setup runs at the level of whoever needs it.

@@ -1,10 +1,12 @@
 //! What people are told of a run: a sentence for each thing that happens, and what is remembered of every task.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use agency_supervisor::attempt::{Attempt, Phase, TaskKey, WorkResult};
+use agency_supervisor::base_check::BaseCheck;
 use agency_supervisor::dispatch::TaskResult;
 use agency_supervisor::run_event::RunEvent;
 
@@ -107,6 +109,10 @@ impl RunProgress {
                 Some(task) => format!("{}: {what}", task.id),
                 None => what.clone(),
             },
+            RunEvent::CheckingBase { profile } => {
+                format!("checking the branch with the profile `{profile}` before the first agent starts")
+            }
+            RunEvent::BaseChecked { profile, result } => return base_check(profile, result),
             RunEvent::Draining => "draining: started tasks will finish; Ctrl-C now stops them".to_owned(),
             RunEvent::Stopping => "stopping what runs".to_owned(),
             RunEvent::Paused => "paused; `agency resume` goes on".to_owned(),
@@ -114,4 +120,24 @@ impl RunProgress {
             RunEvent::Standing(_) => return None,
         })
     }
+}
+
+/// What the checks of a profile came to on the branch; nothing where they passed.
+fn base_check(profile: &str, result: &BaseCheck) -> Option<String> {
+    let at = |log: &Option<PathBuf>| {
+        log.as_ref().map_or_else(String::new, |log| format!(" (log: {})", log.display()))
+    };
+    Some(match result {
+        BaseCheck::Passed => return None,
+        BaseCheck::Failing { what, log } => {
+            format!("the checks of `{profile}` fail on the branch as it is: {what}{}", at(log))
+        }
+        BaseCheck::Unfit { why, log, hint } => {
+            let hint = hint.as_ref().map_or_else(String::new, |hint| format!("; {hint}"));
+            format!("tasks of the profile `{profile}` don't start: {why}{}{hint}", at(log))
+        }
+        BaseCheck::Untried { why } => {
+            format!("the checks of `{profile}` could not be tried on the branch: {why}")
+        }
+    })
 }

@@ -1,6 +1,7 @@
 //! What the queue decides, played through without a store, a board, git or a clock.
 
 mod hanging;
+mod unfit;
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -16,6 +17,7 @@ use super::action::{
 use super::queue::{QueueFacts, QueueStart, RunQueue};
 use super::{Interrupt, RunOptions, TaskResult};
 use crate::attempt::{Attempt, AttemptEnd, Epoch, Lease, LeaseHolder, Phase, TaskKey, Term, UsageTotals};
+use crate::base_check::BaseCheck;
 use crate::clock::BootInstant;
 use crate::driver::{DriverSignal, FaultDomain, OutcomeSoFar};
 use crate::run_event::RunEvent;
@@ -73,9 +75,13 @@ impl Play {
     }
 
     fn with(ids: impl IntoIterator<Item = u8>, wishes: RunOptions) -> Self {
+        Self::of(ids.into_iter().map(ready).collect(), wishes, settings())
+    }
+
+    fn of(ready: Vec<ReadyTask>, wishes: RunOptions, settings: RunSettings) -> Self {
         let queue = RunQueue::new(QueueStart {
             wishes,
-            settings: settings(),
+            settings,
             protocol: "kodingx".to_owned(),
             terms: vec![OURS],
             began: BootInstant(0),
@@ -83,7 +89,7 @@ impl Play {
         let mut play = Self {
             queue,
             now: Moment { boot: BootInstant(0), wall: 1000 },
-            ready: ids.into_iter().map(ready).collect(),
+            ready,
             outstanding: Vec::new(),
             told: Vec::new(),
             driven: Vec::new(),
@@ -184,6 +190,7 @@ impl Play {
                 let facts = SettlingFacts { wanted: true, failures: 1, spent: UsageTotals::default() };
                 Answer::Settled { key: attempt.task.clone(), facts }
             }
+            Question::CheckBase { profile } => Answer::BaseChecked { profile, result: BaseCheck::Passed },
             Question::Abandon { key, .. } => {
                 Answer::Abandoned { key, outcome: super::action::AbandonOutcome::NotOurs }
             }
