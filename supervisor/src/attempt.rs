@@ -359,6 +359,8 @@ pub enum FailureKind {
     Conflict,
     /// It could not be started: a program or a control is missing.
     Start,
+    /// Its workspace could not be prepared.
+    Setup,
     /// What it did could not be read or kept.
     Harvest,
     /// A person has to decide something first.
@@ -377,7 +379,7 @@ impl FailureKind {
             | Self::Conflict
             | Self::Harvest => true,
             // The same scope refuses the same work, and what is missing stays missing.
-            Self::Scope | Self::Checks | Self::Start | Self::Decision => false,
+            Self::Scope | Self::Checks | Self::Start | Self::Setup | Self::Decision => false,
         }
     }
 }

@@ -45,7 +45,7 @@ const NO_PACKAGE: [&str; 3] = ["No module named", "Cannot find module", "Cannot 
 
 /// What the checks of a profile came to on the base.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(tag = "result", rename_all = "snake_case")]
+#[serde(tag = "state", rename_all = "snake_case")]
 pub enum BaseCheck {
     Passed,
     /// They fail. A task may be there to fix them.
@@ -201,7 +201,7 @@ fn judge(done: &JobResult, settings: &RunSettings) -> BaseCheck {
             Some(failed) => judge_failed(&failed, settings),
             None => BaseCheck::Untried { why: proof.evidence.notes.join("; ") },
         },
-        JobResult::NotRun { reason, hint } => {
+        JobResult::NotRun { reason, hint, .. } => {
             BaseCheck::Unfit { why: reason.clone(), log: None, hint: hint.clone() }
         }
         JobResult::NoRoom { reason }

@@ -47,7 +47,6 @@ pub enum RunEvent {
     /// What they came to there.
     BaseChecked {
         profile: String,
-        #[serde(flatten)]
         result: BaseCheck,
     },
     /// Nothing new is started from here on.

@@ -36,8 +36,8 @@ impl UnfitHere {
     pub(super) fn learn(&mut self, attempt: &Attempt, failure: &AttemptFailure) {
         match failure.kind {
             FailureKind::Start => drop(self.agents.insert(attempt.agent.clone(), failure.reason.clone())),
-            // Something that landed broke them, or they were never tried: every profile is tried anew.
-            FailureKind::Checks => self.profiles.clear(),
+            // Something that landed broke them, or this task alone did: every profile is tried anew.
+            FailureKind::Checks | FailureKind::Setup => self.profiles.clear(),
             _ => {}
         }
     }

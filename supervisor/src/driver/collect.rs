@@ -162,9 +162,10 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
         let failed = |kind, reason| Ok(WorkResult::Failed { failure: AttemptFailure::new(kind, reason) });
         let done = match &outcome.done {
             JobResult::Agent(done) => done,
-            JobResult::NotRun { reason, hint } => {
+            JobResult::NotRun { reason, hint, of_setup } => {
                 let hint = hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
-                return failed(FailureKind::Start, format!("it could not be started: {reason}{hint}"));
+                let kind = if *of_setup { FailureKind::Setup } else { FailureKind::Start };
+                return failed(kind, format!("it could not be started: {reason}{hint}"));
             }
             // The attempt was canceled, so it is not begun again.
             JobResult::NoRoom { .. } | JobResult::Away { .. } => return Ok(WorkResult::Canceled),

@@ -157,7 +157,11 @@ pub(super) fn not_run(place: &JobFolder, error: &(dyn Error + 'static)) -> JobRe
         Some(error) if error.is_early_end() => JobResult::Lost { reason },
         Some(error) if error.is_transient() => JobResult::Away { reason },
         _ if was_killed(error) => JobResult::Lost { reason },
-        _ => JobResult::NotRun { reason, hint: launch.and_then(LaunchError::hint) },
+        _ => JobResult::NotRun {
+            reason,
+            hint: launch.and_then(LaunchError::hint),
+            of_setup: setup::is_of_setup(error),
+        },
     }
 }
 

@@ -40,6 +40,9 @@ pub enum JobResult {
     NotRun {
         reason: String,
         hint: Option<String>,
+        /// Whether the setup of the workspace failed, and not the sandbox.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        of_setup: bool,
     },
     /// There was no room for it on the disk, so nothing was run. It may be begun again.
     NoRoom {

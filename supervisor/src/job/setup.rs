@@ -236,6 +236,11 @@ impl SetupRunner<'_> {
     }
 }
 
+/// Whether a setup is the reason why nothing was run.
+pub(super) fn is_of_setup(error: &(dyn Error + 'static)) -> bool {
+    matches!(error.downcast_ref(), Some(SetupError::Failed { .. } | SetupError::Busy { .. }))
+}
+
 /// Whether a workspace is not prepared only because the task is not wanted any more.
 pub(super) fn is_stopped(error: &(dyn Error + 'static)) -> bool {
     matches!(error.downcast_ref(), Some(SetupError::Stopped))

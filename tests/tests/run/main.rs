@@ -2,6 +2,7 @@
 
 mod adoption;
 mod audit;
+mod base_check;
 mod board_files;
 mod budget;
 mod chaos;

@@ -27,7 +27,8 @@ fn queue(actor: Actor, setup: &str, script: &str) -> Queue {
     queue.ground.write("lock.txt", "one\n");
     queue.ground.profile("quick", &["test -s deps/id && ! grep mine deps/id && ! test -e deps/more"]);
     configure(&mut queue, setup, "");
-    queue.settings("attempts = 1");
+    // These are about the setup of an attempt, and not about the one of the base.
+    queue.settings("attempts = 1\ncheck_base = \"never\"");
     queue.ground.commit_all();
     queue
 }
@@ -266,6 +267,7 @@ fn a_setup_changes_nothing_but_scratch_and_reaches_only_its_list() {
         let mut queue = Queue::of(actor, look);
         queue.ground.write(".gitignore", "deps/\n");
         configure(&mut queue, &command, &format!("network = [\"127.0.0.1:{}\"]", listed.port()));
+        queue.settings("check_base = \"never\"");
         queue.ground.commit_all();
         let id = queue.task("shell", &[]);
         let said = queue.run(&[]);

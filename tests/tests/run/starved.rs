@@ -57,7 +57,7 @@ fn words_of_a_program_are_no_fault_of_the_machine() {
     let said = queue.run(&["--parallel", "1"]);
     assert_eq!(said.code, 10, "{said:?}");
     assert!(!said.err.contains("nothing new is started until there is"), "{said:?}");
-    said.assert_names(&[&format!("{id} failed: it could not be verified")]);
+    said.assert_names(&[&format!("{id} failed: checks could not run")]);
 }
 
 /// Time goes by whatever the machine lacks.

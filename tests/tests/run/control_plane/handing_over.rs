@@ -155,6 +155,8 @@ fn a_scope_that_an_agent_wrote_opens_nothing_that_tools_obey() {
         "shell",
         "--may-touch",
         ".claude/settings.json",
+        "--dod-profile",
+        "quick",
     ]);
     assert_eq!(made.code, 0, "{made:?}");
     let id = made.out.trim().to_owned();

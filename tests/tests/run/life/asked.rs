@@ -115,7 +115,8 @@ fn events_are_one_object_on_a_line_each_with_the_version_of_its_format() {
         .collect();
     assert!(events.iter().all(|event| event["version"] == 1 && event["event"].is_string()), "{said:?}");
     let kinds: BTreeSet<&str> = events.iter().filter_map(|event| event["event"].as_str()).collect();
-    assert_eq!(kinds, BTreeSet::from(["phase", "standing", "over", "again", "summary"]), "{said:?}");
+    let expected = ["checking_base", "base_checked", "phase", "standing", "over", "again", "summary"];
+    assert_eq!(kinds, BTreeSet::from(expected), "{said:?}");
     let phases: Vec<&str> = events
         .iter()
         .filter(|event| event["event"] == "phase" && event["attempt"]["task"]["id"] == tasks[0].as_str())

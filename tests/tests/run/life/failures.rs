@@ -85,7 +85,7 @@ fn attempts_go_on_from_what_git_knows_when_the_state_is_gone() {
 #[test]
 fn checks_that_are_killed_every_time_are_a_failure() {
     let mut queue = Queue::new();
-    queue.settings("attempts = 1");
+    queue.settings("attempts = 1\ncheck_base = \"never\"");
     queue.ground.profile("slow", &["sleep 600"]);
     queue.ground.commit_all();
     let id = queue.ground.task("A task", &["--assignee", "shell", "--dod-profile", "slow"]);
@@ -340,7 +340,7 @@ fn a_change_out_of_scope_lands_nothing_and_is_not_tried_again() {
 
 /// What is missing stays missing, for whoever comes next, too: a person should look.
 #[test]
-fn a_program_that_is_missing_ends_the_run_unless_it_is_to_go_on() {
+fn a_program_that_is_missing_stops_the_tasks_of_its_agent_alone() {
     let mut queue = Queue::new();
     // It is there, and what it is run by is not.
     let program = queue.ground.write_program("program", "#!/no/such/interpreter\n");
@@ -348,19 +348,16 @@ fn a_program_that_is_missing_ends_the_run_unless_it_is_to_go_on() {
     queue.ground.edit("agency.toml", "command = [\"sh\"", &format!("command = [\"{}\"", program.display()));
     queue.ground.ok(&["trust", "--yes"]);
     let absent = queue.task("absent", &["--priority", "P0"]);
+    let next = queue.task("absent", &[]);
     let other = queue.task("shell", &[]);
-    let said = queue.run(&[]);
+    let said = queue.run(&["--parallel", "1"]);
     assert_eq!(said.code, 10, "{said:?}");
     said.assert_names(&[
         &absent,
         "its program could not be started",
-        &format!("{other} waits: the run ended"),
+        &format!("{next} waits: `absent` can't be started: its program could not be started"),
     ]);
-    assert_blocked(&queue, &absent, "its program could not be started", 1);
-    assert!(!queue.records(&other, 1).exists());
-    queue.ground.ok(&["retry", &absent]);
-    let said = queue.run(&["--keep-going"]);
-    assert_eq!(said.code, 10, "{said:?}");
-    assert_eq!(queue.landed().into_keys().collect::<Vec<_>>(), [other]);
     assert_eq!(queue.ground.status(&absent), "BLOCKED");
+    assert!(!queue.records(&next, 1).exists());
+    assert_eq!(queue.landed().into_keys().collect::<Vec<_>>(), [other]);
 }
