@@ -46,11 +46,11 @@ impl CommitMetadata<'_> {
     }
 }
 
-fn one_line(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>().trim_end().to_owned()
 }
 
-fn quoted(line: &str) -> String {
+pub(super) fn quoted(line: &str) -> String {
     let ours = line.trim_start().get(..7).is_some_and(|start| start.eq_ignore_ascii_case("agency-"));
     if ours { format!("> {line}") } else { line.to_owned() }
 }

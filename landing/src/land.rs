@@ -95,6 +95,17 @@ pub fn fast_forward(
     (from, to): (&Oid, &Oid),
     who: &Signature,
 ) -> Result<LandOutcome, Error> {
+    move_branch(repository, target, (from, to), (who, "agency: brought up to date"), None)
+}
+
+/// Moves a branch along to a commit of ours that is on top of it, and the checkout with it; `reason` is for the reflog.
+pub(super) fn move_branch(
+    repository: &LandingRepository,
+    target: &RefName,
+    (from, to): (&Oid, &Oid),
+    (who, reason): (&Signature, &str),
+    publish: Option<PublishCheck<'_>>,
+) -> Result<LandOutcome, Error> {
     take_turns(repository, |observer| {
         undo::undo(repository, observer)?;
         if refs::at(repository, target)?.as_ref() != Some(from) {
@@ -119,12 +130,11 @@ pub fn fast_forward(
             }],
             // The branch itself shows whether it moved.
             proof: (target.clone(), to.clone()),
-            reason: ReflogReason { who, text: "agency: brought up to date".to_owned() },
+            reason: ReflogReason { who, text: reason.to_owned() },
             moves_files: true,
         };
         let checkout = checkouts.into_iter().flatten().next();
-        ApprovedLanding { repository, motion, worktrees: &worktrees, publish: None }
-            .carry_out(checkout, observer)
+        ApprovedLanding { repository, motion, worktrees: &worktrees, publish }.carry_out(checkout, observer)
     })
 }
 

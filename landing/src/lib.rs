@@ -54,6 +54,7 @@ mod ref_mover;
 pub mod refs;
 pub mod remote;
 pub mod repository;
+pub mod revert;
 pub mod scope;
 pub mod settled_refs;
 mod signature;

@@ -61,6 +61,14 @@ pub trait BoardVerbs: Board {
         false
     }
 
+    /// Opens a task that is done again, because a person took its work back from the branch.
+    fn task_undone(
+        &self,
+        tree: &RepoTree,
+        request: &UndoneTask<'_>,
+        now: &Zoned,
+    ) -> Result<((), Effects), BoardError>;
+
     /// Gives a task to an agent.
     fn task_assign(
         &self,
@@ -236,6 +244,14 @@ impl RequestedScope {
     pub fn is_empty(&self) -> bool {
         self.must_touch.is_empty() && self.may_touch.is_empty() && self.must_not_touch.is_empty()
     }
+}
+
+/// A task whose work was taken back from the branch.
+#[derive(Debug, Clone, Copy)]
+pub struct UndoneTask<'a> {
+    pub id: &'a TaskId,
+    pub person: &'a str,
+    pub reason: &'a str,
 }
 
 /// A task that was made.

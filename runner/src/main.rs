@@ -8,6 +8,7 @@
 mod app;
 mod cli;
 mod drop_root;
+mod pager;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -20,51 +20,30 @@ use agency_sandbox::policy::{ContainerConfig, IsolationLevel};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::attempt::{Epoch, TaskKey};
+use crate::attempt::{Epoch, TaskKey, Term};
 use crate::clock::{BootClock, Clock};
 use crate::driver::{DriveError, RunContext, unexpected};
 use crate::failed_commands::FailedCommands;
 use crate::job::order::{self, JobKind, JobOrder, ProofOrder, WorkspaceSetup};
 use crate::job::outcome::JobResult;
+use crate::job::shim_client::ShimProgram;
 use crate::job::{JobError, JobFolder, JobState, shim_client};
-use crate::run_event::RunEvent;
+use crate::records;
+use crate::run_event::{BaseCheck, RunEvent};
 use crate::settings::RunSettings;
 use crate::store::AttemptStore;
 
-/// Below the state folder.
-pub(crate) const FOLDER: &str = "base-checks";
 /// How long the job goes on without its supervisor, and how often it hears of it.
 const LEASE: Duration = Duration::from_secs(60);
 const BEAT: Duration = Duration::from_secs(10);
+/// People are told what they wait for when it takes so long.
+const LONG: Duration = Duration::from_secs(2);
 /// Of another run that does the same.
 const OTHERS: usize = 3;
 /// What a cargo that may not fetch says.
 const OFFLINE: &str = "--offline";
 /// What an interpreter says of a package that is not installed.
 const NO_PACKAGE: [&str; 3] = ["No module named", "Cannot find module", "Cannot find package"];
-
-/// What the checks of a profile came to on the base.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(tag = "state", rename_all = "snake_case")]
-pub enum BaseCheck {
-    Passed,
-    /// They fail. A task may be there to fix them.
-    Failing {
-        what: String,
-        log: Option<PathBuf>,
-    },
-    /// They would fail for every task.
-    Unfit {
-        why: String,
-        log: Option<PathBuf>,
-        /// What to do about it.
-        hint: Option<String>,
-    },
-    /// The machine lacked something, or the job was stopped: nothing is known.
-    Untried {
-        why: String,
-    },
-}
 
 /// What decides the result, beside the tree.
 #[derive(Serialize)]
@@ -78,118 +57,160 @@ struct CheckKey<'a> {
     container: Option<&'a ContainerConfig>,
 }
 
+/// What the checks of a commit need to know of the run, or of the verb, that asks for them.
+pub struct CheckContext<'a> {
+    pub settings: &'a RunSettings,
+    pub shim: &'a ShimProgram,
+    pub protocol: &'a str,
+    /// The folder of the repository's own profiles, relative to the work tree.
+    pub profiles: Option<&'a str>,
+    pub term: Term,
+    /// Called once when the checks take a while.
+    pub on_long: &'a (dyn Fn() + Sync),
+}
+
+impl std::fmt::Debug for CheckContext<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CheckContext").field("protocol", &self.protocol).finish_non_exhaustive()
+    }
+}
+
 /// Runs the checks of a profile on the branch as it is, or finds what they came to.
 pub(crate) async fn check<S: AttemptStore>(
     context: &RunContext<S>,
     profile: &str,
 ) -> Result<BaseCheck, DriveError> {
-    let (base, tree) = base_of(context).await?;
-    let place = JobFolder::new(folder(context, profile, &tree));
-    for _ in 0..OTHERS {
-        match place.state()? {
-            JobState::Over(outcome) => {
-                let found = judge(&outcome.done, &context.settings);
-                if found.is_kept() {
-                    return Ok(found);
-                }
-                forget(&place)?;
-            }
-            JobState::Lost => forget(&place)?,
-            // Another run does the same.
-            JobState::Alive => shim_client::wait_until_gone(&place).await?,
-            JobState::Unordered | JobState::Waiting => break,
-        }
-    }
-    context.events.tell(&RunEvent::CheckingBase { profile: profile.to_owned() });
-    place.order(&order(context, profile, &base))?;
-    carry_out(context, &place).await?;
-    Ok(match place.state()? {
-        JobState::Over(outcome) => judge(&outcome.done, &context.settings),
-        _ => BaseCheck::Untried { why: "the checks of the base were stopped".to_owned() },
-    })
+    let base = base_of(context).await?;
+    let on_long = || context.events.tell(&RunEvent::CheckingBase { profile: profile.to_owned() });
+    let checks = CheckContext {
+        settings: &context.settings,
+        shim: &context.shim,
+        protocol: context.board_thread.protocol,
+        profiles: context.board_thread.profiles,
+        term: context.terms.newest(),
+        on_long: &on_long,
+    };
+    checks.check_commit(profile, &base).await
 }
 
-/// The commit that agents start from, and its tree.
-async fn base_of<S>(context: &RunContext<S>) -> Result<(Oid, Oid), DriveError> {
+/// A commit and its tree.
+#[derive(Debug, Clone)]
+pub struct CheckedCommit {
+    pub commit: Oid,
+    pub tree: Oid,
+}
+
+/// The commit that agents start from.
+async fn base_of<S>(context: &RunContext<S>) -> Result<CheckedCommit, DriveError> {
     let (repository, branch) = (context.repository.clone(), context.settings.branch.clone());
-    let look = move || -> Result<Option<(Oid, Oid)>, agency_landing::Error> {
-        let Some(base) = refs::at(&repository, &branch)? else { return Ok(None) };
-        let tree = refs::tree_of(&repository, &base)?;
-        Ok(Some((base, tree)))
+    let look = move || -> Result<Option<CheckedCommit>, agency_landing::Error> {
+        let Some(commit) = refs::at(&repository, &branch)? else { return Ok(None) };
+        let tree = refs::tree_of(&repository, &commit)?;
+        Ok(Some(CheckedCommit { commit, tree }))
     };
     let found = tokio::task::spawn_blocking(look).await.map_err(|_| unexpected("a thread broke"))?;
     found?.ok_or_else(|| unexpected("the branch has no commit to start from"))
 }
 
-fn folder<S>(context: &RunContext<S>, profile: &str, tree: &Oid) -> PathBuf {
-    let settings = &context.settings;
-    let own = context.board_thread.profiles.map(|folder| settings.root.join(folder));
-    let resolved = ProjectFiles::open(&settings.root)
-        .map_err(|error| error.to_string())
-        .and_then(|files| {
-            ProfileLibrary::new(own).resolve(profile, &files).map_err(|error| error.to_string())
-        })
-        .map_or_else(|why| why, |resolved| resolved.hash());
-    let key = CheckKey {
-        tree: tree.as_str(),
-        profile,
-        resolved: &resolved,
-        setup: settings.setup.as_ref(),
-        level: settings.level,
-        container: settings.container.as_ref(),
-    };
-    // Strings and numbers always become JSON.
-    let digest = Sha256::digest(serde_json::to_vec(&key).unwrap_or_default());
-    let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    settings.state.join(FOLDER).join(name)
-}
-
-fn order<S>(context: &RunContext<S>, profile: &str, base: &Oid) -> JobOrder {
-    let settings = &context.settings;
-    let task = TaskKey { protocol: context.board_thread.protocol.to_owned(), id: "base".to_owned() };
-    let proof = ProofOrder {
-        commit: base.to_string(),
-        judged_by: base.to_string(),
-        profile: profile.to_owned(),
-        profiles: context.board_thread.profiles.map(str::to_owned),
-        trust: settings.trust.clone(),
-        setup: settings.setup_order([base.as_str()]),
-    };
-    JobOrder {
-        version: order::VERSION,
-        task,
-        epoch: Epoch(0),
-        root: settings.root.clone(),
-        state: settings.state.clone(),
-        copies: settings.copies.clone(),
-        level: settings.level,
-        container: settings.container.clone(),
-        trace: None,
-        what: JobKind::Proof(Box::new(proof)),
-    }
-}
-
-/// Sends a shim, and stays with it until it is gone.
-async fn carry_out<S: AttemptStore>(context: &RunContext<S>, place: &JobFolder) -> Result<(), DriveError> {
-    let term = context.terms.newest();
-    let waiting = match context.shim.send(place, term).await {
-        Ok(waiting) => waiting,
-        // Another run's shim is at it.
-        Err(JobError::NotReady { said }) if said.is_empty() => {
-            return Ok(shim_client::wait_until_gone(place).await?);
+impl CheckContext<'_> {
+    /// Runs the checks of a profile on a commit that was landed or judged before, or finds what they came to.
+    pub async fn check_commit(&self, profile: &str, base: &CheckedCommit) -> Result<BaseCheck, DriveError> {
+        let place = JobFolder::new(self.folder(profile, &base.tree));
+        for _ in 0..OTHERS {
+            match place.state()? {
+                JobState::Over(outcome) => {
+                    let found = judge(&outcome.done, self.settings);
+                    if found.is_kept() {
+                        return Ok(found);
+                    }
+                    forget(&place)?;
+                }
+                JobState::Lost => forget(&place)?,
+                // Another run does the same.
+                JobState::Alive => shim_client::wait_until_gone(&place).await?,
+                JobState::Unordered | JobState::Waiting => break,
+            }
         }
-        Err(error) => return Err(error.into()),
-    };
-    let begun = waiting.begin(term, BootClock.now() + LEASE).await;
-    begun.map_err(|source| JobError::Start { source })?;
-    let gone = shim_client::wait_until_gone(place);
-    tokio::pin!(gone);
-    let mut beat = tokio::time::interval(BEAT);
-    loop {
-        tokio::select! {
-            gone = &mut gone => return Ok(gone?),
-            // A shim that does not answer is about to be gone.
-            _ = beat.tick() => drop(shim_client::renew(place, term, BootClock.now() + LEASE).await),
+        place.order(&self.order(profile, &base.commit))?;
+        self.carry_out(&place).await?;
+        Ok(match place.state()? {
+            JobState::Over(outcome) => judge(&outcome.done, self.settings),
+            _ => BaseCheck::Untried { why: "the checks were stopped".to_owned() },
+        })
+    }
+
+    fn folder(&self, profile: &str, tree: &Oid) -> PathBuf {
+        let settings = self.settings;
+        let own = self.profiles.map(|folder| settings.root.join(folder));
+        let resolved = ProjectFiles::open(&settings.root)
+            .map_err(|error| error.to_string())
+            .and_then(|files| {
+                ProfileLibrary::new(own).resolve(profile, &files).map_err(|error| error.to_string())
+            })
+            .map_or_else(|why| why, |resolved| resolved.hash());
+        let key = CheckKey {
+            tree: tree.as_str(),
+            profile,
+            resolved: &resolved,
+            setup: settings.setup.as_ref(),
+            level: settings.level,
+            container: settings.container.as_ref(),
+        };
+        // Strings and numbers always become JSON.
+        let digest = Sha256::digest(serde_json::to_vec(&key).unwrap_or_default());
+        let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        settings.state.join(records::BASE_CHECKS).join(name)
+    }
+
+    fn order(&self, profile: &str, commit: &Oid) -> JobOrder {
+        let settings = self.settings;
+        let proof = ProofOrder {
+            commit: commit.to_string(),
+            judged_by: commit.to_string(),
+            profile: profile.to_owned(),
+            profiles: self.profiles.map(str::to_owned),
+            trust: settings.trust.clone(),
+            setup: settings.setup_order([commit.as_str()]),
+        };
+        JobOrder {
+            version: order::VERSION,
+            task: TaskKey { protocol: self.protocol.to_owned(), id: "base".to_owned() },
+            epoch: Epoch(0),
+            root: settings.root.clone(),
+            state: settings.state.clone(),
+            copies: settings.copies.clone(),
+            level: settings.level,
+            container: settings.container.clone(),
+            trace: None,
+            what: JobKind::Proof(Box::new(proof)),
+        }
+    }
+
+    /// Sends a shim, and stays with it until it is gone.
+    async fn carry_out(&self, place: &JobFolder) -> Result<(), DriveError> {
+        let waiting = match self.shim.send(place, self.term).await {
+            Ok(waiting) => waiting,
+            // Another run's shim is at it.
+            Err(JobError::NotReady { said }) if said.is_empty() => {
+                return Ok(shim_client::wait_until_gone(place).await?);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let begun = waiting.begin(self.term, BootClock.now() + LEASE).await;
+        begun.map_err(|source| JobError::Start { source })?;
+        let (gone, long) = (shim_client::wait_until_gone(place), tokio::time::sleep(LONG));
+        tokio::pin!(gone, long);
+        let (mut beat, mut is_told) = (tokio::time::interval(BEAT), false);
+        loop {
+            tokio::select! {
+                gone = &mut gone => return Ok(gone?),
+                () = &mut long, if !is_told => {
+                    is_told = true;
+                    (self.on_long)();
+                }
+                // A shim that does not answer is about to be gone.
+                _ = beat.tick() => drop(shim_client::renew(place, self.term, BootClock.now() + LEASE).await),
+            }
         }
     }
 }
@@ -231,21 +252,6 @@ fn judge_failed(failed: &FailedCommands, settings: &RunSettings) -> BaseCheck {
         None => "install the program, or let `[workspace] setup` in agency.toml install it".to_owned(),
     };
     BaseCheck::Unfit { why: failed.to_string(), log: failed.log(), hint: Some(hint) }
-}
-
-impl BaseCheck {
-    /// Whether a later run may believe it. What a person is told to change may have changed since.
-    fn is_kept(&self) -> bool {
-        matches!(self, Self::Passed | Self::Failing { .. })
-    }
-
-    /// Why tasks of the profile don't start, if they don't.
-    pub(crate) fn bars(&self) -> Option<&str> {
-        match self {
-            Self::Unfit { why, .. } => Some(why),
-            Self::Passed | Self::Failing { .. } | Self::Untried { .. } => None,
-        }
-    }
 }
 
 fn forget(place: &JobFolder) -> Result<(), DriveError> {

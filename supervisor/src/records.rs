@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::attempt::Attempt;
-use crate::base_check;
 use crate::store::AttemptStore;
 
 /// How long they are kept.
 pub(crate) const AGE: Duration = Duration::from_secs(30 * 86_400);
+/// The folder of checks on the base, in the state folder.
+pub(crate) const BASE_CHECKS: &str = "base-checks";
 /// How much all of them may hold.
 const SIZE: u64 = 2 << 30;
 
@@ -41,7 +42,7 @@ pub(crate) async fn prune(state: &Path, store: &impl AttemptStore) -> io::Result
         agency_sandbox::erase::tree(&path)?;
     }
     // Nothing depends on the result of a base check: the next run makes it again.
-    for path in superfluous(kept(&state.join(base_check::FOLDER))?.into_iter()) {
+    for path in superfluous(kept(&state.join(BASE_CHECKS))?.into_iter()) {
         agency_sandbox::erase::tree(&path)?;
     }
     Ok(())

@@ -1,9 +1,10 @@
 //! What a supervisor tells its listeners, as it happens.
 
+use std::path::PathBuf;
+
 use serde::Serialize;
 
 use crate::attempt::{Attempt, AttemptEnd, TaskKey};
-use crate::base_check::BaseCheck;
 
 /// Something people may want to know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -40,7 +41,7 @@ pub enum RunEvent {
         task: Option<TaskKey>,
         what: String,
     },
-    /// The checks of a profile run on the branch as it is, before the first task of the profile starts.
+    /// The checks of a profile run on the branch as it is, before the first task of the profile starts, and take a while.
     CheckingBase {
         profile: String,
     },
@@ -57,6 +58,44 @@ pub enum RunEvent {
     Resumed,
     /// How the queue stands, each time that is news.
     Standing(QueueStatus),
+}
+
+/// What the checks of a profile came to on the base.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum BaseCheck {
+    Passed,
+    /// They fail. A task may be there to fix them.
+    Failing {
+        what: String,
+        log: Option<PathBuf>,
+    },
+    /// They would fail for every task.
+    Unfit {
+        why: String,
+        log: Option<PathBuf>,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// The machine lacked something, or the job was stopped: nothing is known.
+    Untried {
+        why: String,
+    },
+}
+
+impl BaseCheck {
+    /// Whether a later run may believe it. What a person is told to change may have changed since.
+    pub(crate) fn is_kept(&self) -> bool {
+        matches!(self, Self::Passed | Self::Failing { .. })
+    }
+
+    /// Why tasks of the profile don't start, if they don't.
+    pub(crate) fn bars(&self) -> Option<&str> {
+        match self {
+            Self::Unfit { why, .. } => Some(why),
+            Self::Passed | Self::Failing { .. } | Self::Untried { .. } => None,
+        }
+    }
 }
 
 /// Where a run is, in numbers and a few names.

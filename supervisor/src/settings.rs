@@ -114,7 +114,7 @@ pub struct Committer {
 }
 
 impl Committer {
-    pub(crate) fn signature(&self, seconds: i64) -> Signature {
+    pub fn signature(&self, seconds: i64) -> Signature {
         Signature::new(&self.name, &self.email, seconds, 0)
     }
 }

@@ -12,7 +12,7 @@ use crate::board::{Board as _, BoardError};
 use crate::board_verbs::{
     ArchiveSummary, AssignRequest, BoardStatus, BoardVerbs, CreatedTask, KeptVerification, LintRequest,
     Migration, MoveRequest, ReportPage, StatusFooter, StatusRequest, TaskFilter, TaskPage, TaskRequest,
-    TaskSummary, TaskTable, VerificationInput, VerificationOptions, VerificationTarget,
+    TaskSummary, TaskTable, UndoneTask, VerificationInput, VerificationOptions, VerificationTarget,
 };
 use crate::finding::Finding;
 use crate::names::{Actor, TaskId};
@@ -129,6 +129,18 @@ impl BoardVerbs for Codifica {
         let MoveRequest { id, to, actor, reason } = *request;
         let (task, effects) = self.move_task(tree, id, parse_state(to)?, actor, reason, now)?;
         Ok((task.id, effects))
+    }
+
+    fn task_undone(
+        &self,
+        tree: &RepoTree,
+        request: &UndoneTask<'_>,
+        now: &Zoned,
+    ) -> Result<((), Effects), BoardError> {
+        let person = Actor::Human(Some(request.person.to_owned()));
+        let reason = Some(request.reason);
+        let (_, effects) = self.move_task(tree, request.id, TaskState::Todo, &person, reason, now)?;
+        Ok(((), effects))
     }
 
     /// Whether a person must confirm the move: only a person is the orchestrator in this protocol.

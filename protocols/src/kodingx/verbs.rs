@@ -4,7 +4,7 @@ use jiff::Zoned;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::actions::NewTask;
+use super::actions::{NewTask, note};
 use super::artifact::VerifyResult;
 use super::layout::{self, BoardFileKind, BoardPath, PROFILES, RISKS, ROOT, STATE};
 use super::manifest::ProtocolVersion;
@@ -16,10 +16,11 @@ use crate::board::{Board as _, BoardError};
 use crate::board_verbs::{
     ArchiveSummary, AssignRequest, BoardStatus, BoardVerbs, CreatedTask, KeptVerification, LintRequest,
     Migration, MoveRequest, ReportPage, RiskNote, StatusFooter, StatusRequest, TaskFilter, TaskPage,
-    TaskRequest, TaskSummary, TaskTable, VerificationInput, VerificationOptions, VerificationTarget,
+    TaskRequest, TaskSummary, TaskTable, UndoneTask, VerificationInput, VerificationOptions,
+    VerificationTarget,
 };
 use crate::finding::Finding;
-use crate::names::TaskId;
+use crate::names::{Actor, TaskId};
 use crate::store::Effects;
 use crate::store::tree::RepoTree;
 use crate::text::frontmatter::Frontmatter;
@@ -167,6 +168,21 @@ impl BoardVerbs for KodingX {
         let MoveRequest { id, to, actor, reason } = *request;
         let (task, effects) = self.move_task(tree, id, parse_status(to)?, actor, reason, now)?;
         Ok((task.id, effects))
+    }
+
+    /// §9.2 has no way out of DONE but CANCELED: this is an extension, as the way out of BLOCKED is.
+    fn task_undone(
+        &self,
+        tree: &RepoTree,
+        request: &UndoneTask<'_>,
+        now: &Zoned,
+    ) -> Result<((), Effects), BoardError> {
+        let found = self.find(tree, request.id)?;
+        let mut task = found.value.clone();
+        task.status = TaskStatus::Assigned;
+        let person = Actor::Human(Some(request.person.to_owned()));
+        let note = note(found.value.status, task.status, &person, Some(request.reason));
+        Ok(((), self.rewrite(tree, &found, &task, &["status"], note.as_deref(), &self.local(now))?))
     }
 
     fn task_assign(

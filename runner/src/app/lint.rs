@@ -1,12 +1,15 @@
 //! Whether boards comply with their protocols.
 
-use agency_protocols::board_verbs::LintRequest;
+use agency_protocols::board::ReadyTask;
+use agency_protocols::board_verbs::{BoardVerbs, LintRequest};
 use agency_protocols::finding::Finding;
 use serde::Serialize;
 
 use crate::app::board::{Caller, RepoContext, board_error, lost_commits};
 use crate::app::closed_globs::closed_glob_message;
+use crate::app::configuration::ConfigOptions;
 use crate::app::error::CommandError;
+use crate::app::work_tree_profiles::WorkTreeProfiles;
 
 /// Everything that does not comply.
 #[derive(Debug, Serialize)]
@@ -35,6 +38,21 @@ pub(crate) fn lint(here: &RepoContext, who: &Caller, fix: bool) -> Result<LintAn
         }
         findings.extend(board.board_lint(here.tree(), &request).map_err(board_error)?);
         findings.extend(lost_commits::findings(here, board.as_ref()));
+        findings.extend(unfit_profiles(here, board.as_ref())?);
     }
     Ok(LintAnswer { version: 1, compliant: !findings.iter().any(Finding::is_error), findings })
+}
+
+/// Tasks that may start, and whose checks can't run here. A name that stands for no profile is the board's finding.
+fn unfit_profiles(here: &RepoContext, board: &dyn BoardVerbs) -> Result<Vec<Finding>, CommandError> {
+    let options = ConfigOptions::from_environment();
+    let profiles = WorkTreeProfiles::open(here, board.profiles_folder(), &options)?;
+    let ready = board.agenda(here.tree()).map_err(board_error)?.ready;
+    let finding = |start: ReadyTask| {
+        profiles.check_name(&start.profile).ok()?;
+        let why = profiles.problem(&start.profile)?;
+        let message = format!("the checks of `{}` can't run here: {why}", start.profile);
+        Some(Finding::warning(&start.file, None, "10", message).of_field("dod_profile"))
+    };
+    Ok(ready.into_iter().filter_map(finding).collect())
 }

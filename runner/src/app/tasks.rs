@@ -1,5 +1,6 @@
 //! Tasks: listed, shown, made, moved, given to agents.
 
+use agency_profiles::library::AUTO;
 use agency_protocols::board_verbs::{
     AssignRequest, BoardVerbs, MoveRequest, TaskFilter, TaskPage, TaskRequest, TaskSummary, TaskTable,
 };
@@ -10,7 +11,9 @@ use serde::Serialize;
 use crate::app::approval::require_person;
 use crate::app::board::{Boards, Caller, RepoContext, board_error};
 use crate::app::closed_globs::closed_glob_message;
+use crate::app::configuration::ConfigOptions;
 use crate::app::error::CommandError;
+use crate::app::work_tree_profiles::WorkTreeProfiles;
 
 /// The tasks that a filter selects.
 #[derive(Debug, Serialize)]
@@ -80,10 +83,13 @@ pub(crate) fn make(
 ) -> Result<NewTaskAnswer, CommandError> {
     let board = here.board(who)?;
     board.check_request(request).map_err(board_error)?;
+    let profiles = WorkTreeProfiles::open(here, board.profiles_folder(), &ConfigOptions::from_environment())?;
+    let profile = request.dod_profile.as_deref().unwrap_or(AUTO);
     let made = here.update_board(board.as_ref(), |tree| board.task_new(tree, request, &here.now))?;
     let mut notices = vec![format!("made {}", made.place)];
     notices.extend(made.remarks);
     notices.extend(made.globs.iter().filter_map(|glob| closed_glob_message(glob)));
+    notices.extend(profiles.problem(profile).map(|why| format!("its checks can't run here yet: {why}")));
     // It is made, whatever another process does to its file since.
     let task = board.task_page(here.tree(), &made.id).map_or(made.summary, |page| page.summary);
     Ok(NewTaskAnswer { answer: TaskAnswer { version: 1, task, body: None }, notices })

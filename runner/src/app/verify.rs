@@ -3,8 +3,6 @@
 //! Each command runs in a fresh sandbox. The runs need no lock, and take as long as they take; only the record is made
 //! under the lock of the board.
 
-use agency_profiles::library::ProfileLibrary;
-use agency_profiles::project_files::ProjectFiles;
 use agency_profiles::proof::Proof;
 use agency_profiles::prove::{ProofCandidate, ProofEvent, ProofRequest, ProveError, prove};
 use agency_profiles::resolve::ResolvedProfile;
@@ -24,11 +22,11 @@ use serde_json::{Map, Value};
 
 use crate::app::approval::require_approver;
 use crate::app::board::{Caller, RepoContext, board_error};
-use crate::app::configuration::trust::TrustRecord;
 use crate::app::configuration::{ConfigOptions, Configuration};
 use crate::app::error::{CommandError, ErrorKind};
 use crate::app::isolation;
 use crate::app::state_folder;
+use crate::app::work_tree_profiles::WorkTreeProfiles;
 
 /// A verification, as it is asked for.
 pub(crate) struct VerifyRequest {
@@ -112,29 +110,18 @@ fn approve(
     Ok(OverrideRequest { approver, reason: wanted.reason.clone(), followup: wanted.followup.clone() })
 }
 
-/// The commands of the task's profile. A profile of the repository's own needs trust.
+/// The commands of the task's profile.
 fn profile(
     here: &RepoContext,
     task: &TaskId,
     VerificationTarget { profile, profiles_folder, .. }: &VerificationTarget,
     options: &ConfigOptions,
 ) -> Result<ResolvedProfile, CommandError> {
-    let root = &here.folder.root;
-    let files = ProjectFiles::open(root).map_err(|error| CommandError::internal(&error))?;
-    let library = ProfileLibrary::new(Some(root.join(profiles_folder)));
-    let resolved = library.resolve(profile, &files).map_err(|error| {
-        CommandError::new(ErrorKind::Usage, &error)
-            .with_hint(format!("{task} names `{profile}`; profiles are in {profiles_folder}/"))
-    })?;
-    if options.trust || resolved.untrusted().is_empty() {
-        return Ok(resolved);
-    }
-    let trust = TrustRecord::of(root)?;
-    resolved.check_trust(root, |file, text| trust.covers(file, text)).map_err(|error| {
-        CommandError::usage(error.to_string())
-            .with_hint("`agency trust` shows it to you; --trust, or AGENCY_TRUST=1, trusts it this once")
-    })?;
-    Ok(resolved)
+    let profiles = WorkTreeProfiles::open(here, Some(profiles_folder), options)?;
+    let resolved = profiles.resolve(profile);
+    resolved.map_err(|error| {
+        error.or_hint(&format!("{task} names `{profile}`; profiles are in {profiles_folder}/"))
+    })
 }
 
 fn run_checks(

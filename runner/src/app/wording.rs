@@ -30,7 +30,9 @@ pub(crate) fn fate_text(fate: &TaskResult) -> String {
         }
         TaskResult::Ended(AttemptEnd::Blocked { reason }) => format!("blocked: {reason}"),
         TaskResult::Ended(AttemptEnd::Failed { failure, given_up }) => {
-            format!("failed: {}{}", failure.reason, given_up.as_deref().unwrap_or_default())
+            let log = failure.log.as_ref();
+            let log = log.map_or_else(String::new, |log| format!(" (log: {})", log.display()));
+            format!("failed: {}{}{log}", failure.reason, given_up.as_deref().unwrap_or_default())
         }
         TaskResult::Ended(AttemptEnd::Lost { reason }) => format!("lost: {reason}"),
         TaskResult::Ended(AttemptEnd::Parked(parked)) => put_off(parked),

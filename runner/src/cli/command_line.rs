@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 
 use crate::cli::caller::CallerArgs;
 use crate::cli::sandbox::arguments::SandboxArgs;
-use crate::cli::{agents, board, demo, doctor, explain, manual, run, trust};
+use crate::cli::{agents, board, demo, doctor, explain, history, manual, run, trust};
 
 /// Runs coding agents unattended. Only in-scope, verified changes reach your branch.
 #[derive(Debug, Parser)]
@@ -53,6 +53,10 @@ pub(crate) enum CliCommand {
     Task(board::task::TaskCommand),
     Assign(Box<board::task::AssignArgs>),
     Status(board::status::StatusArgs),
+    Summary(history::summary::SummaryArgs),
+    Show(history::show::ShowArgs),
+    Diff(history::diff::DiffArgs),
+    Undo(Box<history::undo::UndoArgs>),
     Report(board::report::ReportArgs),
     Verify(Box<board::verify::VerifyArgs>),
     Trust(trust::TrustArgs),

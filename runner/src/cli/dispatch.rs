@@ -5,7 +5,7 @@ use clap::CommandFactory;
 use crate::app::board::Caller;
 use crate::app::error::CommandError;
 use crate::cli::command_line::{Arguments, CliCommand};
-use crate::cli::{agents, board, demo, doctor, explain, manual, run, sandbox, trust};
+use crate::cli::{agents, board, demo, doctor, explain, history, manual, run, sandbox, trust};
 use crate::drop_root;
 
 /// Runs a command. Returns its exit code.
@@ -31,6 +31,10 @@ pub(crate) fn dispatch(Arguments { who, command }: Arguments) -> Result<u8, Comm
         CliCommand::Task(command) => board::task::run(&command, &who),
         CliCommand::Assign(command) => board::task::assign(&command, &who),
         CliCommand::Status(command) => board::status::run(&command, &who),
+        CliCommand::Summary(command) => history::summary::run(&command, &who),
+        CliCommand::Show(command) => history::show::run(&command, &who),
+        CliCommand::Diff(command) => history::diff::run(&command, &who),
+        CliCommand::Undo(command) => history::undo::run(&command, &who),
         CliCommand::Report(command) => board::report::run(&command, &who),
         CliCommand::Verify(command) => board::verify::run(&command, &who),
         CliCommand::Trust(command) => trust::run(&command),

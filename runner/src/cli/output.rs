@@ -22,6 +22,11 @@ pub(crate) fn print(text: &str) -> Result<(), CommandError> {
     check_written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
+/// Prints a long text: at a terminal through the user's pager, where there is one.
+pub(crate) fn print_page(text: &str) -> Result<(), CommandError> {
+    if crate::pager::show(text) { Ok(()) } else { print(text) }
+}
+
 /// A closed pipe is not an error.
 fn check_written(written: std::io::Result<()>) -> Result<(), CommandError> {
     match written {

@@ -8,10 +8,9 @@ use agency_protocols::board::{BoardAgenda, ReadyTask};
 
 use super::Interrupt;
 use crate::attempt::{Attempt, AttemptEnd, Epoch, Lease, TaskKey, Term, UsageTotals};
-use crate::base_check::BaseCheck;
 use crate::clock::BootInstant;
 use crate::driver::{DriverSignal, FaultDomain, OutcomeSoFar};
-use crate::run_event::RunEvent;
+use crate::run_event::{BaseCheck, RunEvent};
 use crate::store::QueueMode;
 
 /// When something happened, by both clocks.

@@ -14,12 +14,13 @@ use super::action::{
 use super::parked_agents;
 use crate::agent_slots::{SlotGuard, SlotPurpose};
 use crate::attempt::{Attempt, Epoch, LeaseHolder, TaskKey, UsageTotals};
-use crate::base_check::{self, BaseCheck};
+use crate::base_check;
 use crate::clock::{BootClock, Clock};
 use crate::driver::{self, AttemptStep, FaultDomain, RunContext, StepSide};
 use crate::host_fault::HostFault;
 use crate::job::{JobFolder, shim_client};
 use crate::owner_lock;
+use crate::run_event::BaseCheck;
 use crate::store::{AttemptStore, ClaimRequest, ClaimResult, QueueMode};
 
 /// An answer, and the place of the agent that a claim took for it.

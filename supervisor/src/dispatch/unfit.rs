@@ -9,8 +9,7 @@ use agency_protocols::board::ReadyTask;
 use super::action::{Actions, Asked, Question};
 use super::queue::RunQueue;
 use crate::attempt::{Attempt, AttemptFailure, FailureKind};
-use crate::base_check::BaseCheck;
-use crate::run_event::RunEvent;
+use crate::run_event::{BaseCheck, RunEvent};
 
 /// What does not work here.
 #[derive(Debug, Default)]

@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 
 use agency_protocols::claim::{AgentClaim, ClaimKind, LONGEST_READ};
 use agency_sandbox::boot;
-use agency_sandbox::git::GitError;
 use agency_sandbox::harvest::{Harvest, ViolationReason};
 use agency_sandbox::host::HostUser;
 use agency_sandbox::launch::{LaunchError, LaunchOutcome};
@@ -40,6 +39,7 @@ use super::agent_policy;
 use super::claim_reader::{AgentText, ClaimReader};
 use super::control::ControlSocket;
 use super::ended_agent::{self, EndedAgent, OrphanedAgent, SecretsDigest};
+use super::not_run::{not_run, was_killed};
 use super::order::{AgentOrder, JobKind, JobOrder};
 use super::outcome::{AgentOutcome, JobResult, ProgramEnd, kept};
 use super::placeholders::{PROMPT, Placeholders, REPORT, USAGE};
@@ -142,32 +142,6 @@ fn collected(place: &JobFolder, done: AgentJobResult<AgentOutcome>) -> JobResult
             }
         }
     }
-}
-
-/// Why nothing was run, and what may help.
-pub(super) fn not_run(place: &JobFolder, error: &(dyn Error + 'static)) -> JobResult {
-    let reason = error_chain::on_one_line(error);
-    if let Some(fault) = HostFault::of(error, place.path()) {
-        return JobResult::NoRoom { reason: format!("{reason}; {fault}") };
-    }
-    let launch = error_chain::chain(error).find_map(|cause| cause.downcast_ref::<LaunchError>());
-    match launch {
-        Some(LaunchError::Lost { .. }) => JobResult::Lost { reason },
-        // It was killed from outside: that is not the task's fault.
-        Some(error) if error.is_early_end() => JobResult::Lost { reason },
-        Some(error) if error.is_transient() => JobResult::Away { reason },
-        _ if was_killed(error) => JobResult::Lost { reason },
-        _ => JobResult::NotRun {
-            reason,
-            hint: launch.and_then(LaunchError::hint),
-            of_setup: setup::is_of_setup(error),
-        },
-    }
-}
-
-/// Whether a git was killed. That is not the task's fault.
-fn was_killed(error: &(dyn Error + 'static)) -> bool {
-    error_chain::chain(error).any(|cause| cause.downcast_ref::<GitError>().is_some_and(GitError::was_killed))
 }
 
 /// Everything an agent needs to begin.
@@ -565,21 +539,6 @@ fn left(outbox: &Path, name: &str, most: u64) -> io::Result<Option<Vec<u8>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_git_that_is_killed_is_not_the_tasks_fault() {
-        use std::os::unix::process::ExitStatusExt;
-        let folder = tempfile::tempdir().expect("a folder");
-        let place = JobFolder::new(folder.path().to_owned());
-        let ended = |status| GitError::Failed {
-            command: "ls-tree".into(),
-            status: std::process::ExitStatus::from_raw(status),
-            message: String::new(),
-        };
-        assert!(matches!(not_run(&place, &ended(9)), JobResult::Lost { .. }));
-        assert!(matches!(not_run(&place, &ended(11)), JobResult::NotRun { .. }));
-        assert!(matches!(not_run(&place, &ended(128 << 8)), JobResult::NotRun { .. }), "an exit code");
-    }
 
     #[test]
     fn a_report_is_a_plain_file_or_none() {

@@ -33,6 +33,7 @@ mod agent_policy;
 pub mod claim_reader;
 mod control;
 mod ended_agent;
+mod not_run;
 pub mod order;
 pub mod outcome;
 mod placeholders;

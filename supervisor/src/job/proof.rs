@@ -14,8 +14,8 @@ use agency_sandbox::workspace::state::StateFolder;
 use jiff::Timestamp;
 
 use super::JobFolder;
-use super::agent::not_run;
 use super::control::ControlSocket;
+use super::not_run::not_run;
 use super::order::{JobOrder, ProfileTrust, ProofOrder};
 use super::outcome::{JobResult, ProofOutcome, TimeSpan};
 use super::setup::{self, SetupRunner};

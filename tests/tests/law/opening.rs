@@ -57,6 +57,7 @@ const OPENS_BY_NAME: &[(&str, &str)] = &[
     ("landing/src/spare_objects.rs", "/proc"),
     ("landing/src/spare_store.rs", "our own state"),
     ("supervisor/src/driver/collect.rs", "our own records"),
+    ("supervisor/src/failed_commands.rs", "our own logs"),
     ("supervisor/src/owner_lock.rs", "our own state"),
     ("supervisor/src/store/sqlite/store_file.rs", "our own state"),
 ];

@@ -12,8 +12,10 @@ use serde::Serialize;
 
 use super::{RunPlan, RunPurpose, RunRequest, plan};
 use crate::app::board::{Caller, RepoContext};
+use crate::app::configuration::ConfigOptions;
 use crate::app::error::CommandError;
 use crate::app::units::elapsed;
+use crate::app::work_tree_profiles::WorkTreeProfiles;
 
 /// What a run would come to, as far as it can be told.
 #[derive(Debug, Serialize)]
@@ -70,13 +72,37 @@ pub(crate) fn dry_run(
     let mut given = plan(&here, who, request, RunPurpose::DryRun)?;
     let looked = crate::app::runtime::new()?.block_on(forecast::under_way(&given.settings.state));
     let under_way = looked.map_err(|error| CommandError::internal(&error))?;
+    let unfit = take_unfit(&here, &mut given, &request.configuration)?;
     let mut answer = answer(&given, &under_way);
+    answer.waiting.extend(unfit);
     answer.findings = given.agenda.findings;
     if !given.unusable.is_empty() {
         // As a run would: the first of them is all that is said.
         answer.failure = Some(given.unusable.swap_remove(0).1);
     }
     Ok(answer)
+}
+
+/// Takes out the tasks whose checks can't run here: a run finds that out before it starts an agent.
+fn take_unfit(
+    here: &RepoContext,
+    given: &mut RunPlan,
+    options: &ConfigOptions,
+) -> Result<Vec<HeldBackTask>, CommandError> {
+    if !given.settings.checks_base {
+        return Ok(Vec::new());
+    }
+    let profiles = WorkTreeProfiles::open(here, given.profiles, options)?;
+    let mut unfit = Vec::new();
+    given.agenda.ready.retain(|start| match profiles.problem(&start.profile) {
+        Some(why) if given.options.includes(start) => {
+            let why = format!("the checks of `{}` can't run here: {why}", start.profile);
+            unfit.push(HeldBackTask { task: start.task.to_string(), why });
+            false
+        }
+        _ => true,
+    });
+    Ok(unfit)
 }
 
 fn answer(given: &RunPlan, under_way: &RepoActivity) -> DryRunAnswer {

@@ -17,7 +17,7 @@ use agency_supervisor::job::shim_client::ShimProgram;
 use crate::app::error::CommandError;
 
 /// What is started for each sandbox: `agency shim`.
-pub(super) fn shim() -> Result<ShimProgram, CommandError> {
+pub(crate) fn shim() -> Result<ShimProgram, CommandError> {
     let program = std::env::current_exe().map_err(|error| CommandError::internal(&error))?;
     Ok(ShimProgram { command: vec![program.into(), "shim".into()] })
 }

@@ -67,12 +67,16 @@ enum RunPurpose {
     Work,
     /// Nothing is changed, and what hinders a run is part of the answer.
     DryRun,
+    /// Landed work is taken back: no agent is needed.
+    Undo,
 }
 
 /// Everything that is known before a run begins.
 struct RunPlan {
     agenda: BoardAgenda,
     protocol: &'static str,
+    /// The folder of the repository's own profiles.
+    profiles: Option<&'static str>,
     settings: RunSettings,
     options: RunOptions,
     /// Agents that can't be started, each with what is said of it.
@@ -146,6 +150,28 @@ impl PreparedRun {
     }
 }
 
+/// What a verb needs that lands something without an agent: the settings of a run, and where the board is shared.
+pub(crate) struct LandingPlan {
+    pub(crate) settings: RunSettings,
+    pub(crate) repository: Arc<LandingRepository>,
+    pub(crate) sharing: Option<BoardSync>,
+    pub(crate) protocol: &'static str,
+    pub(crate) profiles: Option<&'static str>,
+}
+
+/// Finds out what a verb needs to take landed work back.
+pub(crate) fn plan_undo(
+    here: &RepoContext,
+    who: &Caller,
+    configuration: ConfigOptions,
+) -> Result<LandingPlan, CommandError> {
+    let request = RunRequest { configuration, ..RunRequest::default() };
+    let planned = plan(here, who, &request, RunPurpose::Undo)?;
+    let RunPlan { settings, repository, sharing, protocol, profiles, .. } = planned;
+    confirm_store(here, &repository, &settings.state)?;
+    Ok(LandingPlan { settings, repository, sharing, protocol, profiles })
+}
+
 fn plan(
     here: &RepoContext,
     who: &Caller,
@@ -179,10 +205,10 @@ fn plan(
     let board = opened.as_ref();
     let agenda = agenda(&request.tasks, here, board)?;
     let options = request.options();
-    let builders = agenda
-        .ready
-        .iter()
-        .filter(|start| start.role == TaskRole::Builder && !start.handed_in && options.includes(start));
+    let builders = agenda.ready.iter().filter(|start| {
+        let is_built = start.role == TaskRole::Builder && !start.handed_in && options.includes(start);
+        is_built && purpose != RunPurpose::Undo
+    });
     let level = isolation::default_level(request.isolation, &configuration)?;
     let mut unusable = settings::unusable(builders.clone(), &configuration, level, &host);
     if purpose == RunPurpose::Work && !request.keep_going && !unusable.is_empty() {
@@ -199,9 +225,11 @@ fn plan(
         agents: &builders.map(|start| start.agent.as_str()).collect(),
         unusable: &unusable,
     })?;
-    mention_uncommitted(here, &repository, &branch, board);
-    let protocol = board.protocol();
-    Ok(RunPlan { agenda, protocol, settings, options, unusable, repository, sharing })
+    if purpose != RunPurpose::Undo {
+        mention_uncommitted(here, &repository, &branch, board);
+    }
+    let (protocol, profiles) = (board.protocol(), board.profiles_folder());
+    Ok(RunPlan { agenda, protocol, profiles, settings, options, unusable, repository, sharing })
 }
 
 impl RunRequest {

@@ -6,9 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use agency_supervisor::attempt::{Attempt, Phase, TaskKey, WorkResult};
-use agency_supervisor::base_check::BaseCheck;
 use agency_supervisor::dispatch::TaskResult;
-use agency_supervisor::run_event::RunEvent;
+use agency_supervisor::run_event::{BaseCheck, RunEvent};
 
 use crate::app::wording::fate_text;
 
@@ -110,7 +109,7 @@ impl RunProgress {
                 None => what.clone(),
             },
             RunEvent::CheckingBase { profile } => {
-                format!("checking the branch with the profile `{profile}` before the first agent starts")
+                format!("running the checks of `{profile}` on the branch before the first agent starts")
             }
             RunEvent::BaseChecked { profile, result } => return base_check(profile, result),
             RunEvent::Draining => "draining: started tasks will finish; Ctrl-C now stops them".to_owned(),

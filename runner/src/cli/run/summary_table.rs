@@ -27,6 +27,7 @@ pub(super) fn tell(summary: &RunSummary, progress: &RunProgress, width: Option<u
         message::notice(trouble);
     }
     message::notice(&match (summary.tasks.len(), summary.elsewhere) {
+        (0, 0) if !summary.waiting.is_empty() => "no task was started".to_owned(),
         (0, 0) => "there was nothing to do".to_owned(),
         (0, 1) => "there was nothing to do: another `agency run` has the one task there is".to_owned(),
         (0, others) => format!("there was nothing to do: another `agency run` has {others} tasks"),

@@ -1,5 +1,6 @@
 //! The terminal on standard error: whether it can be drawn on, how large it is, and what is drawn.
 
+pub(crate) mod colour;
 pub(crate) mod columns;
 pub(crate) mod pane;
 

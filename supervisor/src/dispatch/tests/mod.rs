@@ -17,10 +17,9 @@ use super::action::{
 use super::queue::{QueueFacts, QueueStart, RunQueue};
 use super::{Interrupt, RunOptions, TaskResult};
 use crate::attempt::{Attempt, AttemptEnd, Epoch, Lease, LeaseHolder, Phase, TaskKey, Term, UsageTotals};
-use crate::base_check::BaseCheck;
 use crate::clock::BootInstant;
 use crate::driver::{DriverSignal, FaultDomain, OutcomeSoFar};
-use crate::run_event::RunEvent;
+use crate::run_event::{BaseCheck, RunEvent};
 use crate::settings::{AgentSettings, RunSettings};
 use crate::store::QueueMode;
 

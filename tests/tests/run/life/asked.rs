@@ -115,7 +115,7 @@ fn events_are_one_object_on_a_line_each_with_the_version_of_its_format() {
         .collect();
     assert!(events.iter().all(|event| event["version"] == 1 && event["event"].is_string()), "{said:?}");
     let kinds: BTreeSet<&str> = events.iter().filter_map(|event| event["event"].as_str()).collect();
-    let expected = ["checking_base", "base_checked", "phase", "standing", "over", "again", "summary"];
+    let expected = ["base_checked", "phase", "standing", "over", "again", "summary"];
     assert_eq!(kinds, BTreeSet::from(expected), "{said:?}");
     let phases: Vec<&str> = events
         .iter()

@@ -1,0 +1,62 @@
+//! `agency diff`: what a task changed, through a pager at a terminal.
+
+use agency_protocols::names::TaskId;
+use clap::Args;
+
+use crate::app::board::{Caller, task_id};
+use crate::app::error::{CommandError, without_control_chars};
+use crate::app::history::diff::{DiffAnswer, diff};
+use crate::app::wording::short_commit;
+use crate::cli::caller::repository;
+use crate::cli::message;
+use crate::cli::output::{print_json, print_page};
+use crate::cli::terminal::colour::{self, Colour};
+
+/// Show what a task changed: what landed, or the work of an attempt
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  agency diff T0007\n  agency diff T0007 --attempt 1")]
+pub(crate) struct DiffArgs {
+    /// The task
+    #[arg(value_name = "ID", value_parser = task_id)]
+    id: TaskId,
+    /// The attempt [default: what landed, or the last one with any work]
+    #[arg(long, value_name = "N")]
+    attempt: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(command: &DiffArgs, who: &Caller) -> Result<u8, CommandError> {
+    let answer = diff(&repository()?, who, &command.id, command.attempt)?;
+    if command.json {
+        print_json(&answer)?;
+        return Ok(0);
+    }
+    let DiffAnswer { task, landed, attempt, commit, patch, .. } = &answer;
+    let what = if *landed { "landed as" } else { "is not on the branch;" };
+    message::notice(&format!("{task}, attempt {attempt}, {what} {}", short_commit(commit)));
+    print_page(&patch_text(patch))?;
+    Ok(0)
+}
+
+/// For a program, the patch as it is; for a person, without control characters and in colour.
+fn patch_text(patch: &str) -> String {
+    if !colour::is_for_a_person() {
+        return patch.to_owned();
+    }
+    let line = |line: &str| {
+        let text = without_control_chars(line);
+        let colour = match line.as_bytes() {
+            [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] | [b'd', b'i', b'f', b'f', ..] => {
+                Some(Colour::Bold)
+            }
+            [b'+', ..] => Some(Colour::Green),
+            [b'-', ..] => Some(Colour::Red),
+            [b'@', b'@', ..] => Some(Colour::Cyan),
+            _ => None,
+        };
+        colour.map_or_else(|| text.clone(), |colour| colour::paint(colour, &text))
+    };
+    patch.lines().map(|one| format!("{}\n", line(one))).collect()
+}
