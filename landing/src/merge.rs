@@ -44,7 +44,25 @@ pub fn merge_candidate(
         Some(middle) if middle == *base => (target.clone(), candidate.clone()),
         _ => without_history(repository, [base, candidate, target])?,
     };
-    match merge_tree(repository, &sides.0, &sides.1)? {
+    merge_sides(repository, &sides, target)
+}
+
+/// Merges the way back from a landed commit to its parent onto `target`, which has both in its history.
+pub(super) fn merge_revert(
+    repository: &LandingRepository,
+    (landed, parent): (&Oid, &Oid),
+    target: &Oid,
+) -> Result<MergeOutcome, Error> {
+    let sides = without_history(repository, [landed, parent, target])?;
+    merge_sides(repository, &sides, target)
+}
+
+fn merge_sides(
+    repository: &LandingRepository,
+    (ours, theirs): &(Oid, Oid),
+    target: &Oid,
+) -> Result<MergeOutcome, Error> {
+    match merge_tree(repository, ours, theirs)? {
         MergeOutcome::Clean { tree } => {
             let now = repository.ask(|objects| objects.tree_of(target))?;
             Ok(contained_or_clean((tree, now)))

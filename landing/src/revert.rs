@@ -55,7 +55,7 @@ pub fn revert(
     }
     let parents = repository.ask(|objects| objects.parents(&landed.commit))?;
     let Some(parent) = parents.first() else { return Ok(RevertOutcome::NotThere) };
-    let tree = match merge::merge_candidate(repository, &landed.commit, parent, tip)? {
+    let tree = match merge::merge_revert(repository, (&landed.commit, parent), tip)? {
         MergeOutcome::Clean { tree } => tree,
         MergeOutcome::Conflict { paths } => return Ok(RevertOutcome::Conflict { paths }),
         MergeOutcome::Contained => return Ok(RevertOutcome::Nothing),

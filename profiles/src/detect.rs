@@ -57,15 +57,10 @@ pub struct DetectedEnvironment {
 /// No file in the root shows an environment.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no environment was recognised in the root of the repository ({} and a Makefile with a target `test` or \
-     `check` were looked for); name a profile instead of `auto`",
-    looked_for()
+    "no environment was recognised in the root of the repository: there is no package.json, pyproject.toml, Cargo.toml, \
+     go.mod or Makefile with a target `test` or `check`, for example; name a profile instead of `auto`"
 )]
 pub struct NothingDetected;
-
-fn looked_for() -> String {
-    ENVIRONMENTS.iter().flat_map(|environment| environment.files).copied().collect::<Vec<_>>().join(", ")
-}
 
 /// Every environment that the root shows, in the order of the table.
 pub fn detect_environments(sight: &ProjectFiles) -> Vec<DetectedEnvironment> {

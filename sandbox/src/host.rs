@@ -34,6 +34,23 @@ const SYSTEM_SECRETS: &[&str] = &[
 /// Variables that are passed without being named: they say how to talk and where tools are, never a secret.
 const PASSED: &[&str] = &["USER", "LOGNAME", "LANG", "LANGUAGE", "TERM", "COLORTERM", "NO_COLOR", "TZ"];
 
+/// Variables that name a bundle of certificates, or a folder of them: behind a company's proxy, no package manager works
+/// without. They are passed on where they name a path of the system, which a sandbox sees.
+const CERTIFICATES: &[&str] = &[
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NODE_EXTRA_CA_CERTS",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "PIP_CERT",
+    "GIT_SSL_CAINFO",
+    "CARGO_HTTP_CAINFO",
+    "DENO_CERT",
+    "AWS_CA_BUNDLE",
+    "NIX_SSL_CERT_FILE",
+];
+const OF_THE_SYSTEM: [&str; 2] = ["/etc/", "/usr/"];
+
 /// Where programs are.
 const PATH: &str = "PATH";
 
@@ -185,6 +202,14 @@ pub fn environment(
             || name.to_str().is_some_and(|name| name.starts_with("LC_"))
             || named.iter().any(|wanted| wanted == name)
     };
+    // An image has its own certificates, and may have none at the host's path.
+    let certifies = |name: &OsStr, value: &OsStr| {
+        level != IsolationLevel::Container
+            && CERTIFICATES.iter().any(|known| name == *known)
+            && value.to_str().is_some_and(|path| {
+                OF_THE_SYSTEM.iter().any(|folder| path.starts_with(folder)) && !path.contains("..")
+            })
+    };
     let mut own = vec![
         ("HOME", host.home.as_os_str()),
         ("SHELL", OsStr::new("/bin/sh")),
@@ -194,8 +219,10 @@ pub fn environment(
         own.extend([("USER", OsStr::new("agent")), ("LOGNAME", OsStr::new("agent"))]);
     }
     let named_own = |name: &OsStr| own.iter().any(|(own, _)| name == *own);
-    let mut environment: Vec<(OsString, OsString)> =
-        caller.into_iter().filter(|(name, _)| passes(name) && !named_own(name)).collect();
+    let mut environment: Vec<(OsString, OsString)> = caller
+        .into_iter()
+        .filter(|(name, value)| (passes(name) || certifies(name, value)) && !named_own(name))
+        .collect();
     environment.extend(own.into_iter().map(|(name, value)| (name.into(), value.to_owned())));
     if level != IsolationLevel::Container && !environment.iter().any(|(name, _)| name == PATH) {
         environment.push((PATH.into(), "/usr/local/bin:/usr/bin:/bin".into()));
@@ -220,6 +247,29 @@ mod tests {
 
     fn host() -> HostUser {
         HostUser { uid: 1000, gid: 1000, home: "/home/me".into() }
+    }
+
+    #[test]
+    fn certificates_of_the_system_are_named_and_others_are_not() {
+        let environment = |level, path: &str| {
+            let caller = [("SSL_CERT_FILE", path), ("SSL_CERT_DIRECTORY", path)];
+            let caller = caller.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+            environment(&host(), level, caller, &[])
+                .into_iter()
+                .filter(|(name, _)| name.to_string_lossy().starts_with("SSL_"))
+                .count()
+        };
+        for (path, passed) in [
+            ("/etc/ssl/certs/ca-certificates.crt", 1),
+            ("/usr/local/share/ca.pem", 1),
+            ("/home/me/secret.pem", 0),
+            ("/etc/../home/me/secret.pem", 0),
+            ("etc/ca.pem", 0),
+        ] {
+            assert_eq!(environment(IsolationLevel::Process, path), passed, "{path}");
+            assert_eq!(environment(IsolationLevel::Landlock, path), passed, "{path}");
+            assert_eq!(environment(IsolationLevel::Container, path), 0, "{path}");
+        }
     }
 
     #[test]

@@ -34,8 +34,8 @@ use crate::settings::RunSettings;
 use crate::store::AttemptStore;
 
 /// How long the job goes on without its supervisor, and how often it hears of it.
-const LEASE: Duration = Duration::from_secs(60);
-const BEAT: Duration = Duration::from_secs(10);
+const LEASE: Duration = Duration::from_secs(20);
+const BEAT: Duration = Duration::from_secs(5);
 /// People are told what they wait for when it takes so long.
 const LONG: Duration = Duration::from_secs(2);
 /// Of another run that does the same.
@@ -133,6 +133,11 @@ impl CheckContext<'_> {
         }
         place.order(&self.order(profile, &base.commit))?;
         self.carry_out(&place).await?;
+        while matches!(place.state()?, JobState::Alive) {
+            shim_client::wait_until_gone(&place).await?;
+            // It has its lock for a moment longer than its socket.
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
         Ok(match place.state()? {
             JobState::Over(outcome) => judge(&outcome.done, self.settings),
             _ => BaseCheck::Untried { why: "the checks were stopped".to_owned() },

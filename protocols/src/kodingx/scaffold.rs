@@ -257,7 +257,7 @@ fn manifest_text(
                 "protocol": manifest::CURRENT.to_string(),
                 "project": place.project,
                 "created_at": OffsetTimestamp::from_zoned(&local).to_string(),
-                "license_mode": LicenseMode::Lexaplus.as_str(),
+                "license_mode": LicenseMode::Community.as_str(),
                 "orchestrator": Orchestrator::Other.as_str(),
                 "builders": [],
                 "repo_environment": place.environment,

@@ -12,6 +12,7 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod error;
 pub(crate) mod explain;
+pub(crate) mod first_configuration;
 pub(crate) mod front_end;
 pub(crate) mod history;
 pub(crate) mod http;

@@ -7,12 +7,14 @@ use agency_protocols::detect::Protocol;
 use agency_protocols::kodingx::KodingX;
 use agency_protocols::kodingx::layout::ROOT;
 use agency_protocols::kodingx::scaffold::{
-    BoardComponent, OverwritePolicy, ScaffoldChange, ScaffoldContext, ScaffoldOptions, scaffold,
+    BoardComponent, OverwritePolicy, ScaffoldAction, ScaffoldChange, ScaffoldContext, ScaffoldOptions,
+    scaffold,
 };
 use serde::Serialize;
 
 use crate::app::board::{Caller, RepoContext, board_error};
 use crate::app::error::CommandError;
+use crate::app::first_configuration::{self, SetupChoice};
 
 /// What was written. The protocols name their files in their own ways.
 #[derive(Debug, Serialize)]
@@ -27,6 +29,8 @@ pub(crate) struct ScaffoldRequest {
     pub(crate) options: ScaffoldOptions,
     /// Whether what is generated is written anew where there is a board.
     pub(crate) force: bool,
+    /// What becomes of the setup that the lock files suggest.
+    pub(crate) setup: SetupChoice,
 }
 
 /// Makes a board.
@@ -39,7 +43,13 @@ pub(crate) fn init(
         return init_codifica(here, request);
     }
     check_fresh(here, who, request.force, "init")?;
-    build(here, &BoardComponent::FULL, overwrite(request.force), &request.options)
+    let mut made = build(here, &BoardComponent::FULL, overwrite(request.force), &request.options)?;
+    if let Some(path) = first_configuration::write(here, request.setup)?
+        && let ScaffoldAnswer::Kodingx { files, .. } = &mut made
+    {
+        files.push(ScaffoldChange { path: path.to_owned(), what: ScaffoldAction::Made, why: String::new() });
+    }
+    Ok(made)
 }
 
 /// Puts a board beside what a repository has.
@@ -119,7 +129,10 @@ fn init_codifica(here: &RepoContext, request: &ScaffoldRequest) -> Result<Scaffo
             ));
     }
     let agents = builders.clone().unwrap_or_default();
-    let files = here.update_files(|tree| codifica::scaffold::scaffold(tree, &agents, request.force))?;
+    let mut files = here.update_files(|tree| codifica::scaffold::scaffold(tree, &agents, request.force))?;
+    if let Some(path) = first_configuration::write(here, request.setup)? {
+        files.push(codifica::scaffold::ScaffoldedFile { path: path.to_owned(), made: true });
+    }
     // What was written must be a board.
     Codifica::open(here.tree(), CodificaSettings::default()).map_err(board_error)?;
     Ok(ScaffoldAnswer::Codifica { version: 1, files })

@@ -27,8 +27,9 @@ impl UnfitHere {
         if let Some(why) = self.agents.get(agent) {
             return Some(format!("`{agent}` can't be started: {why}"));
         }
-        let why = self.profiles.get(&start.profile)?.bars()?;
-        Some(format!("the checks of `{}` can't pass here: {why}", start.profile))
+        // Why was said when the checks ended, once for all tasks of the profile.
+        self.profiles.get(&start.profile)?.bars()?;
+        Some(format!("the checks of `{}` can't pass here", start.profile))
     }
 
     /// An attempt failed: what does that say of the tasks after it?

@@ -301,7 +301,8 @@ fn what_root_writes_into_somebodys_repository_is_theirs() {
     if actors().len() < 2 {
         return;
     }
-    let ground = Ground::of(agency_tests::repository::Actor::User, &[]);
+    let files = [("Makefile", "check:\n\t@true\n")];
+    let ground = Ground::of(agency_tests::repository::Actor::User, &files);
     let mut init = std::process::Command::new(agency_tests::adversary::agency());
     init.env("AGENCY_STATE_DIR", ground.state_home()).current_dir(ground.path());
     let output = init.args(["init", "--builders", "codex"]).output().expect("starts");

@@ -106,7 +106,7 @@ fn s22_7_issues_of_a_tracker_become_tasks_once() {
 /// The five weeks of §22.8, one after the other.
 #[test]
 fn s22_8_a_board_grows_part_by_part() {
-    let ground = Ground::without_board(&[("package.json", "{}")]);
+    let ground = Ground::without_board(&[("package.json", "{\"scripts\":{\"test\":\"true\"}}")]);
     ground.ok(&["install", "--minimal", "--builders", "codex", "--orchestrator", "cursor"]);
     let id = ground.task("One", &[]);
     ground.write(".kodingx/RISKS.md", "# Our risks\n\n### R-001: x\n**Priority:** P3\n**Status:** OPEN\n");

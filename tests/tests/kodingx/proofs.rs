@@ -38,6 +38,7 @@ fn s10_1_environment_and_platform_may_be_given() {
         path,
         "name: mine\ndescription: d\nenvironment: node\nplatform: linux\ncommands: [\"true\"]\n",
     );
+    ground.ok(&["trust", "--yes"]);
     ground.assert_compliant();
     ground.ok(&["verify", "--task", &id, "--trust"]);
     ground.write(path, "name: mine\ndescription: d\nplatform: windows\ncommands: [\"true\"]\n");

@@ -11,7 +11,7 @@ fn s02_1_a_board_is_its_files_and_nothing_else() {
     ground.task("Two", &["--depends-on", &first]);
     ground.ok(&["task", "move", &first, "ASSIGNED"]);
     let elsewhere = Ground::without_board(&[]);
-    for file in ground.files(".kodingx").into_iter().chain(["AGENTS.md".to_owned()]) {
+    for file in ground.files(".kodingx").into_iter().chain(["AGENTS.md", "Makefile"].map(str::to_owned)) {
         elsewhere.write(&file, ground.read(&file));
     }
     for question in [&["status", "--json"][..], &["task", "list", "--json"], &["task", "show", &first]] {

@@ -137,12 +137,14 @@ fn a_run_that_is_killed_or_stopped_while_the_base_is_checked_leaves_nothing_at_w
     };
     let run = queue.start(&[]);
     begun(&run);
-    run.kill();
-    let run = queue.start(&[]);
-    begun(&run);
     run.signal(Signal::SIGINT);
     let said = run.end();
     assert_eq!(said.code, 130, "{said:?}");
+    queue.ground.write("README.md", "Another tree\n");
+    queue.ground.commit_all();
+    let run = queue.start(&[]);
+    begun(&run);
+    run.kill();
     assert_untouched(&queue, &id);
     queue.ground.remove("wait");
     queue.ground.commit_all();

@@ -41,11 +41,10 @@ pub(crate) fn find(
 ) -> Vec<HumanTask> {
     let ours = |attempt: &&Attempt| attempt.task.protocol == board.protocol();
     let of_attempts = seen.latest.iter().filter(ours).filter_map(|attempt| {
-        let wanted =
-            TaskId::parse(&attempt.task.id).is_ok_and(|id| board.is_wanted(here.tree(), &id).unwrap_or(true));
+        let is_stuck = TaskId::parse(&attempt.task.id).is_ok_and(|id| is_stuck(here, board, agenda, &id));
         let forgiven = seen.forgiven.get(&attempt.task).is_some_and(|epoch| *epoch >= attempt.epoch);
         let note = seen.notes.get(&attempt.task).map(String::as_str);
-        if forgiven && attempt.phase.is_over() { None } else { of_attempt(attempt, wanted, note) }
+        if forgiven && attempt.phase.is_over() { None } else { of_attempt(attempt, is_stuck, note) }
     });
     let of_landings = lost_commits::findings(here, board).into_iter().map(|finding| HumanTask {
         task: finding.message.split(' ').next().unwrap_or_default().to_owned(),
@@ -64,8 +63,16 @@ pub(crate) fn find(
     all
 }
 
+/// Whether a task is neither over nor on its way again: a person may have moved it since its last attempt.
+fn is_stuck(here: &RepoContext, board: &dyn BoardVerbs, agenda: &BoardAgenda, id: &TaskId) -> bool {
+    const OVER: [&str; 3] = ["done", "canceled", "rejected"];
+    let is_ready = agenda.ready.iter().any(|start| start.task == *id);
+    let state = board.task_page(here.tree(), id).map(|page| page.summary.state.to_lowercase());
+    !is_ready && state.is_ok_and(|state| !OVER.contains(&state.as_str()))
+}
+
 /// What one attempt needs of a person; pure.
-fn of_attempt(attempt: &Attempt, is_wanted: bool, note: Option<&str>) -> Option<HumanTask> {
+fn of_attempt(attempt: &Attempt, is_stuck: bool, note: Option<&str>) -> Option<HumanTask> {
     let id = &attempt.task.id;
     let needs = |why: String, command: Option<String>| Some(HumanTask { task: id.clone(), why, command });
     match &attempt.phase {
@@ -77,7 +84,7 @@ fn of_attempt(attempt: &Attempt, is_wanted: bool, note: Option<&str>) -> Option<
             needs(parked.reason.clone(), Some(format!("agency retry {id}")))
         }
         Phase::Over(ending @ (AttemptEnd::Blocked { .. } | AttemptEnd::Failed { given_up: Some(_), .. }))
-            if is_wanted =>
+            if is_stuck =>
         {
             needs(fate_text(&TaskResult::Ended(ending.clone())), Some(format!("agency retry {id}")))
         }

@@ -10,6 +10,7 @@ use agency_landing::refs;
 use agency_landing::revert::{self, RevertMessage, RevertOutcome};
 use agency_protocols::board_verbs::{BoardVerbs, UndoneTask};
 use agency_protocols::names::TaskId;
+use agency_protocols::store::Effects;
 use agency_supervisor::attempt::{TaskKey, Term};
 use agency_supervisor::base_check::{CheckContext, CheckedCommit};
 use agency_supervisor::clock;
@@ -76,10 +77,12 @@ pub(crate) fn undo(
     let message =
         RevertMessage { task: &name, title: &page.summary.title, reason: &request.reason, who: &signature };
     let commit = take_back(here, &plan, &landed, &message, &profile)?;
-    if board.is_done(here.tree(), task).map_err(board_error)? {
-        let undone = UndoneTask { id: task, person: &person, reason: &request.reason };
-        here.update_board(board.as_ref(), |tree| board.task_undone(tree, &undone, &here.now))?;
-    }
+    let undone = UndoneTask { id: task, person: &person, reason: &request.reason };
+    // Also where the task is open already: an undo that was killed may have written only a part of the board.
+    here.update_board(board.as_ref(), |tree| match board.is_done(tree, task)? {
+        true => board.task_undone(tree, &undone, &here.now),
+        false => Ok(((), Effects::none())),
+    })?;
     let key = TaskKey { protocol: plan.protocol.to_owned(), id: task.to_string() };
     with_store(here, async |store| store.forgive(&key).await)?;
     Ok(UndoAnswer {

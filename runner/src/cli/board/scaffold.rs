@@ -5,10 +5,11 @@ use agency_protocols::kodingx::manifest::LicenseMode;
 use agency_protocols::kodingx::scaffold::{BoardComponent, ScaffoldAction, ScaffoldChange, ScaffoldOptions};
 use agency_protocols::kodingx::templates::RoleMode;
 use agency_protocols::names::AgentName;
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::app::board::Caller;
 use crate::app::error::CommandError;
+use crate::app::first_configuration::SetupChoice;
 use crate::app::scaffold::{self, ScaffoldAnswer, ScaffoldRequest};
 use crate::cli::caller::repository;
 use crate::cli::message;
@@ -22,12 +23,23 @@ use crate::cli::output::print_json;
 pub(crate) struct InitArgs {
     #[command(flatten)]
     wishes: ScaffoldArgs,
+    /// The setup that the lock files suggest, for agency.toml [default: ask at a terminal, else suggested]
+    #[arg(long, value_enum, value_name = "CHOICE")]
+    setup: Option<SetupArg>,
     /// Rewrite generated files if there is a board already. Tasks and your own text stay
     #[arg(long)]
     force: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SetupArg {
+    /// Write it
+    Suggested,
+    /// Write it as a comment
+    None,
 }
 
 /// Add a board to an existing repository. Existing files stay; tool files get a section
@@ -73,7 +85,7 @@ pub(crate) struct ScaffoldArgs {
     /// The agents that build
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = builder)]
     builders: Option<Vec<AgentName>>,
-    /// lexaplus, community or dual
+    /// The license terms that the manifest notes: community, lexaplus or dual [default: community]
     #[arg(long, value_name = "MODE", value_parser = license_mode)]
     license_mode: Option<LicenseMode>,
     /// The repository's environment [default: detected]
@@ -116,13 +128,22 @@ impl ScaffoldArgs {
             environment: self.environment.clone(),
             role_mode: self.role_mode,
         };
-        ScaffoldRequest { options, force }
+        ScaffoldRequest { options, force, setup: SetupChoice::Ask }
     }
 }
 
 pub(crate) fn init(command: &InitArgs, who: &Caller) -> Result<u8, CommandError> {
-    let request = command.wishes.request(command.force);
-    print_answer(&scaffold::init(&repository()?, who, &request)?, command.json)
+    let setup = match command.setup {
+        None => SetupChoice::Ask,
+        Some(SetupArg::Suggested) => SetupChoice::Suggested,
+        Some(SetupArg::None) => SetupChoice::None,
+    };
+    let request = ScaffoldRequest { setup, ..command.wishes.request(command.force) };
+    print_answer(&scaffold::init(&repository()?, who, &request)?, command.json)?;
+    if !command.json {
+        message::notice(NEXT);
+    }
+    Ok(0)
 }
 
 pub(crate) fn install(command: &InstallArgs, who: &Caller) -> Result<u8, CommandError> {
@@ -142,6 +163,10 @@ pub(crate) fn upgrade(command: &UpgradeArgs, who: &Caller) -> Result<u8, Command
     }
     print_answer(&scaffold::upgrade(&repository()?, who, &parts)?, command.json)
 }
+
+/// What comes after a new board.
+const NEXT: &str = "next: commit it; `agency task new --title TEXT --must-touch GLOB` makes a task, `agency trust` \
+                    reviews agency.toml, and `agency run` does what is open";
 
 fn print_answer(answer: &ScaffoldAnswer, json: bool) -> Result<u8, CommandError> {
     if json {

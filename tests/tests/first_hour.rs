@@ -1,0 +1,139 @@
+//! A person's first hour: a project with dependencies, `agency init`, `agency trust`, a task, and its work on the branch.
+//! Nothing is configured in the project beyond what `init` wrote. The packages come from their registries.
+
+use std::path::Path;
+use std::process::Command;
+
+use agency_tests::ground::Ground;
+use agency_tests::repository::skip;
+
+/// A project as it comes from a clone, and a person whose agent is a script.
+fn project(files: &[(&str, &str)], agent: &str) -> Ground {
+    let ground = Ground::without_board(files);
+    let command = serde_json::json!(["sh", "-c", agent]);
+    let folder = ground.user().join("agency");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join("agency.toml"), format!("[agents.shell]\ncommand = {command}\n"))
+        .expect("written");
+    ground.commit_all();
+    ground
+}
+
+/// The first hour, as it is typed.
+#[track_caller]
+fn first_hour(ground: &Ground, scope: &str) -> String {
+    let said = ground.ok(&["init", "--orchestrator", "other", "--builders", "shell"]);
+    said.assert_names(&["next: commit it", "agency task new"]);
+    ground.commit_all();
+    ground.ok(&["trust", "--yes"]);
+    let id = ground.ok(&["task", "new", "--title", "Change it", "--must-touch", scope]).out.trim().to_owned();
+    let said = ground.agency(&["run"]);
+    assert_eq!(said.code, 0, "{said:?}\n{}", ground.read("agency.toml"));
+    assert_eq!(ground.status(&id), "DONE");
+    assert_eq!(ground.git(&["log", "--format=%s", "-1"]).trim(), "Change it");
+    id
+}
+
+fn has(program: &str) -> bool {
+    Command::new("sh")
+        .args(["-c", &format!("command -v {program}")])
+        .output()
+        .is_ok_and(|found| found.status.success())
+}
+
+/// Whether a registry answers at all: without a network, nothing can be installed anywhere.
+fn reaches(test: &str, address: &str) -> bool {
+    let line = format!("timeout 30 bash -c 'exec 3<>/dev/tcp/{}/443'", address);
+    let reached = Command::new("sh").args(["-c", &line]).output().is_ok_and(|tried| tried.status.success());
+    if !reached {
+        skip(test, &format!("{address} can't be reached"));
+    }
+    reached
+}
+
+#[test]
+fn a_node_project_with_dependencies() {
+    let test = "a_node_project_with_dependencies";
+    if !has("npm") {
+        return skip(test, "there is no npm");
+    }
+    if !reaches(test, "registry.npmjs.org") {
+        return;
+    }
+    let ground = project(
+        &[
+            (
+                "package.json",
+                "{\"name\":\"shop\",\"version\":\"1.0.0\",\"dependencies\":{\"is-number\":\"7.0.0\"},\"scripts\":{\"test\":\"node --test\"}}\n",
+            ),
+            (
+                "package-lock.json",
+                "{\"name\":\"shop\",\"version\":\"1.0.0\",\"lockfileVersion\":3,\"requires\":true,\"packages\":{\"\":{\"name\":\"shop\",\"version\":\"1.0.0\",\"dependencies\":{\"is-number\":\"7.0.0\"}},\"node_modules/is-number\":{\"version\":\"7.0.0\",\"integrity\":\"sha512-41Cifkg6e8TylSpdtTpeLVMqvSBEVzTttHvERD741+pnZ8ANv0004MRL43QKPDlK9cGvNp6NZWZUBlbGXYxxng==\",\"engines\":{\"node\":\">=0.12.0\"}}}}\n",
+            ),
+            (".gitignore", "node_modules/\n"),
+            (
+                "src/index.js",
+                "const isNumber = require(\"is-number\");\nmodule.exports = (value) => isNumber(value);\n",
+            ),
+            (
+                "test/index.test.js",
+                "require(\"node:test\")(\"numbers\", () => require(\"node:assert\").ok(require(\"../src\")(5)));\n",
+            ),
+        ],
+        "node -e 'if (!require(\"./src\")(7)) process.exit(1)' && echo '// changed' >> src/index.js",
+    );
+    first_hour(&ground, "src/**");
+    let written = ground.read("agency.toml");
+    assert!(
+        written.contains("setup = { command = \"npm ci\", cache_key = [\"package-lock.json\""),
+        "{written}"
+    );
+    assert!(!ground.exists("node_modules"), "the setup stays in its layer");
+}
+
+#[test]
+fn a_python_project_with_dependencies() {
+    let test = "a_python_project_with_dependencies";
+    if !reaches(test, "pypi.org") {
+        return;
+    }
+    let ground = project(
+        &[
+            ("requirements.txt", "iniconfig==2.0.0\n"),
+            (".gitignore", ".venv/\n__pycache__/\n"),
+            ("shop.py", "import iniconfig\n\n\ndef name():\n    return iniconfig.__name__\n"),
+            ("tests/__init__.py", ""),
+            (
+                "tests/test_shop.py",
+                "import unittest\n\nimport shop\n\n\nclass Test(unittest.TestCase):\n    def test_name(self):\n        self.assertEqual(shop.name(), \"iniconfig\")\n",
+            ),
+        ],
+        ".venv/bin/python -c 'import shop; shop.name()' && echo '# changed' >> shop.py",
+    );
+    let id = first_hour(&ground, "shop.py");
+    // The checks ran with the interpreter of the setup.
+    let page = ground.ok(&["show", &id]).out;
+    assert!(page.contains("check `.venv/bin/python -m unittest discover -s tests -t .`: passed"), "{page}");
+}
+
+#[test]
+fn a_rust_project() {
+    let ground = project(
+        &[
+            ("Cargo.toml", "[package]\nname = \"shop\"\nversion = \"0.1.0\"\nedition = \"2021\"\n"),
+            (
+                "Cargo.lock",
+                "# This file is automatically @generated by Cargo.\n# It is not intended for manual editing.\nversion = 4\n\n[[package]]\nname = \"shop\"\nversion = \"0.1.0\"\n",
+            ),
+            (".gitignore", "/target\n"),
+            (
+                "src/lib.rs",
+                "pub fn twice(n: u32) -> u32 {\n    n * 2\n}\n\n#[test]\nfn it_doubles() {\n    assert_eq!(twice(2), 4);\n}\n",
+            ),
+        ],
+        "cargo test --offline --quiet && echo '// changed' >> src/lib.rs",
+    );
+    first_hour(&ground, "src/**");
+    assert!(!ground.exists("agency.toml"), "there is nothing to configure");
+    assert!(!Path::new(ground.path()).join("target").exists());
+}
