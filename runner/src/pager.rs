@@ -1,4 +1,4 @@
-//! The user's pager, for pages that are longer than a terminal.
+//! The user's pager and `man`, for pages that are longer than a terminal.
 
 use std::io::{IsTerminal, Write};
 use std::process::{Command, Stdio};
@@ -27,4 +27,18 @@ pub(crate) fn show(text: &str) -> bool {
     }
     // 127: there is no such program.
     child.wait().is_ok_and(|status| status.code() != Some(127))
+}
+
+/// Shows a manual page as `man` does; `false` where there is no `man`, or nobody who reads.
+pub(crate) fn show_manual(page: &str) -> bool {
+    if !std::io::stdout().is_terminal() {
+        return false;
+    }
+    let Ok(mut child) = Command::new("man").args(["-l", "-"]).stdin(Stdio::piped()).spawn() else {
+        return false;
+    };
+    if let Some(mut input) = child.stdin.take() {
+        let _ = input.write_all(page.as_bytes());
+    }
+    child.wait().is_ok_and(|status| status.success())
 }

@@ -3,10 +3,12 @@
 #![allow(clippy::disallowed_methods, reason = "opens the kernel's")]
 
 use std::fs;
+use std::path::Path;
 
 use serde::Serialize;
 
 use crate::container::engine::ContainerEngine;
+use crate::git::IsolatedGit;
 use crate::landlock_rules;
 use crate::workspace::state::{StateHome, VARIABLE};
 
@@ -26,7 +28,7 @@ const SWITCHES: &[(&str, &str, &str)] = &[
     (
         "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
         "1",
-        "AppArmor keeps ordinary users from user namespaces: as root, `sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or give agency a profile that allows `userns`",
+        "AppArmor keeps ordinary users from user namespaces: as root, `sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or install a profile for agency alone: `agency doctor --apparmor-profile > /etc/apparmor.d/agency && apparmor_parser -r /etc/apparmor.d/agency`",
     ),
     (
         "/proc/sys/kernel/unprivileged_userns_clone",
@@ -59,6 +61,31 @@ pub(crate) fn advice(errno: i32) -> String {
         libc::ENODEV => "the kernel has no overlay file system: load the module `overlay`".to_owned(),
         _ => "`agency doctor` tells what this host offers".to_owned(),
     }
+}
+
+/// Whether git is here, and new enough: boards and runs need it.
+pub fn git() -> HostCheck {
+    let found = IsolatedGit::open(Path::new("git"), Path::new("/")).check_version();
+    let (ok, detail) = match &found {
+        Ok(()) => (true, "new enough".to_owned()),
+        Err(error) => (false, crate::error_chain::on_one_line(error)),
+    };
+    let hint = (!ok).then(|| "install git 2.38 or newer, for example `apt-get install git`".to_owned());
+    HostCheck { name: "git", ok, detail, hint }
+}
+
+/// A profile for AppArmor that gives this program alone user namespaces, where the host keeps them from ordinary users.
+pub fn apparmor_profile(program: &Path) -> String {
+    // A quoted path of AppArmor's: these characters mean something in it.
+    let path: String = program
+        .to_string_lossy()
+        .chars()
+        .flat_map(|c| if "\"*?[]{}^\\".contains(c) { vec!['\\', c] } else { vec![c] })
+        .collect();
+    format!(
+        "abi <abi/4.0>,\ninclude <tunables/global>\n\nprofile agency \"{path}\" flags=(unconfined) {{\n  userns,\n\n  \
+         include if exists <local/agency>\n}}\n"
+    )
 }
 
 /// Whether an overlay's upper layer can be in memory here.

@@ -3,11 +3,11 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::cli::caller::CallerArgs;
 use crate::cli::sandbox::arguments::SandboxArgs;
-use crate::cli::{agents, board, demo, doctor, explain, history, manual, run, trust};
+use crate::cli::{agents, board, demo, doctor, explain, help, history, manual, run, trust};
 
 /// Runs coding agents unattended. Only in-scope, verified changes reach your branch.
 #[derive(Debug, Parser)]
@@ -39,7 +39,10 @@ impl Arguments {
         {
             return Ok(Self { who: only.who, command: CliCommand::Sandbox(Box::new(only.sandbox)) });
         }
-        Self::try_parse_from(typed)
+        let rewritten = help::as_flag(typed);
+        let typed = rewritten.as_deref().unwrap_or(typed);
+        let matches = help::grouped(Self::command()).try_get_matches_from(typed)?;
+        Self::from_arg_matches(&matches)
     }
 }
 
@@ -127,7 +130,9 @@ mod tests {
             "agency",
         ] {
             let typed: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-            let (read, whole) = (Arguments::read(&typed), Arguments::try_parse_from(&typed));
+            let all = help::grouped(Arguments::command()).try_get_matches_from(&typed);
+            let whole = all.and_then(|matches| Arguments::from_arg_matches(&matches));
+            let read = Arguments::read(&typed);
             let shown = |result: Result<Arguments, clap::Error>| match result {
                 Ok(arguments) => format!("{arguments:?}"),
                 Err(error) => format!("{:?} {}", error.kind(), error.render()),

@@ -5,7 +5,7 @@ use std::io::Write;
 use agency_sandbox::doctor::HostCheck;
 use clap::Args;
 
-use crate::app::doctor::examine;
+use crate::app::doctor::{apparmor_profile, examine};
 use crate::app::error::CommandError;
 use crate::cli::exit::UNAVAILABLE;
 
@@ -13,12 +13,19 @@ use crate::cli::exit::UNAVAILABLE;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  agency doctor --json")]
 pub(crate) struct DoctorArgs {
+    /// Print an AppArmor profile that gives this program alone user namespaces
+    #[arg(long, conflicts_with = "json")]
+    apparmor_profile: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 pub(crate) fn run(command: &DoctorArgs) -> Result<u8, CommandError> {
+    if command.apparmor_profile {
+        crate::cli::output::print(&apparmor_profile()?)?;
+        return Ok(0);
+    }
     let answer = examine();
     let levels =
         [("process", answer.process), ("landlock", answer.landlock), ("container", answer.container)];

@@ -53,7 +53,10 @@ pub(crate) fn manual(command: &ManualArgs, all: &clap::Command) -> Result<u8, Co
                 CommandError::usage(format!("there is no command `{}`", command.command.join(" ")))
                     .with_hint("agency --help lists them")
             })?;
-            print(&page(found)?)?;
+            let page = page(found)?;
+            if !crate::pager::show_manual(&page) {
+                print(&page)?;
+            }
         }
     }
     Ok(0)

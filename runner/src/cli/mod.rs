@@ -10,6 +10,7 @@ pub(crate) mod dispatch;
 pub(crate) mod doctor;
 pub(crate) mod exit;
 pub(crate) mod explain;
+mod help;
 pub(crate) mod history;
 pub(crate) mod manual;
 pub(crate) mod message;
