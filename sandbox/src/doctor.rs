@@ -148,8 +148,8 @@ pub fn findings() -> Vec<HostCheck> {
     let landlock = landlock_rules::abi();
     let root = rustix::process::geteuid().is_root();
     let userns = if root { None } else { forbidden() };
-    let unified = std::path::Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
-    let memory = std::path::Path::new("/sys/fs/cgroup/memory/cgroup.procs").exists();
+    let unified = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
+    let memory = Path::new("/sys/fs/cgroup/memory/cgroup.procs").exists();
     vec![
         HostCheck {
             name: "kernel",
