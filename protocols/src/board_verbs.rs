@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::board::{Board, BoardError, ProofEvidence};
 use crate::finding::Finding;
-use crate::names::{Actor, AgentName, TaskId};
+use crate::names::{Actor, Assignee, TaskId};
 use crate::store::Effects;
 use crate::store::tree::RepoTree;
 
@@ -59,6 +59,16 @@ pub trait BoardVerbs: Board {
     /// Whether only a person may make this move.
     fn needs_person(&self, _tree: &RepoTree, _request: &MoveRequest<'_>, _now: &Zoned) -> bool {
         false
+    }
+
+    /// Adds a note to a task.
+    fn task_note(
+        &self,
+        _tree: &RepoTree,
+        _request: &NoteRequest<'_>,
+        _now: &Zoned,
+    ) -> Result<(TaskId, Effects), BoardError> {
+        Err(self.unsupported("task note"))
     }
 
     /// Gives a task to an agent.
@@ -137,18 +147,18 @@ pub trait BoardVerbs: Board {
     }
 }
 
-/// Which tasks are listed: those in one of the states, if any is named, and of the agent, if one is named.
+/// Which tasks are listed: those in one of the states, if any is named, and of the assignee, if one is named.
 #[derive(Debug, Clone, Default)]
 pub struct TaskFilter {
     pub states: Vec<String>,
-    pub agent: Option<AgentName>,
+    pub assignee: Option<Assignee>,
 }
 
 impl TaskFilter {
-    pub fn selects(&self, state: &str, agent: Option<&AgentName>) -> bool {
+    pub fn selects(&self, state: &str, assignee: &Assignee) -> bool {
         let same = |wanted: &String| wanted.replace(['-', ' '], "_").eq_ignore_ascii_case(state);
         (self.states.is_empty() || self.states.iter().any(same))
-            && self.agent.as_ref().is_none_or(|wanted| agent == Some(wanted))
+            && self.assignee.as_ref().is_none_or(|wanted| assignee == wanted)
     }
 }
 
@@ -204,7 +214,7 @@ pub struct TaskRequest {
     pub title: String,
     /// Whether its agent gets it at once.
     pub is_assigned: bool,
-    pub assignee: Option<AgentName>,
+    pub assignee: Option<Assignee>,
     /// Zero is the most urgent, three the least.
     pub urgency: u8,
     pub scope: RequestedScope,
@@ -262,13 +272,25 @@ pub struct MoveRequest<'a> {
     pub reason: Option<&'a str>,
 }
 
-/// A task to be given to an agent.
+/// A note to be added to a task.
+#[derive(Debug, Clone, Copy)]
+pub struct NoteRequest<'a> {
+    pub id: &'a TaskId,
+    pub actor: &'a Actor,
+    pub text: &'a str,
+    /// The note in one line.
+    pub summary: Option<&'a str>,
+}
+
+/// A task to be given to an agent or a person.
 #[derive(Debug, Clone, Copy)]
 pub struct AssignRequest<'a> {
     pub id: &'a TaskId,
-    pub agent: &'a AgentName,
+    pub assignee: &'a Assignee,
     pub actor: &'a Actor,
     pub reason: Option<&'a str>,
+    /// The task's new scope; empty to leave it as it is.
+    pub scope: &'a RequestedScope,
 }
 
 /// Which status is asked for.
@@ -289,6 +311,8 @@ pub struct BoardStatus {
     pub open: Vec<TaskSummary>,
     /// Claims that were not renewed for too long.
     pub stale: Vec<String>,
+    /// Tasks that were begun and that no run of this clone continues by itself, with the reason and what helps.
+    pub stuck: Vec<String>,
     /// What is below the table, where there is one.
     pub footer: Option<StatusFooter>,
     pub findings: Vec<Finding>,

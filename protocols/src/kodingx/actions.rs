@@ -13,6 +13,7 @@ use super::task::{KodingXScope, Priority, Task};
 use super::views::{self, BoardTable, LastVerify, StateLists, ViewError, ViewRow};
 use super::{BoardFile, KodingX};
 use crate::board::BoardError;
+use crate::board_verbs::AssignRequest;
 use crate::finding::Finding;
 use crate::names::{Actor, AgentName, TaskId};
 use crate::store::Effects;
@@ -262,17 +263,15 @@ impl KodingX {
         Ok(effects)
     }
 
-    /// Gives a task to an agent. Its file goes to that agent's inbox.
+    /// Gives a task to an agent, with another scope if the request has one. Its file goes to that agent's inbox.
     pub fn assign(
         &self,
         tree: &RepoTree,
-        id: &TaskId,
         agent: &AgentName,
-        actor: &Actor,
-        reason: Option<&str>,
+        request: &AssignRequest<'_>,
         now: &Zoned,
     ) -> Result<(Task, Effects), BoardError> {
-        let now = self.local(now);
+        let (AssignRequest { id, actor, reason, scope, .. }, now) = (*request, self.local(now));
         let found = self.open_task(tree, id)?;
         let from = found.value.status;
         if from != TaskStatus::Assigned {
@@ -284,8 +283,15 @@ impl KodingX {
         let mut task = found.value.clone();
         task.status = TaskStatus::Assigned;
         task.assignee = agent.clone();
+        let mut fields = vec!["status", "assignee"];
+        if !scope.is_empty() {
+            let wanted = task.scope.clone().unwrap_or_default().with(scope);
+            wanted.check().map_err(|error| BoardError::refused(format!("{id}: {error} (§6.3)")))?;
+            task.scope = Some(wanted);
+            fields.push("scope");
+        }
         let note = note(from, TaskStatus::Assigned, actor, reason);
-        let effects = self.rewrite(tree, &found, &task, &["status", "assignee"], note.as_deref(), &now)?;
+        let effects = self.rewrite(tree, &found, &task, &fields, note.as_deref(), &now)?;
         Ok((task, effects))
     }
 
@@ -354,6 +360,7 @@ impl KodingX {
             "status" => ("status", task.status.as_str().to_owned()),
             "assignee" => ("assignee", yaml::scalar(task.assignee.as_str())),
             "risks" => ("risks", yaml::flow_list(&task.risks)),
+            "scope" => ("scope", task.scope.clone().unwrap_or_default().flow()),
             other => unreachable!("no act sets {other}"),
         };
         let fields: Vec<(&str, String)> = fields.iter().map(written).collect();

@@ -59,6 +59,7 @@ impl Board for KodingX {
         for (place, task) in &listing.tasks {
             match readiness(task, reported.get(task.id.as_str()).copied(), &known) {
                 TaskReadiness::Ready(role) => {
+                    agenda.note_dependencies(&task.id, &task.depends_on);
                     let handed_in = reported.get(task.id.as_str()) == Some(&ReportHandling::Outside);
                     agenda.ready.extend(start(place, task, role, handed_in));
                 }
@@ -265,6 +266,10 @@ impl Board for KodingX {
             BoardOutcome::Landed { .. } => moved(TaskStatus::Done, &Actor::Orchestrator, None),
             BoardOutcome::Canceled { reason } => {
                 moved(TaskStatus::Canceled, &Actor::Orchestrator, Some(reason))
+            }
+            // It was reported and did not land: it goes back to its builder.
+            BoardOutcome::Reopened { reason } if found.value.status == TaskStatus::ReadyForReview => {
+                moved(TaskStatus::InProgress, &Actor::Orchestrator, Some(reason))
             }
             BoardOutcome::Reopened { reason } => {
                 moved(TaskStatus::Assigned, &Actor::Orchestrator, Some(reason))

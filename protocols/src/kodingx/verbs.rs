@@ -19,7 +19,7 @@ use crate::board_verbs::{
     TaskRequest, TaskSummary, TaskTable, VerificationInput, VerificationOptions, VerificationTarget,
 };
 use crate::finding::Finding;
-use crate::names::TaskId;
+use crate::names::{AgentName, Assignee, TaskId};
 use crate::store::Effects;
 use crate::store::tree::RepoTree;
 use crate::text::frontmatter::Frontmatter;
@@ -54,10 +54,23 @@ fn parse_status(text: &str) -> Result<TaskStatus, BoardError> {
     })
 }
 
-fn new_task(request: &TaskRequest) -> NewTask {
+/// The agent of an assignee. A person may build as well (§3.3), and has a folder of that name.
+fn builder(assignee: &Assignee) -> Result<AgentName, BoardError> {
+    let parsed = match assignee {
+        Assignee::Agent(name) => return Ok(name.clone()),
+        Assignee::Human => AgentName::parse("human"),
+        Assignee::Unassigned => {
+            return Err(BoardError::refused("a task of KodingX has an assignee (§6.2)")
+                .with_hint("say --assignee AGENT"));
+        }
+    };
+    parsed.map_err(|error| BoardError::refused(error.to_string()))
+}
+
+fn new_task(request: &TaskRequest) -> Result<NewTask, BoardError> {
     let TaskRequest { scope, .. } = request;
-    NewTask {
-        assignee: request.assignee.clone(),
+    Ok(NewTask {
+        assignee: request.assignee.as_ref().map(builder).transpose()?,
         priority: Priority::ALL[usize::from(request.urgency).min(Priority::ALL.len() - 1)],
         status: if request.is_assigned { TaskStatus::Assigned } else { TaskStatus::New },
         scope: KodingXScope {
@@ -76,7 +89,7 @@ fn new_task(request: &TaskRequest) -> NewTask {
         external_refs: request.external_refs.clone(),
         body: request.body.clone(),
         ..NewTask::titled(request.title.as_str())
-    }
+    })
 }
 
 impl KodingX {
@@ -110,8 +123,11 @@ impl BoardVerbs for KodingX {
 
     fn task_list(&self, tree: &RepoTree, filter: &TaskFilter) -> Result<TaskTable, BoardError> {
         let listing = self.tasks(tree)?;
-        let wanted =
-            |(_, task): &&(BoardPath, Task)| filter.selects(task.status.as_str(), Some(&task.assignee));
+        let assignee = |task: &Task| match task.assignee.as_str() {
+            "human" => Assignee::Human,
+            _ => Assignee::Agent(task.assignee.clone()),
+        };
+        let wanted = |(_, task): &&(BoardPath, Task)| filter.selects(task.status.as_str(), &assignee(task));
         let tasks = listing.tasks.iter().filter(wanted).map(|(place, task)| summary(place, task)).collect();
         Ok(TaskTable { tasks, findings: listing.findings })
     }
@@ -133,7 +149,7 @@ impl BoardVerbs for KodingX {
         request: &TaskRequest,
         now: &Zoned,
     ) -> Result<(CreatedTask, Effects), BoardError> {
-        let new = new_task(request);
+        let new = new_task(request)?;
         let (made, effects) = KodingX::new_task(self, tree, &new, now)?;
         let globs = [new.scope.must_touch, new.scope.may_touch].concat();
         let remarks = match globs.is_empty() {
@@ -153,7 +169,7 @@ impl BoardVerbs for KodingX {
         requests: &[TaskRequest],
         now: &Zoned,
     ) -> Result<(Vec<TaskSummary>, Effects), BoardError> {
-        let tasks: Vec<NewTask> = requests.iter().map(new_task).collect();
+        let tasks: Vec<NewTask> = requests.iter().map(new_task).collect::<Result<_, _>>()?;
         let (made, effects) = self.import(tree, &tasks, now)?;
         Ok((made.iter().map(|found| summary(&found.place, &found.value)).collect(), effects))
     }
@@ -175,8 +191,7 @@ impl BoardVerbs for KodingX {
         request: &AssignRequest<'_>,
         now: &Zoned,
     ) -> Result<(TaskId, Effects), BoardError> {
-        let AssignRequest { id, agent, actor, reason } = *request;
-        let (task, effects) = self.assign(tree, id, agent, actor, reason, now)?;
+        let (task, effects) = self.assign(tree, &builder(request.assignee)?, request, now)?;
         Ok((task.id, effects))
     }
 
@@ -204,7 +219,14 @@ impl BoardVerbs for KodingX {
             let states = open.iter().map(|(status, ..)| status);
             let open = tasks.into_iter().zip(states).filter(|(_, status)| !status.is_final());
             let open = open.map(|(task, _)| task).collect();
-            return Ok(BoardStatus { document, open, stale: Vec::new(), footer: None, findings });
+            return Ok(BoardStatus {
+                document,
+                open,
+                stale: Vec::new(),
+                stuck: Vec::new(),
+                footer: None,
+                findings,
+            });
         }
         let count = |status: TaskStatus| open.iter().filter(|(own, ..)| *own == status).count();
         let counts: Vec<_> =
@@ -222,6 +244,7 @@ impl BoardVerbs for KodingX {
             document,
             open: open.into_iter().map(|(_, _, task)| task).collect(),
             stale: Vec::new(),
+            stuck: Vec::new(),
             footer: Some(StatusFooter { counts, reports: Some(reports), last_verified }),
             findings,
         })

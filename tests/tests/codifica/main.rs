@@ -17,5 +17,6 @@ mod refusals;
 mod run;
 mod several;
 mod site;
+mod stuck;
 mod tasks;
 mod transitions;
