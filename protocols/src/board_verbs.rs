@@ -338,6 +338,28 @@ pub struct ReportPage {
     /// The sentence where there is no text.
     pub missing: String,
     pub findings: Vec<Finding>,
+    pub outcome: WorkOutcome,
+}
+
+/// What became of the work that a report is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct WorkOutcome {
+    /// The state of the task now.
+    pub state: String,
+    /// The commit with which the work landed, and its branch where git knows it.
+    pub commit: Option<String>,
+    pub branch: Option<String>,
+    /// The files that this commit changed, where git knows them.
+    pub files: Vec<String>,
+    /// The result of the last verification, and its artifact.
+    pub verification: Option<OutcomeVerification>,
+}
+
+/// A verification as an outcome names it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OutcomeVerification {
+    pub result: String,
+    pub artifact: String,
 }
 
 /// Facts from outside the board that a lint needs.

@@ -9,6 +9,7 @@ use super::contract::CodificaVersion;
 use super::task::{Priority, Task, TaskOwner, TaskState, TaskType};
 use super::{Codifica, LocatedTask, PROFILE, PROFILES, StateListing, lint, notes};
 use crate::board::{Board as _, BoardError};
+use crate::board_verbs::WorkOutcome;
 use crate::board_verbs::{
     ArchiveSummary, AssignRequest, BoardStatus, BoardVerbs, CreatedTask, KeptVerification, LintRequest,
     Migration, MoveRequest, NoteRequest, ReportPage, RequestedScope, StatusFooter, StatusRequest, TaskFilter,
@@ -242,6 +243,15 @@ impl BoardVerbs for Codifica {
             text: (!text.is_empty()).then_some(text),
             missing: format!("there is no note on {id} yet"),
             findings: Vec::new(),
+            outcome: WorkOutcome {
+                state: found.task.state.to_string(),
+                // A task that was opened again has not landed.
+                commit: notes::steps(&block)
+                    .pop()
+                    .filter(|step| step.to.as_deref() == Some(TaskState::Done.as_str()))
+                    .and_then(|step| step.provenance.commit_sha),
+                ..WorkOutcome::default()
+            },
         })
     }
 

@@ -5,6 +5,7 @@
 
 use jiff::Zoned;
 
+use super::done_gate::DoneGate;
 use super::layout;
 use super::report::Report;
 use super::risks::{self, RiskRegister};
@@ -217,13 +218,25 @@ impl KodingX {
         reason: Option<&str>,
         now: &Zoned,
     ) -> Result<(Task, Effects), BoardError> {
+        self.move_through(tree, id, (to, DoneGate::Claimed), actor, reason, now)
+    }
+
+    pub(super) fn move_through(
+        &self,
+        tree: &RepoTree,
+        id: &TaskId,
+        (to, gate): (TaskStatus, DoneGate),
+        actor: &Actor,
+        reason: Option<&str>,
+        now: &Zoned,
+    ) -> Result<(Task, Effects), BoardError> {
         let now = self.local(now);
         let found = self.open_task(tree, id)?;
         let from = found.value.status;
         let needs = status::transition(from, to, actor, &found.value.assignee, reason)
             .map_err(|refused| BoardError::refused(format!("{id}: {refused}")))?;
         if needs == StatusRequirement::Proof {
-            self.check_done_gate(tree, id)?;
+            self.check_done_gate(tree, id, gate, &now)?;
         }
         let note = note(from, to, actor, reason);
         let report = if to == TaskStatus::Done { self.reports(tree, id)?.0.pop() } else { None };
@@ -302,32 +315,6 @@ impl KodingX {
             return Err(BoardError::refused(format!("{id} is archived ({})", found.place.path)));
         }
         Ok(found)
-    }
-
-    /// §9.2: DONE takes a report and a verification that passed, or a person's override of one.
-    fn check_done_gate(&self, tree: &RepoTree, id: &TaskId) -> Result<(), BoardError> {
-        let (reports, _) = self.reports(tree, id)?;
-        if reports.is_empty() {
-            return Err(BoardError::refused(format!("{id} can't be DONE: there is no report on it (§18)"))
-                .with_hint(format!(
-                    "a report belongs to {}/AGENT/DATE/",
-                    layout::BoardFileKind::Report.folders()[0]
-                )));
-        }
-        self.no_open_p0(tree, &self.find(tree, id)?.value)?;
-        let Some(artifact) = self.artifact(tree, id)? else {
-            return Err(BoardError::refused(format!("{id} can't be DONE: it was never verified (§9.2)"))
-                .with_hint(format!("agency verify --task {id}")));
-        };
-        if !artifact.value.allows_done() {
-            let result = artifact.value.result.as_str();
-            return Err(BoardError::refused(format!(
-                "{id} can't be DONE: its last verification came to `{result}` (§9.2), see {}",
-                artifact.place.path
-            ))
-            .with_hint("mend it and verify again, or override it: --override --reason … --followup …"));
-        }
-        Ok(())
     }
 
     /// The file of a task with some fields as they are in `task`, and the views with it.

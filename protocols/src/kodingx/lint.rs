@@ -427,14 +427,11 @@ impl BoardLint<'_> {
                 ));
             }
             match self.board.artifact(self.tree, &task.id) {
-                Ok(Some(artifact)) if artifact.value.allows_done() => {}
                 Ok(Some(artifact)) => {
-                    let message = format!(
-                        "{} is DONE, and its verification came to `{}`",
-                        task.id,
-                        artifact.value.result.as_str()
-                    );
-                    found.push(Finding::error(&place.path, None, "9.2", message));
+                    if let Err(obstacle) = artifact.value.check_done() {
+                        let message = format!("{} is DONE, and {obstacle}", task.id);
+                        found.push(Finding::error(&place.path, None, "9.2", message));
+                    }
                 }
                 Ok(None) => {
                     let message = format!("{} is DONE and was never verified", task.id);

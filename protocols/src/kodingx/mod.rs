@@ -16,6 +16,7 @@ pub mod artifact;
 mod board;
 mod builder_report;
 pub mod decisions;
+mod done_gate;
 mod followups;
 mod header_fields;
 pub mod ids;

@@ -15,8 +15,9 @@ use super::{KodingX, lint};
 use crate::board::{Board as _, BoardError};
 use crate::board_verbs::{
     ArchiveSummary, AssignRequest, BoardStatus, BoardVerbs, CreatedTask, KeptVerification, LintRequest,
-    Migration, MoveRequest, ReportPage, RiskNote, StatusFooter, StatusRequest, TaskFilter, TaskPage,
-    TaskRequest, TaskSummary, TaskTable, VerificationInput, VerificationOptions, VerificationTarget,
+    Migration, MoveRequest, OutcomeVerification, ReportPage, RiskNote, StatusFooter, StatusRequest,
+    TaskFilter, TaskPage, TaskRequest, TaskSummary, TaskTable, VerificationInput, VerificationOptions,
+    VerificationTarget, WorkOutcome,
 };
 use crate::finding::Finding;
 use crate::names::{AgentName, Assignee, TaskId};
@@ -93,6 +94,20 @@ fn new_task(request: &TaskRequest) -> Result<NewTask, BoardError> {
 }
 
 impl KodingX {
+    /// How many reports there are that can be read, and what is wrong with the others.
+    fn count_reports(&self, tree: &RepoTree) -> Result<(usize, Vec<Finding>), BoardError> {
+        let places = layout::list_files(tree, BoardFileKind::Report, false)?;
+        let (mut count, mut unreadable) = (0, Vec::new());
+        for place in places {
+            let (read, findings) = self.read_reports(tree, std::iter::once(place));
+            match read.is_empty() {
+                true => unreadable.extend(findings.into_iter().filter(Finding::is_error)),
+                false => count += 1,
+            }
+        }
+        Ok((count, unreadable))
+    }
+
     fn status_document(
         &self,
         counts: &[(String, usize)],
@@ -208,7 +223,7 @@ impl BoardVerbs for KodingX {
     fn board_status(&self, tree: &RepoTree, request: StatusRequest<'_>) -> Result<BoardStatus, BoardError> {
         let mut listing = self.tasks(tree)?;
         listing.findings.extend_from_slice(request.lost);
-        let findings = listing.findings;
+        let mut findings = listing.findings;
         let all = |(place, task): &(BoardPath, Task)| (task.status, task.priority, summary(place, task));
         let mut open: Vec<_> = listing.tasks.iter().map(all).collect();
         if request.is_among_others {
@@ -231,7 +246,8 @@ impl BoardVerbs for KodingX {
         let count = |status: TaskStatus| open.iter().filter(|(own, ..)| *own == status).count();
         let counts: Vec<_> =
             TaskStatus::ALL.iter().map(|status| (status.to_string(), count(*status))).collect();
-        let reports = layout::list_files(tree, BoardFileKind::Report, false)?.len();
+        let (reports, unreadable) = self.count_reports(tree)?;
+        findings.extend(unreadable);
         let last_verify = last_verify(&tree.read_text(STATE)?.unwrap_or_default());
         let tasks: Vec<TaskSummary> = open.iter().map(|(_, _, task)| task.clone()).collect();
         let document = self.status_document(&counts, &tasks, reports, &last_verify, &findings);
@@ -257,11 +273,25 @@ impl BoardVerbs for KodingX {
     }
 
     fn latest_report(&self, tree: &RepoTree, id: &TaskId) -> Result<ReportPage, BoardError> {
-        self.find(tree, id)?;
+        let task = self.find(tree, id)?.value;
         let (reports, findings) = self.reports(tree, id)?;
-        let missing = format!("there is no report on {id}");
+        let missing = match findings.iter().find(|finding| finding.is_error()) {
+            Some(finding) => format!("the report on {id} can't be read: {finding}"),
+            None => format!("there is no report on {id}"),
+        };
+        let verified = self.artifact(tree, id).ok().flatten();
+        let outcome = WorkOutcome {
+            state: task.status.to_string(),
+            commit: reports.last().and_then(|report| report.value.landed.clone()),
+            verification: verified.map(|artifact| OutcomeVerification {
+                result: artifact.value.result.as_str().to_owned(),
+                artifact: artifact.place.path,
+            }),
+            ..WorkOutcome::default()
+        };
         let Some((latest, earlier)) = reports.split_last() else {
-            return Ok(ReportPage { document: None, place: String::new(), text: None, missing, findings });
+            let place = String::new();
+            return Ok(ReportPage { document: None, place, text: None, missing, findings, outcome });
         };
         let body = Frontmatter::parse(&latest.text).map(|matter| matter.body()).unwrap_or_default();
         let document = json!({
@@ -273,7 +303,7 @@ impl BoardVerbs for KodingX {
             "earlier": earlier.iter().map(|report| report.place.path.as_str()).collect::<Vec<_>>(),
         });
         let (place, text) = (latest.place.path.clone(), Some(latest.text.clone()));
-        Ok(ReportPage { document: Some(document), place, text, missing, findings })
+        Ok(ReportPage { document: Some(document), place, text, missing, findings, outcome })
     }
 
     fn board_lint(&self, tree: &RepoTree, request: &LintRequest<'_>) -> Result<Vec<Finding>, BoardError> {

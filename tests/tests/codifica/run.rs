@@ -233,3 +233,27 @@ fn a_branch_that_is_gone_holds_nothing_back() {
     assert_eq!(site.ground.agency(&["run", "--land", "branch"]).code, 0);
     assert_eq!(site.state("B-1"), "done");
 }
+
+/// An attempt that goes on with earlier work reports what it added; the outcome has all that landed.
+#[test]
+fn a_report_names_all_files_that_landed_and_their_commit() {
+    let site = Site::new(&ready("FEAT-1"));
+    site.ground.write("Makefile", "check:\n\ttest -e src/two\n");
+    site.configure(
+        "if test -e src/one; then echo x > src/two; else echo x > src/one; fi",
+        "backoff = \"100ms\"\nattempts = 2\n",
+    );
+    let open = site.ground.agency(&["report", "FEAT-1", "--json"]).json();
+    assert_eq!((open["outcome"]["state"].as_str(), open["outcome"]["commit"].as_str()), (Some("todo"), None));
+    assert_eq!(site.ground.agency(&["run"]).code, 0);
+    let outcome = site.ground.ok(&["report", "FEAT-1", "--json"]).json()["outcome"].clone();
+    assert_eq!(outcome["state"], "done");
+    assert_eq!(outcome["files"], serde_json::json!(["src/one", "src/two"]));
+    let commit = outcome["commit"].as_str().expect("a commit").to_owned();
+    let said = site.ground.ok(&["report", "FEAT-1"]);
+    said.assert_names(&["FEAT-1 is done: landed on main as", &commit[..12], "src/one, src/two"]);
+    // A person who opens it again has work that has not landed.
+    assert_eq!(site.moves("FEAT-1", "todo", "human", None).code, 0);
+    let outcome = site.ground.ok(&["report", "FEAT-1", "--json"]).json()["outcome"].clone();
+    assert_eq!((outcome["state"].as_str(), outcome["commit"].as_str()), (Some("todo"), None));
+}
