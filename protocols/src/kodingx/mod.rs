@@ -18,6 +18,7 @@ mod builder_report;
 pub mod decisions;
 mod done_gate;
 mod followups;
+mod generated_file;
 mod header_fields;
 pub mod ids;
 pub mod layout;
