@@ -253,6 +253,10 @@ impl Codifica {
             return Err(BoardError::refused(reason));
         }
         check_review_owner(&found.task.kind, owner)?;
+        // However it is written, it stays as it is.
+        if found.task.owner == *owner {
+            return Ok((found.task, Effects::none()));
+        }
         let mut draft = self.draft(&found)?;
         draft
             .set("owner", &YamlNode::text(owner.to_string()))

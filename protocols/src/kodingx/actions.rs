@@ -296,7 +296,14 @@ impl KodingX {
         let mut task = found.value.clone();
         task.status = TaskStatus::Assigned;
         task.assignee = agent.clone();
-        let mut fields = vec!["status", "assignee"];
+        // A value that stays is not written again, however it is written.
+        let mut fields = Vec::new();
+        if from != task.status {
+            fields.push("status");
+        }
+        if found.value.assignee != task.assignee {
+            fields.push("assignee");
+        }
         if !scope.is_empty() {
             let wanted = task.scope.clone().unwrap_or_default().with(scope);
             wanted.check().map_err(|error| BoardError::refused(format!("{id}: {error} (§6.3)")))?;

@@ -13,6 +13,7 @@ mod evidence;
 mod outage;
 mod prompts;
 mod race;
+mod real_boards;
 mod refusals;
 mod run;
 mod several;
