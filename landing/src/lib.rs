@@ -37,6 +37,7 @@ mod journal_file;
 pub mod land;
 mod landed_format;
 pub mod landed_record;
+pub mod landed_work;
 pub mod lease;
 pub mod lock_watch;
 pub mod lost_landings;

@@ -6,6 +6,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use agency_protocols::board::BoardError;
+use agency_protocols::codifica::task::TaskOwner;
 use agency_protocols::codifica::{Codifica, CodificaSettings};
 use agency_protocols::names::{Actor, AgentName, TaskId};
 use agency_protocols::store::{BoardStore, Effects, FileChange};
@@ -44,7 +45,7 @@ fn main() -> Result<()> {
             assert!(!black_box(board.select(&listing, Timestamp::now())).ready.is_empty());
             Ok(())
         })?);
-        let agent = AgentName::parse(&format!("agent-{round}"))?;
+        let agent = TaskOwner::Agent(AgentName::parse(&format!("agent-{round}"))?);
         let assign = |tree: &_| -> std::result::Result<Effects, BoardError> {
             Ok(board.assign(tree, &middle, &agent, &Actor::Human(None))?.1)
         };

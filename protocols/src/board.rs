@@ -4,6 +4,8 @@
 //! a start ([`Board::claim`]), events of an attempt ([`Board::record`]) and its end ([`Board::settle`]). A dialect
 //! writes nothing itself: it reads the files under the lock of the store, and answers with the [`Effects`] it wants.
 
+use std::collections::BTreeMap;
+
 use jiff::{Timestamp, Zoned};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -121,7 +123,21 @@ pub struct BoardAgenda {
     pub waiting: Vec<WaitingTask>,
     /// Tasks that an attempt has reported as ready. They belong to that attempt as long as it exists.
     pub reported: Vec<TaskId>,
+    /// Tasks that other clones or people have, with what can be done about them.
+    pub elsewhere: Vec<WaitingTask>,
+    /// What the tasks that may start build on.
+    pub dependencies: BTreeMap<TaskId, Vec<TaskId>>,
     pub findings: Vec<Finding>,
+}
+
+impl BoardAgenda {
+    /// Notes what a task builds on.
+    pub(crate) fn note_dependencies(&mut self, task: &TaskId, depends_on: &[String]) {
+        let known: Vec<TaskId> = depends_on.iter().filter_map(|id| TaskId::parse(id).ok()).collect();
+        if !known.is_empty() {
+            self.dependencies.insert(task.clone(), known);
+        }
+    }
 }
 
 /// A task that may start.

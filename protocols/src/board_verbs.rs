@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::board::{Board, BoardError, ProofEvidence};
 use crate::finding::Finding;
-use crate::names::{Actor, AgentName, TaskId};
+use crate::names::{Actor, Assignee, TaskId};
 use crate::store::Effects;
 use crate::store::tree::RepoTree;
 
@@ -68,6 +68,16 @@ pub trait BoardVerbs: Board {
         request: &UndoneTask<'_>,
         now: &Zoned,
     ) -> Result<((), Effects), BoardError>;
+
+    /// Adds a note to a task.
+    fn task_note(
+        &self,
+        _tree: &RepoTree,
+        _request: &NoteRequest<'_>,
+        _now: &Zoned,
+    ) -> Result<(TaskId, Effects), BoardError> {
+        Err(self.unsupported("task note"))
+    }
 
     /// Gives a task to an agent.
     fn task_assign(
@@ -145,18 +155,18 @@ pub trait BoardVerbs: Board {
     }
 }
 
-/// Which tasks are listed: those in one of the states, if any is named, and of the agent, if one is named.
+/// Which tasks are listed: those in one of the states, if any is named, and of the assignee, if one is named.
 #[derive(Debug, Clone, Default)]
 pub struct TaskFilter {
     pub states: Vec<String>,
-    pub agent: Option<AgentName>,
+    pub assignee: Option<Assignee>,
 }
 
 impl TaskFilter {
-    pub fn selects(&self, state: &str, agent: Option<&AgentName>) -> bool {
+    pub fn selects(&self, state: &str, assignee: &Assignee) -> bool {
         let same = |wanted: &String| wanted.replace(['-', ' '], "_").eq_ignore_ascii_case(state);
         (self.states.is_empty() || self.states.iter().any(same))
-            && self.agent.as_ref().is_none_or(|wanted| agent == Some(wanted))
+            && self.assignee.as_ref().is_none_or(|wanted| assignee == wanted)
     }
 }
 
@@ -212,7 +222,7 @@ pub struct TaskRequest {
     pub title: String,
     /// Whether its agent gets it at once.
     pub is_assigned: bool,
-    pub assignee: Option<AgentName>,
+    pub assignee: Option<Assignee>,
     /// Zero is the most urgent, three the least.
     pub urgency: u8,
     pub scope: RequestedScope,
@@ -278,13 +288,25 @@ pub struct MoveRequest<'a> {
     pub reason: Option<&'a str>,
 }
 
-/// A task to be given to an agent.
+/// A note to be added to a task.
+#[derive(Debug, Clone, Copy)]
+pub struct NoteRequest<'a> {
+    pub id: &'a TaskId,
+    pub actor: &'a Actor,
+    pub text: &'a str,
+    /// The note in one line.
+    pub summary: Option<&'a str>,
+}
+
+/// A task to be given to an agent or a person.
 #[derive(Debug, Clone, Copy)]
 pub struct AssignRequest<'a> {
     pub id: &'a TaskId,
-    pub agent: &'a AgentName,
+    pub assignee: &'a Assignee,
     pub actor: &'a Actor,
     pub reason: Option<&'a str>,
+    /// The task's new scope; empty to leave it as it is.
+    pub scope: &'a RequestedScope,
 }
 
 /// Which status is asked for.
@@ -305,6 +327,8 @@ pub struct BoardStatus {
     pub open: Vec<TaskSummary>,
     /// Claims that were not renewed for too long.
     pub stale: Vec<String>,
+    /// Tasks that were begun and that no run of this clone continues by itself, with the reason and what helps.
+    pub stuck: Vec<String>,
     /// What is below the table, where there is one.
     pub footer: Option<StatusFooter>,
     pub findings: Vec<Finding>,
@@ -330,6 +354,28 @@ pub struct ReportPage {
     /// The sentence where there is no text.
     pub missing: String,
     pub findings: Vec<Finding>,
+    pub outcome: WorkOutcome,
+}
+
+/// What became of the work that a report is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct WorkOutcome {
+    /// The state of the task now.
+    pub state: String,
+    /// The commit with which the work landed, and its branch where git knows it.
+    pub commit: Option<String>,
+    pub branch: Option<String>,
+    /// The files that this commit changed, where git knows them.
+    pub files: Vec<String>,
+    /// The result of the last verification, and its artifact.
+    pub verification: Option<OutcomeVerification>,
+}
+
+/// A verification as an outcome names it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OutcomeVerification {
+    pub result: String,
+    pub artifact: String,
 }
 
 /// Facts from outside the board that a lint needs.

@@ -66,6 +66,35 @@ impl fmt::Display for AgentName {
     }
 }
 
+/// For whom a task is, as people type it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Assignee {
+    Agent(AgentName),
+    Human,
+    Unassigned,
+}
+
+impl Assignee {
+    /// `human`, `unassigned`, `NAME` or `agent:NAME`.
+    pub fn parse(text: &str) -> Result<Self, NameError> {
+        match text {
+            "human" => Ok(Self::Human),
+            "unassigned" => Ok(Self::Unassigned),
+            name => AgentName::parse(name.strip_prefix("agent:").unwrap_or(name)).map(Self::Agent),
+        }
+    }
+}
+
+impl fmt::Display for Assignee {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Agent(name) => name.fmt(f),
+            Self::Human => f.pad("human"),
+            Self::Unassigned => f.pad("unassigned"),
+        }
+    }
+}
+
 /// Who acts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Actor {
@@ -114,6 +143,18 @@ mod tests {
         }
         assert_eq!(AgentName::parse("claude-code").expect("a name").as_str(), "claude-code");
         assert_eq!(TaskId::parse("T0007").expect("an id").as_str(), "T0007");
+    }
+
+    #[test]
+    fn an_assignee_is_an_agent_with_or_without_its_prefix_a_human_or_nobody() {
+        let codex = Assignee::Agent(AgentName::parse("codex").expect("a name"));
+        assert_eq!(Assignee::parse("codex"), Ok(codex.clone()));
+        assert_eq!(Assignee::parse("agent:codex"), Ok(codex));
+        assert_eq!(Assignee::parse("human"), Ok(Assignee::Human));
+        assert_eq!(Assignee::parse("unassigned"), Ok(Assignee::Unassigned));
+        for text in ["", "agent:", "agent:../x", "human:ada", "agent:agent:x"] {
+            assert!(Assignee::parse(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -114,26 +114,33 @@ pub(crate) fn read(task: &TaskId, text: &str) -> Result<AuditVerdict, String> {
     let ruling = AuditRuling::ALL.into_iter().find(|ruling| ruling.as_str() == said);
     let ruling =
         ruling.ok_or_else(|| format!("`verdict` is `{said}`; it must be PASS, FAIL or NEEDS_REVIEW"))?;
-    let findings = match field("findings")? {
-        None | Some(Value::Null) => Vec::new(),
-        Some(Value::Sequence(items)) => {
-            items.iter().take(MOST_FINDINGS).map(parse_finding).collect::<Result<Vec<_>, _>>()?
+    let mut findings = Vec::new();
+    // Some auditors call them issues.
+    for key in ["findings", "issues"] {
+        match field(key)? {
+            None | Some(Value::Null) => {}
+            Some(Value::Sequence(items)) => {
+                let more = items.iter().take(MOST_FINDINGS).map(|item| parse_finding(item, key));
+                findings.extend(more.collect::<Result<Vec<_>, _>>()?);
+            }
+            Some(_) => return Err(format!("`{key}` must be a list")),
         }
-        Some(_) => return Err("`findings` must be a list".to_owned()),
-    };
+    }
+    findings.truncate(MOST_FINDINGS);
     if ruling != AuditRuling::Pass && findings.is_empty() {
         return Err(format!("it says {ruling} and names no finding"));
     }
     Ok(AuditVerdict { ruling, findings })
 }
 
-fn parse_finding(value: &Value) -> Result<AuditFinding, String> {
+fn parse_finding(value: &Value, list: &str) -> Result<AuditFinding, String> {
     let text = |key: &str| value.get(key).and_then(scalar).map(|text| one_line(&text));
     let message = match value {
-        Value::Mapping(_) => text("message"),
+        Value::Mapping(_) => ["message", "description", "issue"].into_iter().find_map(text),
         sentence => scalar(sentence).map(|text| one_line(&text)),
     };
-    let message = message.filter(|message| !message.is_empty()).ok_or("a finding has no `message`")?;
+    let message = message.filter(|message| !message.is_empty());
+    let message = message.ok_or_else(|| format!("an entry of `{list}` has no `message`"))?;
     let line = match value.get("line") {
         None | Some(Value::Null) => None,
         Some(line) => Some(line.as_u64().ok_or("the `line` of a finding is no number")?),
@@ -191,6 +198,18 @@ mod tests {
     fn one_fence_around_it_is_tolerated() {
         let fenced = format!("```markdown\n{}```\n", written("PASS", "[]"));
         assert_eq!(read(&fenced).expect("a verdict").ruling, AuditRuling::Pass);
+    }
+
+    #[test]
+    fn issues_are_findings_by_another_name() {
+        let issues = "\n  - {file: src/a.ts, line: 12, description: \"Off by one\"}\n  - issue: No test";
+        let verdict = read(&written("FAIL", issues).replace("findings:", "issues:")).expect("a verdict");
+        let said: Vec<String> = verdict.findings.iter().map(ToString::to_string).collect();
+        assert_eq!(said, ["src/a.ts:12: Off by one", "No test"]);
+        let both = written("FAIL", "[one]").replace("findings:", "issues: [two]\nfindings:");
+        assert_eq!(read(&both).expect("a verdict").findings.len(), 2);
+        let none = read(&written("FAIL", "[]").replace("findings:", "issues:")).expect_err("no finding");
+        assert!(none.contains("names no finding"), "{none}");
     }
 
     #[test]

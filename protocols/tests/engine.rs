@@ -104,7 +104,7 @@ impl Site {
         let evidence = agency_protocols::board::ProofEvidence {
             profile: "auto".into(),
             passed: true,
-            commands: Vec::new(),
+            commands: vec![serde_json::json!({ "cmd": "make", "exit_code": 0 })],
             notes: Vec::new(),
             bound_to: serde_json::Map::new(),
         };

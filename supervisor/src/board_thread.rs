@@ -96,19 +96,16 @@ impl BoardThread {
 
     /// Looks at what there is to do on the board as others have it, if it is shared and that was not done just now.
     /// Where a person has to bring this clone and the others together first, nothing is there to start.
-    pub async fn read_agenda(
-        &self,
-        verb: impl FnOnce(&dyn Board, &RepoTree) -> Result<BoardAgenda, BoardError> + Send + 'static,
-    ) -> Result<BoardAgenda, BoardError> {
+    pub async fn read_agenda(&self) -> Result<(&'static str, BoardAgenda), BoardError> {
         self.submit(move |counter| {
             let apart = counter.sharing.and_then(BoardSync::refresh_if_stale);
-            let mut agenda = verb(counter.board, counter.store.tree())?;
+            let mut agenda = counter.board.agenda(counter.store.tree())?;
             if let Some(why) = apart {
                 let held =
                     agenda.ready.drain(..).map(|start| WaitingTask { task: start.task, why: why.clone() });
                 agenda.waiting.extend(held);
             }
-            Ok(agenda)
+            Ok((counter.board.protocol(), agenda))
         })
         .await
     }

@@ -51,3 +51,4 @@ pub mod store;
 pub mod store_identity;
 pub mod trace;
 mod train;
+pub mod unmerged;

@@ -25,7 +25,7 @@ const CONTRACT: &str = r#"{
 "#;
 const WORK: &str = "# Work\n\n```yaml\n\
 - id: C-1\n  type: build\n  state: todo\n  owner: agent:shell\n  title: First\n  acceptance:\n    - it works\n\
-- id: C-2\n  type: review\n  state: in_progress\n  owner: agent:codex\n  title: Second\n  priority: high\n\
+- id: C-2\n  type: test\n  state: in_progress\n  owner: agent:codex\n  title: Second\n  priority: high\n\
 - id: C-3\n  type: build\n  state: blocked\n  owner: human\n  title: Third\n\
 - id: C-4\n  type: build\n  state: done\n  owner: unassigned\n  title: Fourth\n  depends_on: [C-1]\n```\n";
 

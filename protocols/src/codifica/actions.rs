@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 
 use super::contract::CodificaVersion;
 use super::dependencies::{DependencyStates, would_cycle};
-use super::notes::{ExecutionNote, Provenance, TransitionRecord};
+use super::notes::{self, ExecutionNote, Provenance, TransitionRecord};
 use super::selection::silent_hours;
 use super::task::TaskState;
 use super::task::{Priority, Task, TaskOwner, TaskType};
@@ -15,6 +15,7 @@ use super::task_edit::{self, TaskEditor, YamlNode};
 use super::transitions::{TransitionFacts, transition};
 use super::{Codifica, LocatedTask, block, unreadable};
 use crate::board::BoardError;
+use crate::board_verbs::NoteRequest;
 use crate::names::{Actor, AgentName, TaskId};
 use crate::store::tree::RepoTree;
 use crate::store::{BoardCommit, Effects, FileEdit};
@@ -30,7 +31,7 @@ pub struct NewTask {
     pub title: String,
     /// `None` means `build`.
     pub kind: Option<String>,
-    pub owner: Option<AgentName>,
+    pub owner: TaskOwner,
     pub priority: Priority,
     pub description: Option<String>,
     pub depends_on: Vec<String>,
@@ -97,8 +98,8 @@ impl Codifica {
         if let Some(circle) = would_cycle(&listing, &id, &new.depends_on) {
             return Err(BoardError::refused(format!("tasks would wait for each other: {circle} (§5.2)")));
         }
-        let owner = new.owner.clone().map_or(TaskOwner::Unassigned, TaskOwner::Agent);
-        let node = fields(&id, &kind, &owner, new);
+        check_review_owner(&kind, &new.owner)?;
+        let node = fields(&id, &kind, new);
         let (file, text, list) = self.list_for_new(tree)?;
         let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
         let mut task = task_edit::task(&node, list.indent);
@@ -151,7 +152,7 @@ impl Codifica {
             self.may_claim(tree, agent)?;
         }
         let session = (found.task.state != TaskState::Todo).then(|| found.parsed().ok()).flatten();
-        let session = session.and_then(|block| super::notes::session(&block));
+        let session = session.and_then(|block| notes::session(&block));
         let provenance = match actor {
             Actor::Agent(_) => Provenance::of_session(session.as_deref()),
             Actor::Human(_) | Actor::Orchestrator => Provenance::default(),
@@ -159,7 +160,11 @@ impl Codifica {
         let wanted = TaskMove { to, actor, reason, provenance };
         self.may_move(tree, &found, &wanted, now)?;
         let mut draft = self.draft(&found)?;
-        apply_move(&mut draft, &found.task, &wanted, now).map_err(|error| unreadable(&found.file, error))?;
+        let closing = closing_note(&found, &wanted, now)?;
+        closing
+            .map_or(Ok(()), |note| draft.push("execution_notes", &note.node()))
+            .and_then(|()| apply_move(&mut draft, &found.task, &wanted, now))
+            .map_err(|error| unreadable(&found.file, error))?;
         let mut patches = vec![self.finished(found.clone(), draft)?];
         if found.task.state == TaskState::Done {
             patches.extend(self.warn_dependents(tree, &found.task, to, now)?);
@@ -222,17 +227,17 @@ impl Codifica {
         }
     }
 
-    /// Assigns a task on which no agent works.
+    /// Gives a task on which no agent works to an agent, to a person, or to nobody.
     pub fn assign(
         &self,
         tree: &RepoTree,
         id: &TaskId,
-        agent: &AgentName,
+        owner: &TaskOwner,
         actor: &Actor,
     ) -> Result<(Task, Effects), BoardError> {
         let found = self.find(tree, id)?;
         if let Actor::Agent(name) = actor
-            && (name != agent || found.task.owner != TaskOwner::Unassigned)
+            && (owner.agent() != Some(name) || found.task.owner != TaskOwner::Unassigned)
         {
             return Err(BoardError::refused(format!(
                 "{id}: an agent takes only what is unassigned, and for itself (§5.1)"
@@ -243,18 +248,57 @@ impl Codifica {
                 format!("{id} is {}: only what nobody works on changes its owner (§8.1)", found.task.state);
             return Err(BoardError::refused(reason));
         }
-        if !self.contract.allows(agent) {
+        if let Some(agent) = owner.agent().filter(|agent| !self.contract.allows(agent)) {
             let reason = format!("{id}: agent:{agent} is not among `allowed_agents` of codifica.json (§3.1)");
             return Err(BoardError::refused(reason));
         }
-        let owner = TaskOwner::Agent(agent.clone());
+        check_review_owner(&found.task.kind, owner)?;
+        // However it is written, it stays as it is.
+        if found.task.owner == *owner {
+            return Ok((found.task, Effects::none()));
+        }
         let mut draft = self.draft(&found)?;
         draft
             .set("owner", &YamlNode::text(owner.to_string()))
             .map_err(|error| unreadable(&found.file, error))?;
         let patch = self.finished(found.clone(), draft)?;
         let effects = self.effects(vec![patch], format!("{id}: owner is {owner}"), false);
-        Ok((Task { owner, ..found.task }, effects))
+        Ok((Task { owner: owner.clone(), ..found.task }, effects))
+    }
+
+    /// Adds an execution note of an agent to a task.
+    pub fn add_note(
+        &self,
+        tree: &RepoTree,
+        request: &NoteRequest<'_>,
+        now: &Zoned,
+    ) -> Result<(TaskId, Effects), BoardError> {
+        let NoteRequest { id, actor, text, summary } = *request;
+        let found = self.find(tree, id)?;
+        let Actor::Agent(agent) = actor else {
+            return Err(BoardError::refused(format!("{id}: execution notes are for agents (§5)")).with_hint(
+                format!("say --as agent:NAME; a person writes `human_review` in {}", found.file),
+            ));
+        };
+        if !self.contract.allows(agent) {
+            let reason = format!("{id}: agent:{agent} is not among `allowed_agents` of codifica.json (§3.1)");
+            return Err(BoardError::refused(reason));
+        }
+        if text.trim().is_empty() {
+            return Err(BoardError::refused(format!("{id}: a note needs a text (§5)")));
+        }
+        let session = notes::session(&found.parsed()?).filter(|_| found.task.owner.agent() == Some(agent));
+        let note = ExecutionNote {
+            by: Some(actor_text(actor)),
+            note: text.to_owned(),
+            summary: summary.map(str::to_owned),
+            timestamp: Some(format_time(now)),
+            provenance: Provenance::of_session(session.as_deref()),
+        };
+        let mut draft = self.draft(&found)?;
+        draft.push("execution_notes", &note.node()).map_err(|error| unreadable(&found.file, error))?;
+        let message = format!("{id}: note by {}", actor_text(actor));
+        Ok((found.task.id.clone(), self.effects(vec![self.finished(found, draft)?], message, false)))
     }
 
     /// §5.2: warns the agents whose tasks depend on a task that is not done any more, and does nothing else.
@@ -342,12 +386,14 @@ pub(super) fn apply_move(
     let (from, to) = (task.state, wanted.to);
     let reason = wanted.reason.map(one_line).filter(|reason| !reason.is_empty());
     draft.set("state", &YamlNode::text(to.as_str()))?;
+    let owner = owner_after(task, wanted);
+    if owner != task.owner {
+        draft.set("owner", &YamlNode::text(owner.to_string()))?;
+    }
     if to == TaskState::InProgress {
-        let owner = owner_after(task, wanted);
-        if owner != task.owner {
-            draft.set("owner", &YamlNode::text(owner.to_string()))?;
-        }
         draft.set("claimed_at", &YamlNode::text(format_time(now)))?;
+    } else if is_reclaim(task.state, wanted) {
+        draft.remove("claimed_at")?;
     }
     if from == TaskState::Blocked {
         draft.remove("blocked_reason")?;
@@ -376,12 +422,54 @@ pub(super) fn apply_move(
     draft.push("state_transitions", &step.node())
 }
 
-/// §8.1: a task in progress has an owner: the agent that claims it, or else a person.
+/// §5 and §12.2: the note with which an agent closes its task. It has a summary: the reason, or else the last summary of
+/// the task, or its title.
+fn closing_note(
+    found: &LocatedTask,
+    wanted: &TaskMove<'_>,
+    now: &Zoned,
+) -> Result<Option<ExecutionNote>, BoardError> {
+    let (TaskState::Done, Actor::Agent(_)) = (wanted.to, wanted.actor) else { return Ok(None) };
+    let reason = wanted.reason.map(one_line).filter(|reason| !reason.is_empty());
+    let mut earlier = notes::notes(&found.parsed()?).into_iter().rev();
+    let summary = reason.clone().or_else(|| earlier.find_map(|note| note.summary));
+    Ok(Some(ExecutionNote {
+        by: Some(actor_text(wanted.actor)),
+        note: reason.unwrap_or_else(|| "Done.".to_owned()),
+        summary: Some(summary.unwrap_or_else(|| found.task.title.clone())),
+        timestamp: Some(format_time(now)),
+        provenance: wanted.provenance.clone(),
+    }))
+}
+
+/// §8.1: a task in progress has an owner: the agent that claims it, or else a person. A task that a person reclaims has
+/// none any more: any agent may take it.
 fn owner_after(task: &Task, wanted: &TaskMove<'_>) -> TaskOwner {
     match (wanted.to, wanted.actor, &task.owner) {
         (TaskState::InProgress, Actor::Agent(name), _) => TaskOwner::Agent(name.clone()),
         (TaskState::InProgress, _, TaskOwner::Unassigned) => TaskOwner::Human,
+        // §6: a review is for a person, and a person has begun it.
+        (TaskState::InProgress, Actor::Human(_), TaskOwner::Agent(_)) if task.kind == TaskType::Review => {
+            TaskOwner::Human
+        }
+        (_, _, TaskOwner::Agent(_)) if is_reclaim(task.state, wanted) => TaskOwner::Unassigned,
         (_, _, owner) => owner.clone(),
+    }
+}
+
+/// §8.1.1: whether a person takes a claim back.
+fn is_reclaim(from: TaskState, wanted: &TaskMove<'_>) -> bool {
+    matches!((from, wanted.to, wanted.actor), (TaskState::InProgress, TaskState::Todo, Actor::Human(_)))
+}
+
+/// §6: a review is human judgment, so no agent owns one.
+fn check_review_owner(kind: &TaskType, owner: &TaskOwner) -> Result<(), BoardError> {
+    match (kind, owner) {
+        (TaskType::Review, TaskOwner::Agent(agent)) => Err(BoardError::refused(format!(
+            "a review is human judgment only, so agent:{agent} can't own it (§6)"
+        ))
+        .with_hint("say --assignee human or --assignee unassigned, or make it a task of type test")),
+        _ => Ok(()),
     }
 }
 
@@ -392,7 +480,7 @@ fn next_id<'a>(prefix: &str, ids: impl Iterator<Item = &'a str>) -> String {
     format!("{prefix}-{next:03}")
 }
 
-fn fields(id: &str, kind: &TaskType, owner: &TaskOwner, new: &NewTask) -> YamlNode {
+fn fields(id: &str, kind: &TaskType, new: &NewTask) -> YamlNode {
     let texts = |texts: &[String]| (!texts.is_empty()).then(|| YamlNode::texts(texts));
     let text = |text: &Option<String>| {
         text.as_deref().map(str::trim).filter(|text| !text.is_empty()).map(YamlNode::text)
@@ -405,7 +493,7 @@ fn fields(id: &str, kind: &TaskType, owner: &TaskOwner, new: &NewTask) -> YamlNo
         ("id", YamlNode::text(id)),
         ("type", YamlNode::text(kind.to_string())),
         ("state", YamlNode::text("todo")),
-        ("owner", YamlNode::text(owner.to_string())),
+        ("owner", YamlNode::text(new.owner.to_string())),
         ("title", YamlNode::text(one_line(&new.title))),
     ])
     .with("description", text(&new.description))

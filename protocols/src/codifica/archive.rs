@@ -1,11 +1,12 @@
 //! §3.2: archives finished tasks in a file that `state` still covers. They keep their ids, and tasks that depend on
 //! them still find them done.
 
-use jiff::Zoned;
+use jiff::{Timestamp, Zoned};
 use serde::Serialize;
 
+use super::block::TaskBlock;
 use super::contract::StateLocation;
-use super::{Codifica, ListedTask, notes, state_file};
+use super::{Codifica, ListedTask, StateListing, notes, state_file};
 use crate::board::BoardError;
 use crate::names::TaskId;
 use crate::store::tree::RepoTree;
@@ -35,7 +36,7 @@ impl Codifica {
         let limit = now.timestamp().as_second() - i64::from(days) * 24 * 3600;
         let listing = self.tasks(tree)?;
         let is_over = |listed: &&ListedTask| {
-            let completed = listed.task.completed_at.as_deref().and_then(notes::parse_time);
+            let completed = completed(&listing, listed);
             listed.task.state.is_final()
                 && listing.path(listed) != file
                 && !listing.is_duplicate(listed.task.id.as_str())
@@ -116,6 +117,18 @@ impl Codifica {
             .with_hint("make it a list with an archive in codifica.json: [\"work.md\", \"work-archive.md\"]")
         })
     }
+}
+
+/// When a task was finished: `completed_at`, or else its last move to the state it is in. Old tasks have only the
+/// latter (§12.3).
+fn completed(listing: &StateListing, listed: &ListedTask) -> Option<Timestamp> {
+    if let Some(at) = listed.task.completed_at.as_deref().and_then(notes::parse_time) {
+        return Some(at);
+    }
+    let block = TaskBlock::parse(listing.block(listed), listed.span.line).ok()?;
+    let state = listed.task.state.as_str();
+    let step = notes::steps(&block).into_iter().rfind(|step| step.to.as_deref() == Some(state))?;
+    notes::parse_time(&step.timestamp?)
 }
 
 /// A block, indented as another list.

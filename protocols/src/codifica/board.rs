@@ -5,7 +5,8 @@ use jiff::{Timestamp, Zoned};
 use super::actions::{TaskMove, apply_move, format_time};
 use super::notes::{Artifact, ExecutionNote, Provenance, RECOMMENDS};
 use super::report::Report;
-use super::task::TaskState;
+use super::selection::{opens_again, takes_back};
+use super::task::{TaskOwner, TaskState};
 use super::task_edit::TaskEditor;
 use super::{Codifica, LocatedTask, PROFILE, PROFILES, block, notes, unreadable};
 use crate::board::{
@@ -54,6 +55,7 @@ impl Board for Codifica {
         let kept = if selection.ready.is_empty() { Vec::new() } else { self.protected_globs(tree)? };
         for (listed, agent) in &selection.ready {
             let task = &listed.task;
+            agenda.note_dependencies(&task.id, &task.depends_on);
             agenda.ready.push(ReadyTask {
                 task: task.id.clone(),
                 title: task.title.clone(),
@@ -76,7 +78,10 @@ impl Board for Codifica {
             .iter()
             .map(|(listed, why)| WaitingTask { task: listed.task.id.clone(), why: why.clone() })
             .collect();
-        agenda.reported = selection.reported.iter().map(|listed| listed.task.id.clone()).collect();
+        agenda.reported = selection.reported.iter().map(|(listed, _)| listed.task.id.clone()).collect();
+        let elsewhere = selection.elsewhere.into_iter();
+        agenda.elsewhere =
+            elsewhere.map(|(listed, why)| WaitingTask { task: listed.task.id.clone(), why }).collect();
         agenda.findings.extend(listing.findings);
         Ok(agenda)
     }
@@ -218,6 +223,13 @@ impl Board for Codifica {
         now: &Zoned,
     ) -> Result<Effects, BoardError> {
         let found = self.find(tree, task)?;
+        if matches!(outcome, BoardOutcome::Reopened { .. }) {
+            self.check_reopen(&found, now)?;
+            // Nothing keeps the next run from it that is written there.
+            if found.task.state == TaskState::Todo {
+                return Ok(Effects::none());
+            }
+        }
         let Some(agent) = found.task.owner.agent().cloned() else {
             return Err(BoardError::refused(format!(
                 "{task} belongs to {}, and to no agent",
@@ -232,6 +244,41 @@ impl Board for Codifica {
             BoardOutcome::Landed { commit } => ending.landed(commit),
             BoardOutcome::Canceled { reason } => ending.blocked(None, reason),
             BoardOutcome::Reopened { reason } => ending.reopened(reason),
+        }
+    }
+}
+
+impl Codifica {
+    /// Refuses another try at a task that the next run would not take all the same: one that is for a person, or that
+    /// another clone has.
+    fn check_reopen(&self, found: &LocatedTask, now: &Zoned) -> Result<(), BoardError> {
+        let (task, block) = (&found.task, found.parsed()?);
+        let (id, state, owner) = (&task.id, task.state, &task.owner);
+        let stale = self.stale_for(&block, task.claimed_at.as_deref(), now.timestamp());
+        let takes_back = takes_back(task, stale.is_some());
+        let refused = |reason: String, hint: String| Err(BoardError::refused(reason).with_hint(hint));
+        match (state, owner) {
+            (TaskState::Todo, _) => Ok(()),
+            (TaskState::Blocked, _) => {
+                refused(format!("{id} is {state}: only a person opens it again (§7.1)"), opens_again(id))
+            }
+            (TaskState::Done | TaskState::Rejected, _) => refused(
+                format!("{id} is {state}: only a person opens it again (§7.1)"),
+                format!("agency task move {id} todo --as human --reason 'to be done again'"),
+            ),
+            (TaskState::ToBeTested, TaskOwner::Human) => refused(
+                format!("{id} is {state} by a person (§7.2)"),
+                format!("agency task move {id} todo --as human"),
+            ),
+            (TaskState::InProgress | TaskState::ToBeTested, TaskOwner::Agent(_)) if self.is_ours(&block) => {
+                Ok(())
+            }
+            (TaskState::InProgress | TaskState::ToBeTested, _) => refused(
+                format!(
+                    "{id} is {state} and belongs to {owner}, and not to this clone: a run does not take it (§8.1)"
+                ),
+                takes_back,
+            ),
         }
     }
 }
@@ -296,19 +343,16 @@ impl Settlement<'_> {
         })
     }
 
-    /// Another try is wanted. Only a person opens a task that a person has blocked.
+    /// Another try is wanted.
     fn reopened(&self, reason: &str) -> Result<Effects, BoardError> {
-        let id = &self.found.task.id;
         match self.found.task.state {
             TaskState::InProgress => {
                 let note = self.note(&format!("Tried again: {}", reason.trim()), None)?;
                 self.noted(&note, "is tried again")
             }
             TaskState::ToBeTested => self.moved_with(TaskState::Todo, Some(reason), None, |_| Ok(())),
-            TaskState::Todo => Ok(Effects::none()),
-            state => {
-                Err(BoardError::refused(format!("{id} is {state}: only a person opens it again (§7.1)"))
-                    .with_hint(format!("agency task move {id} todo --as human --reason …")))
+            TaskState::Todo | TaskState::Blocked | TaskState::Done | TaskState::Rejected => {
+                Ok(Effects::none())
             }
         }
     }

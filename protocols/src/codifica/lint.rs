@@ -9,6 +9,7 @@ use super::dependencies::{DependencyStates, cycles};
 use super::notes::{self, LONGEST_SUMMARY};
 use super::task::TaskState;
 use super::task::{Task, TaskOwner, TaskType};
+use super::transitions::is_known;
 use super::{Codifica, StateListing};
 use crate::board::BoardError;
 use crate::finding::Finding;
@@ -100,6 +101,10 @@ impl TaskLint<'_> {
         if task.kind == TaskType::Followup && task.derived_from.is_none() {
             found.push(self.error("derived_from", "6", "a followup must say what it is derived from"));
         }
+        if let (TaskType::Review, Some(agent)) = (&task.kind, task.owner.agent()) {
+            let message = format!("a review is human judgment only, and agent:{agent} owns it");
+            found.push(self.error("owner", "6", message));
+        }
         for id in task.depends_on.iter().filter(|id| !known.has(id)) {
             found.push(self.error("depends_on", "5.2", format!("it depends on {id}, which does not exist")));
         }
@@ -163,6 +168,18 @@ impl TaskLint<'_> {
         found
     }
 
+    /// A recorded move that the table of §7.1 does not have, or that skips the test of a build.
+    fn transition(&self, from: TaskState, to: TaskState) -> Option<Finding> {
+        let kind = &self.task.kind;
+        if to == TaskState::Done && from != TaskState::ToBeTested && kind.must_be_tested() {
+            let message =
+                format!("it went from {from} to done, and a {kind} task must not skip to_be_tested");
+            return Some(self.error("state_transitions", "7.2", message));
+        }
+        let message = || format!("it went from {from} to {to}, which is no transition of the protocol");
+        (!is_known(from, to)).then(|| self.warning("state_transitions", "7.1", message()))
+    }
+
     fn history(&self, board: &Codifica) -> Vec<Finding> {
         let mut found = Vec::new();
         for note in notes::notes(self.block) {
@@ -187,6 +204,10 @@ impl TaskLint<'_> {
                     step.to.as_deref().unwrap_or_default()
                 );
                 found.push(self.error("state_transitions", "7.2", message));
+            }
+            let from = step.from.as_deref().and_then(TaskState::read);
+            if let (Some(from), Some(to)) = (from, to) {
+                found.extend(self.transition(from, to));
             }
             if to == Some(TaskState::Rejected) && step.reason.is_none() {
                 found.push(self.error("state_transitions", "7.2", "it was rejected without a reason"));

@@ -7,9 +7,11 @@ use jiff::Timestamp;
 use super::block::TaskBlock;
 use super::dependencies::DependencyStates;
 use super::task::TaskState;
-use super::task::{TaskOwner, TaskType};
+use super::task::{Task, TaskOwner, TaskType};
 use super::{Codifica, ListedTask, StateListing, notes};
-use crate::names::AgentName;
+use crate::names::{AgentName, TaskId};
+use crate::text::bounds::truncate;
+use crate::text::one_line;
 
 /// The result of a selection.
 #[derive(Debug, Default)]
@@ -17,8 +19,12 @@ pub struct TaskSelection<'l> {
     /// The tasks that may be worked on, in order.
     pub ready: Vec<(&'l ListedTask, AgentName)>,
     pub waiting: Vec<(&'l ListedTask, String)>,
-    /// Tasks that our own attempts have moved to be tested.
-    pub reported: Vec<&'l ListedTask>,
+    /// Of those that wait, the tasks of agents that were silent for too long (§8.1.1).
+    pub stale: Vec<&'l ListedTask>,
+    /// Tasks that our own attempts have moved to be tested, with what is known of them.
+    pub reported: Vec<(&'l ListedTask, String)>,
+    /// Tasks that other clones have, with what can be done about them.
+    pub elsewhere: Vec<(&'l ListedTask, String)>,
 }
 
 /// Whether one task is available.
@@ -26,10 +32,13 @@ enum TaskAvailability {
     /// Already ours, to be continued.
     Resumed(AgentName),
     Free(AgentName),
-    Reported,
+    Reported(String),
     Waits(String),
-    /// Claimed by another, or finished.
-    Elsewhere,
+    /// Waits until a person reclaims it.
+    Stale(String),
+    /// Claimed by another, who is heard of.
+    Elsewhere(String),
+    Finished,
 }
 
 impl Codifica {
@@ -46,9 +55,14 @@ impl Codifica {
             match self.availability(listing, listed, &known, now) {
                 TaskAvailability::Resumed(agent) => resumed.push((listed, agent)),
                 TaskAvailability::Free(agent) => free.push((listed, agent)),
-                TaskAvailability::Reported => selection.reported.push(listed),
+                TaskAvailability::Reported(why) => selection.reported.push((listed, why)),
                 TaskAvailability::Waits(why) => selection.waiting.push((listed, why)),
-                TaskAvailability::Elsewhere => {}
+                TaskAvailability::Stale(why) => {
+                    selection.stale.push(listed);
+                    selection.waiting.push((listed, why));
+                }
+                TaskAvailability::Elsewhere(why) => selection.elsewhere.push((listed, why)),
+                TaskAvailability::Finished => {}
             }
         }
         // Critical tasks first; among equals those without dependencies; then in the order of the file.
@@ -85,48 +99,84 @@ impl Codifica {
         if listing.is_duplicate(task.id.as_str()) && !task.state.is_final() {
             return TaskAvailability::Waits("its id is there more than once (§4.1)".to_owned());
         }
-        let waits = |why: &str| TaskAvailability::Waits(why.to_owned());
         match (task.state, &task.owner) {
-            (TaskState::Done | TaskState::Rejected, _) => TaskAvailability::Elsewhere,
+            (TaskState::Done | TaskState::Rejected, _) => TaskAvailability::Finished,
             (TaskState::Blocked, _) => {
-                let why = task.blocked_reason.as_deref().unwrap_or("nobody says why");
-                TaskAvailability::Waits(format!("it is blocked: {why}"))
+                let why = task.blocked_reason.as_deref().map_or("nobody says why".to_owned(), first_sentence);
+                let opens = opens_again(&task.id);
+                TaskAvailability::Waits(format!("it is blocked: {why}; `{opens}` opens it again"))
             }
             (TaskState::Todo, owner) => match self.why_not(listed, known, owner) {
                 Ok(agent) => TaskAvailability::Free(agent),
                 Err(why) => TaskAvailability::Waits(why),
             },
-            (TaskState::InProgress, TaskOwner::Unassigned) => {
-                waits("it is in_progress and unassigned (§8.1)")
-            }
-            (TaskState::ToBeTested, TaskOwner::Unassigned) => {
-                waits("it is to be tested by its owner, and has none (§7.2)")
-            }
-            (TaskState::ToBeTested, TaskOwner::Human) => waits("it is to be tested by a person (§7.2)"),
             (TaskState::InProgress | TaskState::ToBeTested, owner) => {
-                let Ok(block) = TaskBlock::parse(listing.block(listed), listed.span.line) else {
-                    return waits("it can't be read");
-                };
-                let ours = owner.agent().filter(|_| self.is_ours(&block));
-                match (task.state, ours) {
-                    (TaskState::ToBeTested, Some(_)) => TaskAvailability::Reported,
-                    (_, Some(agent)) => match notes::requested_block(&block) {
-                        Some(why) => {
-                            TaskAvailability::Waits(format!("its agent recommends to block it: {why}"))
-                        }
-                        None => TaskAvailability::Resumed(agent.clone()),
-                    },
-                    (TaskState::InProgress, None) => {
-                        match self.stale_for(&block, task.claimed_at.as_deref(), now) {
-                            Some(hours) => TaskAvailability::Waits(format!(
-                                "{owner} has it, and nothing was heard for {hours} h; a person may reclaim it (§8.1.1)"
-                            )),
-                            None => TaskAvailability::Elsewhere,
-                        }
-                    }
-                    (_, None) => TaskAvailability::Elsewhere,
+                match TaskBlock::parse(listing.block(listed), listed.span.line) {
+                    Ok(block) => self.begun(task, owner, &block, now),
+                    Err(_) => TaskAvailability::Waits("it can't be read".to_owned()),
                 }
             }
+        }
+    }
+
+    /// Whether a task that was begun can be continued here, and what helps where it can't.
+    fn begun(
+        &self,
+        task: &Task,
+        owner: &TaskOwner,
+        block: &TaskBlock<'_>,
+        now: Timestamp,
+    ) -> TaskAvailability {
+        let id = &task.id;
+        let stale = self.stale_for(block, task.claimed_at.as_deref(), now);
+        let takes_back = takes_back(task, stale.is_some());
+        let agent = match owner {
+            TaskOwner::Human if task.state == TaskState::InProgress => {
+                let why = "a person has it: its owner is human".to_owned();
+                return TaskAvailability::Elsewhere(why);
+            }
+            TaskOwner::Human => {
+                return TaskAvailability::Waits(format!(
+                    "it is to be tested by a person (§7.2): `agency task move {id} done --as human`, or `todo`"
+                ));
+            }
+            TaskOwner::Unassigned if task.state == TaskState::InProgress => {
+                return TaskAvailability::Waits(format!(
+                    "it is in_progress and unassigned (§8.1): `{takes_back}`"
+                ));
+            }
+            TaskOwner::Unassigned => {
+                return TaskAvailability::Waits(format!(
+                    "it is to be tested by its owner, and has none (§7.2): `{takes_back}`"
+                ));
+            }
+            TaskOwner::Agent(agent) if task.kind == TaskType::Review => {
+                return TaskAvailability::Waits(format!(
+                    "a review is human judgment only, and agent:{agent} owns it (§6): `agency task move {id} done --as human`"
+                ));
+            }
+            TaskOwner::Agent(agent) => agent,
+        };
+        let is_ours = self.is_ours(block);
+        if let Some(why) = notes::requested_block(block) {
+            let blocks = format!("agency task move {id} blocked --as human --reason 'as recommended'");
+            let why = format!("its agent recommends to block it: {}", first_sentence(&why));
+            return TaskAvailability::Waits(match is_ours {
+                true => format!("{why}; `agency retry {id}` tries it again, `{blocks}` blocks it"),
+                false => format!("{why}; `{blocks}` blocks it"),
+            });
+        }
+        match (task.state, is_ours, stale) {
+            (TaskState::ToBeTested, true, _) => TaskAvailability::Reported(format!(
+                "agent:{agent} has reported it, and its work has not landed; `agency run` continues its attempt, `agency retry {id}` begins another"
+            )),
+            (_, true, _) => TaskAvailability::Resumed(agent.clone()),
+            (TaskState::InProgress, false, Some(hours)) => TaskAvailability::Stale(format!(
+                "{owner} has it, and nothing was heard for {hours} h; a person may reclaim it (§8.1.1): `{takes_back}`"
+            )),
+            (state, false, _) => TaskAvailability::Elsewhere(format!(
+                "{owner} has it {state}, by a claim that is not of this clone (§8.1.1); `{takes_back}` takes it back"
+            )),
         }
     }
 
@@ -187,6 +237,30 @@ impl Codifica {
         let hours = silent_hours(block, claimed_at, now);
         (hours >= self.contract.rules.stale_hours).then_some(hours)
     }
+}
+
+/// The first line of what somebody wrote, within bounds.
+fn first_sentence(text: &str) -> String {
+    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    truncate(one_line(line), LONGEST_REASON)
+}
+
+/// The most of a reason in a list of tasks, in bytes.
+const LONGEST_REASON: usize = 200;
+
+/// The command with which a person opens a blocked task.
+pub(super) fn opens_again(id: &TaskId) -> String {
+    format!("agency task move {id} todo --as human")
+}
+
+/// The command with which a person takes a task from the agent that has it: §8.1.1 asks for a stale claim, and a person
+/// may block anything (§7.1).
+pub(super) fn takes_back(task: &Task, is_stale: bool) -> String {
+    let to = match is_stale && task.state == TaskState::InProgress {
+        true => TaskState::Todo,
+        false => TaskState::Blocked,
+    };
+    format!("agency task move {} {to} --as human --reason 'taken back'", task.id)
 }
 
 /// For how many hours a task has had no activity.

@@ -9,7 +9,7 @@ use serde_yaml::Value;
 use super::block::{BlockError, TaskBlock};
 use super::contract::Contract;
 use crate::finding::Finding;
-use crate::names::{AgentName, TaskId};
+use crate::names::{AgentName, Assignee, TaskId};
 use crate::text::yaml::text_of;
 
 /// The state of a task (§7).
@@ -140,10 +140,11 @@ impl Serialize for TaskType {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum TaskOwner {
     Human,
     Agent(AgentName),
+    #[default]
     Unassigned,
 }
 
@@ -161,6 +162,25 @@ impl TaskOwner {
         match self {
             Self::Agent(name) => Some(name),
             Self::Human | Self::Unassigned => None,
+        }
+    }
+
+    /// The owner, as people type it.
+    pub fn assignee(&self) -> Assignee {
+        match self {
+            Self::Human => Assignee::Human,
+            Self::Agent(name) => Assignee::Agent(name.clone()),
+            Self::Unassigned => Assignee::Unassigned,
+        }
+    }
+}
+
+impl From<&Assignee> for TaskOwner {
+    fn from(assignee: &Assignee) -> Self {
+        match assignee {
+            Assignee::Human => Self::Human,
+            Assignee::Agent(name) => Self::Agent(name.clone()),
+            Assignee::Unassigned => Self::Unassigned,
         }
     }
 }

@@ -139,6 +139,11 @@ fn word(text: &str) -> String {
     }
 }
 
+/// Whether a text is comments and nothing else, which may stay where the value before them changes.
+fn is_comments(text: &str) -> bool {
+    text.lines().map(str::trim_start).all(|line| line.is_empty() || line.starts_with('#'))
+}
+
 /// The fields that grow; fields with the state of a task belong above them.
 const LISTS: [&str; 4] = ["execution_notes", "artifacts", "human_review", "state_transitions"];
 
@@ -192,8 +197,11 @@ impl TaskEditor {
                     _ => ("", new.trim_end_matches(['\r', '\n']).to_owned()),
                 };
                 let gap = if gap.is_empty() && !new.starts_with(['\r', '\n', ' ']) { " " } else { gap };
-                let tail = if new.contains('\n') || tail.contains('\n') { "" } else { tail };
-                [&self.text[..entry.value], gap, &new, tail, self.newline, &self.text[entry.end..]].concat()
+                let tail = if is_comments(tail) { tail } else { "" };
+                // Beside the first line of several: a comment after a value that goes on below would be part of it.
+                let (head, below) = new.split_at(new.find(['\r', '\n']).unwrap_or(new.len()));
+                let parts = [&self.text[..entry.value], gap, head, tail, below, self.newline];
+                [&parts.concat(), &self.text[entry.end..]].concat()
             }
             None => {
                 let at = self.place_for(&block, key);
@@ -388,6 +396,18 @@ mod tests {
             (
                 "- id: A\n  execution_notes: [words]\n",
                 format!("- id: A\n  execution_notes:\n    - words\n{item}"),
+            ),
+            (
+                "- id: A\n  execution_notes: []  # none yet\n  x: y\n",
+                format!("- id: A\n  execution_notes:  # none yet\n{item}  x: y\n"),
+            ),
+            (
+                "- id: A\n  execution_notes: [words] # said\n    # and more\n  x: y\n",
+                format!("- id: A\n  execution_notes: # said\n    # and more\n    - words\n{item}  x: y\n"),
+            ),
+            (
+                "- id: A\n  execution_notes: null # none\n",
+                format!("- id: A\n  execution_notes: # none\n{item}"),
             ),
         ] {
             assert_eq!(edited(before, |draft| draft.push("execution_notes", &note)), after, "{before:?}");

@@ -113,6 +113,11 @@ fn rule(from: TaskState, to: TaskState) -> Option<(TransitionActor, TransitionRe
     }
 }
 
+/// Whether the table has a move, for any actor.
+pub fn is_known(from: TaskState, to: TaskState) -> bool {
+    rule(from, to).is_some()
+}
+
 /// Whether an actor may move a task.
 pub fn transition(
     from: TaskState,
@@ -129,8 +134,14 @@ pub fn transition(
     if needs == TransitionRequirement::NoTest && facts.kind.must_be_tested() {
         return Err(StateTransitionError::Skips { kind: facts.kind.to_string() });
     }
+    let is_review = *facts.kind == TaskType::Review;
+    if is_review && matches!(actor, Actor::Agent(_)) {
+        return Err(StateTransitionError::Review);
+    }
     let owns = match (actor, facts.owner) {
         (Actor::Human(_), TaskOwner::Human) => true,
+        // A review that was given to an agent is a person's all the same.
+        (Actor::Human(_), TaskOwner::Agent(_)) => is_review,
         (Actor::Agent(name), TaskOwner::Agent(owner)) => name == owner,
         _ => false,
     };
@@ -164,9 +175,6 @@ pub fn transition(
             Err(StateTransitionError::NoReason { from, to, section: "8.1.1" })
         }
         TransitionRequirement::Stale => Ok(()),
-        TransitionRequirement::Start if agent && *facts.kind == TaskType::Review => {
-            Err(StateTransitionError::Review)
-        }
         TransitionRequirement::Start if *facts.kind == TaskType::Build && !facts.has_acceptance => {
             Err(StateTransitionError::NoAcceptance { from })
         }
@@ -259,9 +267,14 @@ mod tests {
             let actor = Actor::Agent(agent("mine"));
             transition(TaskState::InProgress, TaskState::Done, &actor, &facts(kind, &owner), None).is_ok()
         };
-        for kind in [TaskType::Test, TaskType::Review, TaskType::Investigate, TaskType::Followup] {
+        for kind in [TaskType::Test, TaskType::Investigate, TaskType::Followup] {
             assert!(skip(&kind), "{kind}");
         }
+        let signs = |owner: &TaskOwner| {
+            let facts = facts(&TaskType::Review, owner);
+            transition(TaskState::InProgress, TaskState::Done, &Actor::Human(None), &facts, None).is_ok()
+        };
+        assert!(signs(&TaskOwner::Human) && signs(&owner), "a review is a person's, whoever owns it (§6)");
         assert!(!skip(&TaskType::Build));
         assert!(!skip(&TaskType::Custom("deploy".into())), "custom types follow build (§6)");
     }
@@ -288,7 +301,11 @@ mod tests {
         assert_eq!(refused(InProgress, Todo, &human, &ready, None), "8.1.1");
         assert_eq!(refused(InProgress, Todo, &mine, &ready, Some("why")), "8.1.1");
         let review = TransitionFacts { kind: &TaskType::Review, ..ready.clone() };
-        assert_eq!(refused(Todo, InProgress, &mine, &review, None), "6");
+        for (from, to) in
+            [(Todo, InProgress), (InProgress, ToBeTested), (InProgress, Done), (ToBeTested, Done)]
+        {
+            assert_eq!(refused(from, to, &mine, &review, None), "6");
+        }
         assert_eq!(refused(Todo, InProgress, &Actor::Agent(agent("other")), &ready, None), "5.1");
     }
 }

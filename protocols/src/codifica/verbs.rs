@@ -6,13 +6,15 @@ use serde_json::{Map, Value, json};
 
 use super::actions::{NewTask, RUNNER_ACTOR};
 use super::contract::CodificaVersion;
-use super::task::{Priority, Task, TaskState, TaskType};
+use super::task::{Priority, Task, TaskOwner, TaskState, TaskType};
 use super::{Codifica, LocatedTask, PROFILE, PROFILES, StateListing, lint, notes};
 use crate::board::{Board as _, BoardError};
+use crate::board_verbs::WorkOutcome;
 use crate::board_verbs::{
     ArchiveSummary, AssignRequest, BoardStatus, BoardVerbs, CreatedTask, KeptVerification, LintRequest,
-    Migration, MoveRequest, ReportPage, StatusFooter, StatusRequest, TaskFilter, TaskPage, TaskRequest,
-    TaskSummary, TaskTable, UndoneTask, VerificationInput, VerificationOptions, VerificationTarget,
+    Migration, MoveRequest, NoteRequest, ReportPage, RequestedScope, StatusFooter, StatusRequest, TaskFilter,
+    TaskPage, TaskRequest, TaskSummary, TaskTable, UndoneTask, VerificationInput, VerificationOptions,
+    VerificationTarget,
 };
 use crate::finding::Finding;
 use crate::names::{Actor, TaskId};
@@ -52,17 +54,24 @@ fn parse_state(text: &str) -> Result<TaskState, BoardError> {
     })
 }
 
+fn no_such_field() -> BoardError {
+    BoardError::refused("a task of Codifica has no scope, risks or references of its own (§5)")
+        .with_hint("what agents may change is `rules.file_scope` of codifica.json")
+}
+
+fn check_no_scope(scope: &RequestedScope) -> Result<(), BoardError> {
+    if scope.is_empty() { Ok(()) } else { Err(no_such_field()) }
+}
+
 fn new_task(request: &TaskRequest) -> Result<NewTask, BoardError> {
-    if !request.scope.is_empty() || !request.risks.is_empty() || !request.external_refs.is_empty() {
-        return Err(BoardError::refused(
-            "a task of Codifica has no scope, risks or references of its own (§5)",
-        )
-        .with_hint("what agents may change is `rules.file_scope` of codifica.json"));
+    if !request.risks.is_empty() || !request.external_refs.is_empty() {
+        return Err(no_such_field());
     }
+    check_no_scope(&request.scope)?;
     Ok(NewTask {
         title: request.title.clone(),
         kind: request.kind.clone(),
-        owner: request.assignee.clone(),
+        owner: request.assignee.as_ref().map(TaskOwner::from).unwrap_or_default(),
         priority: Priority::ALL[usize::from(request.urgency).min(Priority::ALL.len() - 1)],
         description: request.description.clone().or_else(|| request.body.clone()),
         depends_on: request.depends_on.clone(),
@@ -84,7 +93,7 @@ impl BoardVerbs for Codifica {
     fn task_list(&self, tree: &RepoTree, filter: &TaskFilter) -> Result<TaskTable, BoardError> {
         let listing = self.tasks(tree)?;
         let all = summaries(&listing).into_iter();
-        let wanted = all.filter(|(task, _)| filter.selects(task.state.as_str(), task.owner.agent()));
+        let wanted = all.filter(|(task, _)| filter.selects(task.state.as_str(), &task.owner.assignee()));
         let tasks = wanted.map(|(_, shown)| shown).collect();
         Ok(TaskTable { tasks, findings: listing.findings })
     }
@@ -143,6 +152,15 @@ impl BoardVerbs for Codifica {
         Ok(((), effects))
     }
 
+    fn task_note(
+        &self,
+        tree: &RepoTree,
+        request: &NoteRequest<'_>,
+        now: &Zoned,
+    ) -> Result<(TaskId, Effects), BoardError> {
+        self.add_note(tree, request, now)
+    }
+
     /// Whether a person must confirm the move: only a person is the orchestrator in this protocol.
     fn needs_person(&self, tree: &RepoTree, request: &MoveRequest<'_>, now: &Zoned) -> bool {
         let by_person = MoveRequest { actor: &Actor::Human(None), ..*request };
@@ -155,7 +173,9 @@ impl BoardVerbs for Codifica {
         request: &AssignRequest<'_>,
         _now: &Zoned,
     ) -> Result<(TaskId, Effects), BoardError> {
-        let (task, effects) = self.assign(tree, request.id, request.agent, request.actor)?;
+        check_no_scope(request.scope)?;
+        let owner = TaskOwner::from(request.assignee);
+        let (task, effects) = self.assign(tree, request.id, &owner, request.actor)?;
         Ok((task.id, effects))
     }
 
@@ -176,13 +196,14 @@ impl BoardVerbs for Codifica {
         let counts: Vec<_> = TaskState::ALL.iter().map(|state| (state.to_string(), count(*state))).collect();
         let by_state: Map<String, Value> =
             counts.iter().map(|(state, count)| (state.clone(), (*count).into())).collect();
-        let waiting = selection.waiting.iter();
+        let waiting = selection.waiting.iter().chain(&selection.reported).chain(&selection.elsewhere);
         let document = json!({
             "version": 1,
             "protocol": self.protocol(),
             "counts": by_state,
             "tasks": all.iter().map(|(_, shown)| &shown.document).collect::<Vec<_>>(),
             "waiting": waiting
+                .clone()
                 .map(|(listed, why)| json!({ "task": named(&listed.task.id), "why": why }))
                 .collect::<Vec<_>>(),
             "findings": &listing.findings,
@@ -190,10 +211,14 @@ impl BoardVerbs for Codifica {
         let mut open: Vec<_> = all.into_iter().filter(|(task, _)| !task.state.is_final()).collect();
         open.sort_by_key(|(task, _)| (urgency(task.state), task.priority));
         let open = open.into_iter().map(|(_, shown)| shown).collect();
-        let reclaimable = selection.waiting.iter().filter(|(_, why)| why.contains("(§8.1.1)"));
-        let stale = reclaimable.map(|(listed, why)| format!("{}: {why}", named(&listed.task.id))).collect();
+        let line =
+            |(listed, why): &(&super::ListedTask, String)| format!("{}: {why}", named(&listed.task.id));
+        let (stale, stuck) = waiting
+            .filter(|(listed, _)| listed.task.state != TaskState::Todo)
+            .partition::<Vec<_>, _>(|(listed, _)| selection.stale.contains(listed));
+        let [stale, stuck] = [stale, stuck].map(|some| some.into_iter().map(line).collect());
         let footer = Some(StatusFooter { counts, ..StatusFooter::default() });
-        Ok(BoardStatus { document, open, stale, footer, findings: listing.findings })
+        Ok(BoardStatus { document, open, stale, stuck, footer, findings: listing.findings })
     }
 
     fn done_task(&self, tree: &RepoTree, id: &TaskId) -> Option<(String, &'static str)> {
@@ -230,6 +255,15 @@ impl BoardVerbs for Codifica {
             text: (!text.is_empty()).then_some(text),
             missing: format!("there is no note on {id} yet"),
             findings: Vec::new(),
+            outcome: WorkOutcome {
+                state: found.task.state.to_string(),
+                // A task that was opened again has not landed.
+                commit: notes::steps(&block)
+                    .pop()
+                    .filter(|step| step.to.as_deref() == Some(TaskState::Done.as_str()))
+                    .and_then(|step| step.provenance.commit_sha),
+                ..WorkOutcome::default()
+            },
         })
     }
 

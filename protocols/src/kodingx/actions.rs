@@ -5,6 +5,7 @@
 
 use jiff::Zoned;
 
+use super::done_gate::DoneGate;
 use super::layout;
 use super::report::Report;
 use super::risks::{self, RiskRegister};
@@ -13,6 +14,7 @@ use super::task::{KodingXScope, Priority, Task};
 use super::views::{self, BoardTable, LastVerify, StateLists, ViewError, ViewRow};
 use super::{BoardFile, KodingX};
 use crate::board::BoardError;
+use crate::board_verbs::AssignRequest;
 use crate::finding::Finding;
 use crate::names::{Actor, AgentName, TaskId};
 use crate::store::Effects;
@@ -216,13 +218,25 @@ impl KodingX {
         reason: Option<&str>,
         now: &Zoned,
     ) -> Result<(Task, Effects), BoardError> {
+        self.move_through(tree, id, (to, DoneGate::Claimed), actor, reason, now)
+    }
+
+    pub(super) fn move_through(
+        &self,
+        tree: &RepoTree,
+        id: &TaskId,
+        (to, gate): (TaskStatus, DoneGate),
+        actor: &Actor,
+        reason: Option<&str>,
+        now: &Zoned,
+    ) -> Result<(Task, Effects), BoardError> {
         let now = self.local(now);
         let found = self.open_task(tree, id)?;
         let from = found.value.status;
         let needs = status::transition(from, to, actor, &found.value.assignee, reason)
             .map_err(|refused| BoardError::refused(format!("{id}: {refused}")))?;
         if needs == StatusRequirement::Proof {
-            self.check_done_gate(tree, id)?;
+            self.check_done_gate(tree, id, gate, &now)?;
         }
         let note = note(from, to, actor, reason);
         let report = if to == TaskStatus::Done { self.reports(tree, id)?.0.pop() } else { None };
@@ -262,17 +276,15 @@ impl KodingX {
         Ok(effects)
     }
 
-    /// Gives a task to an agent. Its file goes to that agent's inbox.
+    /// Gives a task to an agent, with another scope if the request has one. Its file goes to that agent's inbox.
     pub fn assign(
         &self,
         tree: &RepoTree,
-        id: &TaskId,
         agent: &AgentName,
-        actor: &Actor,
-        reason: Option<&str>,
+        request: &AssignRequest<'_>,
         now: &Zoned,
     ) -> Result<(Task, Effects), BoardError> {
-        let now = self.local(now);
+        let (AssignRequest { id, actor, reason, scope, .. }, now) = (*request, self.local(now));
         let found = self.open_task(tree, id)?;
         let from = found.value.status;
         if from != TaskStatus::Assigned {
@@ -284,8 +296,22 @@ impl KodingX {
         let mut task = found.value.clone();
         task.status = TaskStatus::Assigned;
         task.assignee = agent.clone();
+        // A value that stays is not written again, however it is written.
+        let mut fields = Vec::new();
+        if from != task.status {
+            fields.push("status");
+        }
+        if found.value.assignee != task.assignee {
+            fields.push("assignee");
+        }
+        if !scope.is_empty() {
+            let wanted = task.scope.clone().unwrap_or_default().with(scope);
+            wanted.check().map_err(|error| BoardError::refused(format!("{id}: {error} (§6.3)")))?;
+            task.scope = Some(wanted);
+            fields.push("scope");
+        }
         let note = note(from, TaskStatus::Assigned, actor, reason);
-        let effects = self.rewrite(tree, &found, &task, &["status", "assignee"], note.as_deref(), &now)?;
+        let effects = self.rewrite(tree, &found, &task, &fields, note.as_deref(), &now)?;
         Ok((task, effects))
     }
 
@@ -296,32 +322,6 @@ impl KodingX {
             return Err(BoardError::refused(format!("{id} is archived ({})", found.place.path)));
         }
         Ok(found)
-    }
-
-    /// §9.2: DONE takes a report and a verification that passed, or a person's override of one.
-    fn check_done_gate(&self, tree: &RepoTree, id: &TaskId) -> Result<(), BoardError> {
-        let (reports, _) = self.reports(tree, id)?;
-        if reports.is_empty() {
-            return Err(BoardError::refused(format!("{id} can't be DONE: there is no report on it (§18)"))
-                .with_hint(format!(
-                    "a report belongs to {}/AGENT/DATE/",
-                    layout::BoardFileKind::Report.folders()[0]
-                )));
-        }
-        self.no_open_p0(tree, &self.find(tree, id)?.value)?;
-        let Some(artifact) = self.artifact(tree, id)? else {
-            return Err(BoardError::refused(format!("{id} can't be DONE: it was never verified (§9.2)"))
-                .with_hint(format!("agency verify --task {id}")));
-        };
-        if !artifact.value.allows_done() {
-            let result = artifact.value.result.as_str();
-            return Err(BoardError::refused(format!(
-                "{id} can't be DONE: its last verification came to `{result}` (§9.2), see {}",
-                artifact.place.path
-            ))
-            .with_hint("mend it and verify again, or override it: --override --reason … --followup …"));
-        }
-        Ok(())
     }
 
     /// The file of a task with some fields as they are in `task`, and the views with it.
@@ -354,6 +354,7 @@ impl KodingX {
             "status" => ("status", task.status.as_str().to_owned()),
             "assignee" => ("assignee", yaml::scalar(task.assignee.as_str())),
             "risks" => ("risks", yaml::flow_list(&task.risks)),
+            "scope" => ("scope", task.scope.clone().unwrap_or_default().flow()),
             other => unreachable!("no act sets {other}"),
         };
         let fields: Vec<(&str, String)> = fields.iter().map(written).collect();

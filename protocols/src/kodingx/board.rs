@@ -6,6 +6,7 @@ use jiff::Zoned;
 
 use super::actions::note;
 use super::artifact;
+use super::done_gate::DoneGate;
 use super::layout::{self, BoardFileKind, BoardPath};
 use super::report::{Report, ReportStatus};
 use super::status::{self, TaskStatus};
@@ -59,6 +60,7 @@ impl Board for KodingX {
         for (place, task) in &listing.tasks {
             match readiness(task, reported.get(task.id.as_str()).copied(), &known) {
                 TaskReadiness::Ready(role) => {
+                    agenda.note_dependencies(&task.id, &task.depends_on);
                     let handed_in = reported.get(task.id.as_str()) == Some(&ReportHandling::Outside);
                     agenda.ready.extend(start(place, task, role, handed_in));
                 }
@@ -262,9 +264,23 @@ impl Board for KodingX {
             BoardOutcome::Returned { reason } => {
                 moved(TaskStatus::InProgress, &Actor::Orchestrator, Some(reason))
             }
-            BoardOutcome::Landed { .. } => moved(TaskStatus::Done, &Actor::Orchestrator, None),
+            BoardOutcome::Landed { commit } => {
+                let told = self.report_landed(tree, task, commit)?;
+                match found.value.status {
+                    TaskStatus::Done => Ok(told),
+                    _ => {
+                        let to = (TaskStatus::Done, DoneGate::Landed);
+                        let moved = self.move_through(tree, task, to, &Actor::Orchestrator, None, now)?;
+                        Ok(told.and(moved.1))
+                    }
+                }
+            }
             BoardOutcome::Canceled { reason } => {
                 moved(TaskStatus::Canceled, &Actor::Orchestrator, Some(reason))
+            }
+            // It was reported and did not land: it goes back to its builder.
+            BoardOutcome::Reopened { reason } if found.value.status == TaskStatus::ReadyForReview => {
+                moved(TaskStatus::InProgress, &Actor::Orchestrator, Some(reason))
             }
             BoardOutcome::Reopened { reason } => {
                 moved(TaskStatus::Assigned, &Actor::Orchestrator, Some(reason))
@@ -321,6 +337,18 @@ impl KodingX {
                 (id, whose)
             })
             .collect())
+    }
+
+    /// The engine's last report on a task, with what became of its work. A report from outside stays as it was written.
+    fn report_landed(&self, tree: &RepoTree, task: &TaskId, commit: &str) -> Result<Effects, BoardError> {
+        let mut effects = Effects::none();
+        if let Some(report) = self.reports(tree, task)?.0.pop().filter(|one| one.value.attempt.is_some()) {
+            let path = &report.place.path;
+            let text = Report::as_landed(&report.text, commit)
+                .map_err(|error| super::actions::unreadable(path, error))?;
+            effects.replace(path, &report.text, text);
+        }
+        Ok(effects)
     }
 
     /// The report in the outbox of its agent, under today's date. A later one of the same day replaces it.

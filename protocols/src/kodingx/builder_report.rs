@@ -87,6 +87,7 @@ pub(super) fn corrected(
         attempt: Some(seen.attempt),
         returned: false,
         usage: seen.used,
+        landed: None,
     };
     let mut body = claim.map(|claim| claim.words.trim().to_owned()).unwrap_or_default();
     let mut notes = vec![seen.ended.to_owned()];

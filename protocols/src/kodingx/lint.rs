@@ -427,14 +427,11 @@ impl BoardLint<'_> {
                 ));
             }
             match self.board.artifact(self.tree, &task.id) {
-                Ok(Some(artifact)) if artifact.value.allows_done() => {}
                 Ok(Some(artifact)) => {
-                    let message = format!(
-                        "{} is DONE, and its verification came to `{}`",
-                        task.id,
-                        artifact.value.result.as_str()
-                    );
-                    found.push(Finding::error(&place.path, None, "9.2", message));
+                    if let Err(obstacle) = artifact.value.check_done() {
+                        let message = format!("{} is DONE, and {obstacle}", task.id);
+                        found.push(Finding::error(&place.path, None, "9.2", message));
+                    }
                 }
                 Ok(None) => {
                     let message = format!("{} is DONE and was never verified", task.id);
@@ -506,7 +503,9 @@ impl BoardLint<'_> {
             candidates.iter().map(|Adapter { path, .. }| *path).chain(others(tool).iter().copied()).collect();
         let (mut texts, mut found) = (Vec::new(), Vec::new());
         for path in &paths {
-            texts.extend(self.text(path, "13", &mut found).map(|text| (*path, text)));
+            // Of a link that leads elsewhere it is said so.
+            let target = self.tree.follow(path).unwrap_or_else(|_| (*path).to_owned());
+            texts.extend(self.text(&target, "13", &mut found).map(|text| (*path, text)));
         }
         let Some((path, text)) = texts.into_iter().min_by_key(|(_, text)| missing_parts(text).len()) else {
             // An unreadable file matters only where there is no other.

@@ -47,12 +47,16 @@ pub struct Report {
     pub returned: bool,
     /// The usage that the builder reports. An extension of ours.
     pub usage: Option<RecordedUsage>,
+    /// The commit with which its work landed. An extension of ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub landed: Option<String>,
 }
 
 const SECTION: &str = "7.2";
 const ATTEMPT: &str = "attempt";
 const RETURNED: &str = "returned";
 const USAGE: &str = "usage";
+const LANDED: &str = "landed";
 
 impl Report {
     /// Reads a report. `agent` is the agent of its folder, for files that do not name one.
@@ -107,6 +111,7 @@ impl Report {
         let attempt = header.value(ATTEMPT).and_then(|value| value.as_u64());
         let returned = matter.line(RETURNED).is_some();
         let usage = header.value(USAGE).and_then(|value| read_usage(&value));
+        let landed = header.text(LANDED);
         let findings = header.findings;
         let value = match (task_id, agent, status) {
             (Some(task_id), Some(agent), Some(status)) => Some(Self {
@@ -122,6 +127,7 @@ impl Report {
                 attempt,
                 returned,
                 usage,
+                landed,
             }),
             _ => None,
         };
@@ -131,6 +137,12 @@ impl Report {
     /// The text of a report that says that the work went back to its builder.
     pub(super) fn as_returned(text: &str, at: OffsetTimestamp) -> Result<String, FrontmatterError> {
         Frontmatter::parse(text)?.set(RETURNED, &at.to_string())
+    }
+
+    /// The text of a report that says that its work was verified and landed. Its status stays: a builder's is one of two.
+    pub(super) fn as_landed(text: &str, commit: &str) -> Result<String, FrontmatterError> {
+        let verified = "{dod_passed: true}".to_owned();
+        Frontmatter::parse(text)?.set_all(&[("verification", verified), (LANDED, yaml::quoted(commit))])
     }
 
     /// Whether it was written outside of a run and is not handled yet.
@@ -164,6 +176,9 @@ impl Report {
             if let Some(cost) = usage.cost() {
                 out.push_str(&format!("  cost: {cost}\n"));
             }
+        }
+        if let Some(commit) = &self.landed {
+            out.push_str(&format!("{LANDED}: {}\n", yaml::quoted(commit)));
         }
         out.push_str(&format!("risks:{}---\n{body}", yaml::block_list(2, &self.risks)));
         out
@@ -289,6 +304,7 @@ mod tests {
                     output_tokens: None,
                     cost_micros: passed.then_some(u64::from(micros)),
                 }),
+                landed: blocked.then(|| format!("{second:x}")),
             };
             let text = report.render(&body);
             let read = read(&text);

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::KodingX;
 use super::adapters::{self, AdapterAction, AdapterContent, ExistingFiles, Orchestrator};
+use super::generated_file::{GeneratedFile, GeneratedUpdate};
 use super::layout;
 use super::manifest::{self, BoardManifest, LicenseMode};
 use super::templates::{self, RoleMode, TemplateContext, TextFile};
@@ -19,7 +20,7 @@ use crate::board::BoardError;
 use crate::names::AgentName;
 use crate::store::Effects;
 use crate::store::tree::{RepoTree, RepoTreeError};
-use crate::text::region::{self, CommentStyle};
+use crate::text::region::{self, CommentStyle, RegionError};
 use crate::timestamp::{self, OffsetTimestamp};
 
 /// The options that a person gave. Others come from the manifest, or are the default.
@@ -163,7 +164,14 @@ pub fn scaffold(
         role_mode: json["role_mode"].as_str().and_then(RoleMode::parse).unwrap_or_default(),
     };
     let orchestrator = board.manifest.orchestrator.as_deref().and_then(Orchestrator::parse);
-    let mut site = Scaffolder { tree, overwrite, deeds: Vec::new(), effects: Effects::none() };
+    let mut site = Scaffolder {
+        tree,
+        overwrite,
+        deeds: Vec::new(),
+        effects: Effects::none(),
+        written: Vec::new(),
+        followed: Vec::new(),
+    };
     for component in components {
         let now = board.local(now);
         match component {
@@ -204,12 +212,7 @@ pub fn scaffold(
             BoardComponent::Agents => site.texts(templates::contracts(&setting))?,
             BoardComponent::Templates => site.texts(templates::templates(&setting))?,
             BoardComponent::Adapter => {
-                let orchestrator = orchestrator.unwrap_or(Orchestrator::Other);
-                let steps = adapters::plan_install(&existing(tree)?, orchestrator, false, &setting);
-                site.adapters(steps, &setting)?;
-                for path in SHARED.into_iter().filter(|path| is_link(tree, path)) {
-                    site.note(path, ScaffoldAction::Kept, "it is a link, and what it leads to is left alone");
-                }
+                site.adapter(orchestrator.unwrap_or(Orchestrator::Other), &setting)?;
             }
             BoardComponent::Workflow => site.texts(vec![templates::workflow(&setting)])?,
         }
@@ -283,6 +286,9 @@ struct Scaffolder<'t> {
     overwrite: OverwritePolicy,
     deeds: Vec<ScaffoldChange>,
     effects: Effects,
+    /// The files of other authors that got our region, and the names by which they were found.
+    written: Vec<String>,
+    followed: Vec<String>,
 }
 
 impl Scaffolder<'_> {
@@ -325,18 +331,46 @@ impl Scaffolder<'_> {
         texts.into_iter().try_for_each(|text| self.generated(&text.path, &text.content, ""))
     }
 
-    /// Writes a file that the tools write whole.
+    /// Writes a file that the tools write, in a region of ours: text of people around it stays.
     fn generated(&mut self, path: &str, text: &str, why: &str) -> Result<(), BoardError> {
-        match self.tree.read_text(path)? {
-            None => {
-                self.effects.create(path, text);
-                self.note(path, ScaffoldAction::Made, why);
-            }
-            Some(old) if old == text => self.note(path, ScaffoldAction::Kept, ""),
-            Some(old) if self.overwrite == OverwritePolicy::Generated => self.settled(path, Some(&old), text),
-            Some(_) => {
+        let file = GeneratedFile::new(path, text);
+        let refused = |error: RegionError| BoardError::refused(format!("{path}: {error}"));
+        let Some(old) = self.tree.read_text(path)? else {
+            self.effects.create(path, file.fenced().map_err(refused)?);
+            self.note(path, ScaffoldAction::Made, why);
+            return Ok(());
+        };
+        let force = self.overwrite == OverwritePolicy::Generated;
+        match file.over(&old).map_err(refused)? {
+            GeneratedUpdate::Same => self.note(path, ScaffoldAction::Kept, ""),
+            _ if !force => {
                 self.note(path, ScaffoldAction::Kept, "it is there already; --force would write it anew");
             }
+            GeneratedUpdate::Region(new) => self.settled(path, Some(&old), &new),
+            GeneratedUpdate::Whole(new) => {
+                let saved = (1..)
+                    .map(|number| format!("{path}.saved-{number}"))
+                    .find(|saved| !self.tree.exists(saved))
+                    .unwrap_or_default();
+                self.effects.create(&saved, &old);
+                self.effects.replace(path, &old, new);
+                let why = format!("what it was is in {saved}: move your own text from there, and remove it");
+                self.note(path, ScaffoldAction::Changed, &why);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the rules where the coordinating tool reads them, and beside the rules of other tools.
+    fn adapter(
+        &mut self,
+        orchestrator: Orchestrator,
+        setting: &TemplateContext<'_>,
+    ) -> Result<(), BoardError> {
+        let existing = existing(self.tree, orchestrator)?;
+        self.adapters(adapters::plan_install(&existing, orchestrator, false, setting), setting)?;
+        for path in SHARED.into_iter().filter(|path| is_link(self.tree, path)) {
+            self.link_kept(path);
         }
         Ok(())
     }
@@ -348,6 +382,7 @@ impl Scaffolder<'_> {
     ) -> Result<(), BoardError> {
         for step in steps {
             match step.deed {
+                AdapterAction::LeaveAlone if self.written.iter().any(|path| path == step.path) => {}
                 AdapterAction::LeaveAlone => self.note(step.path, ScaffoldAction::Kept, &step.why),
                 AdapterAction::Add(AdapterContent::Whole(text)) => {
                     self.generated(step.path, &text, &step.why)?;
@@ -360,14 +395,36 @@ impl Scaffolder<'_> {
         Ok(())
     }
 
-    /// Writes a region of ours in a file of another author.
+    /// Notes a link that was not written through.
+    fn link_kept(&mut self, path: &str) {
+        match self.tree.follow(path) {
+            // It is the coordinating tool's own file, and was said of its target.
+            Ok(target) if self.followed.iter().any(|name| name == path) && self.written.contains(&target) => {
+            }
+            Ok(target) if self.written.contains(&target) => {
+                let why = format!("it is a link to {target}, which has the rules");
+                self.note(path, ScaffoldAction::Kept, &why);
+            }
+            _ => self.note(path, ScaffoldAction::Kept, "it is a link, and what it leads to is left alone"),
+        }
+    }
+
+    /// Writes a region of ours in a file of another author. A link to such a file stays a link.
     fn appended(
         &mut self,
-        path: &str,
+        name: &str,
         content: AdapterContent,
         why: &str,
         setting: &TemplateContext<'_>,
     ) -> Result<(), BoardError> {
+        let target = shared_target(self.tree, name)?;
+        let path = target.as_str();
+        let why = match path == name {
+            true => why.to_owned(),
+            false => format!("`{name}` is a link to it. {why}"),
+        };
+        self.written.push(target.clone());
+        self.followed.push(name.to_owned());
         let old = self.tree.read_text(path)?;
         let text = old.as_deref().unwrap_or_default();
         let new = match content {
@@ -391,7 +448,7 @@ impl Scaffolder<'_> {
             Some(_) => ScaffoldAction::Changed,
         };
         self.effects.put(path, old.as_deref(), new);
-        self.note(path, what, if what == ScaffoldAction::Kept { "" } else { why });
+        self.note(path, what, if what == ScaffoldAction::Kept { "" } else { &why });
         Ok(())
     }
 }
@@ -402,18 +459,42 @@ pub const REGION: &str = "rules";
 /// Files of several tools that our rules may be appended to.
 const SHARED: [&str; 3] = [".cursorrules", "CLAUDE.md", "AGENTS.md"];
 
-/// Many repositories have one of these files, and links to it for other tools.
 fn is_link(tree: &RepoTree, path: &str) -> bool {
-    matches!(tree.read(path), Err(RepoTreeError::Link { .. }))
+    !matches!(tree.follow(path), Ok(target) if target == path)
 }
 
-/// Which files of §22.3 exist. A file with only our region does not count, nor does a link.
-fn existing(tree: &RepoTree) -> Result<ExistingFiles, RepoTreeError> {
-    let theirs = |path: &str| -> Result<bool, RepoTreeError> {
-        if is_link(tree, path) {
-            return Ok(false);
-        }
-        let Some(text) = tree.read_text(path)? else { return Ok(false) };
+/// The file that is written for a name: many repositories have one file of rules, and links to it for other tools. A link
+/// is followed to a Markdown file of this repository, and to nothing else.
+fn shared_target(tree: &RepoTree, name: &str) -> Result<String, BoardError> {
+    let refused = |leads: &str| {
+        BoardError::refused(format!("{name} is a link that leads {leads}; nothing was changed")).with_hint(
+            format!("put a file in place of the link {name}, or a link to a Markdown file of this repository; or name another tool with --orchestrator"),
+        )
+    };
+    let target = match tree.follow(name) {
+        Ok(target) => target,
+        Err(RepoTreeError::Link { .. }) => return Err(refused("out of the repository")),
+        Err(error) => return Err(error.into()),
+    };
+    let is_ours = |part: &str| part.eq_ignore_ascii_case(".git") || part.eq_ignore_ascii_case(layout::ROOT);
+    let is_rules = target.ends_with(".md") || target.ends_with(".mdc") || target.ends_with(".cursorrules");
+    match target == name || (is_rules && !target.split('/').any(is_ours)) {
+        true => Ok(target),
+        false => Err(refused(&format!("to {target}"))),
+    }
+}
+
+/// Which files of §22.3 exist. A file with only our region does not count, nor does a link that leads elsewhere.
+fn existing(tree: &RepoTree, orchestrator: Orchestrator) -> Result<ExistingFiles, BoardError> {
+    let theirs = |path: &str| -> Result<bool, BoardError> {
+        // A link is another name of a file that counts by itself; only the tool's own is followed.
+        let is_own = path == "CLAUDE.md" && orchestrator == Orchestrator::ClaudeCode;
+        let target = match is_link(tree, path) {
+            true if !is_own => return Ok(false),
+            true => shared_target(tree, path)?,
+            false => path.to_owned(),
+        };
+        let Some(text) = tree.read_text(&target)? else { return Ok(false) };
         let ours = region::find(&text, REGION, CommentStyle::Html).ok().flatten();
         Ok(ours.is_none_or(|range| {
             let rest = [&text[..range.start], &text[range.end..]].concat();

@@ -13,6 +13,7 @@ use serde_yaml::Value;
 use super::header_fields::{HeaderReader, scalar};
 use super::status::TaskStatus;
 use crate::board::ScopeAuthor;
+use crate::board_verbs::RequestedScope;
 use crate::finding::Finding;
 use crate::names::{AgentName, TaskId};
 use crate::scope_glob;
@@ -69,6 +70,38 @@ impl KodingXScope {
             ("may_touch", &self.may_touch),
             ("must_not_touch", &self.must_not_touch),
         ]
+    }
+
+    /// The scope with each list that was asked for in place of its own. It is an agent's as long as a list of an agent is
+    /// in it.
+    #[must_use]
+    pub fn with(self, asked: &RequestedScope) -> Self {
+        let by_agent = self.author == ScopeAuthor::Agent;
+        let mut keeps_old = false;
+        let mut part = |asked: &[String], old: Vec<String>| match asked.is_empty() {
+            true => {
+                keeps_old |= !old.is_empty();
+                old
+            }
+            false => asked.to_vec(),
+        };
+        let (must_touch, may_touch, must_not_touch) = (
+            part(&asked.must_touch, self.must_touch),
+            part(&asked.may_touch, self.may_touch),
+            part(&asked.must_not_touch, self.must_not_touch),
+        );
+        let author = if by_agent && keeps_old { ScopeAuthor::Agent } else { asked.author };
+        Self { must_touch, may_touch, must_not_touch, author }
+    }
+
+    /// The scope on one line.
+    pub(super) fn flow(&self) -> String {
+        let mut parts: Vec<String> =
+            self.parts().iter().map(|(name, globs)| format!("{name}: {}", yaml::flow_list(globs))).collect();
+        if self.author == ScopeAuthor::Agent {
+            parts.push(format!("{WRITTEN_BY}: {AGENT}"));
+        }
+        format!("{{{}}}", parts.join(", "))
     }
 
     /// The first glob that can't be used, and why.

@@ -15,12 +15,12 @@ use super::{KodingX, lint};
 use crate::board::{Board as _, BoardError};
 use crate::board_verbs::{
     ArchiveSummary, AssignRequest, BoardStatus, BoardVerbs, CreatedTask, KeptVerification, LintRequest,
-    Migration, MoveRequest, ReportPage, RiskNote, StatusFooter, StatusRequest, TaskFilter, TaskPage,
-    TaskRequest, TaskSummary, TaskTable, UndoneTask, VerificationInput, VerificationOptions,
-    VerificationTarget,
+    Migration, MoveRequest, OutcomeVerification, ReportPage, RiskNote, StatusFooter, StatusRequest,
+    TaskFilter, TaskPage, TaskRequest, TaskSummary, TaskTable, UndoneTask, VerificationInput,
+    VerificationOptions, VerificationTarget, WorkOutcome,
 };
 use crate::finding::Finding;
-use crate::names::{Actor, TaskId};
+use crate::names::{Actor, AgentName, Assignee, TaskId};
 use crate::store::Effects;
 use crate::store::tree::RepoTree;
 use crate::text::frontmatter::Frontmatter;
@@ -55,10 +55,23 @@ fn parse_status(text: &str) -> Result<TaskStatus, BoardError> {
     })
 }
 
-fn new_task(request: &TaskRequest) -> NewTask {
+/// The agent of an assignee. A person may build as well (§3.3), and has a folder of that name.
+fn builder(assignee: &Assignee) -> Result<AgentName, BoardError> {
+    let parsed = match assignee {
+        Assignee::Agent(name) => return Ok(name.clone()),
+        Assignee::Human => AgentName::parse("human"),
+        Assignee::Unassigned => {
+            return Err(BoardError::refused("a task of KodingX has an assignee (§6.2)")
+                .with_hint("say --assignee AGENT"));
+        }
+    };
+    parsed.map_err(|error| BoardError::refused(error.to_string()))
+}
+
+fn new_task(request: &TaskRequest) -> Result<NewTask, BoardError> {
     let TaskRequest { scope, .. } = request;
-    NewTask {
-        assignee: request.assignee.clone(),
+    Ok(NewTask {
+        assignee: request.assignee.as_ref().map(builder).transpose()?,
         priority: Priority::ALL[usize::from(request.urgency).min(Priority::ALL.len() - 1)],
         status: if request.is_assigned { TaskStatus::Assigned } else { TaskStatus::New },
         scope: KodingXScope {
@@ -77,10 +90,24 @@ fn new_task(request: &TaskRequest) -> NewTask {
         external_refs: request.external_refs.clone(),
         body: request.body.clone(),
         ..NewTask::titled(request.title.as_str())
-    }
+    })
 }
 
 impl KodingX {
+    /// How many reports there are that can be read, and what is wrong with the others.
+    fn count_reports(&self, tree: &RepoTree) -> Result<(usize, Vec<Finding>), BoardError> {
+        let places = layout::list_files(tree, BoardFileKind::Report, false)?;
+        let (mut count, mut unreadable) = (0, Vec::new());
+        for place in places {
+            let (read, findings) = self.read_reports(tree, std::iter::once(place));
+            match read.is_empty() {
+                true => unreadable.extend(findings.into_iter().filter(Finding::is_error)),
+                false => count += 1,
+            }
+        }
+        Ok((count, unreadable))
+    }
+
     fn status_document(
         &self,
         counts: &[(String, usize)],
@@ -111,8 +138,11 @@ impl BoardVerbs for KodingX {
 
     fn task_list(&self, tree: &RepoTree, filter: &TaskFilter) -> Result<TaskTable, BoardError> {
         let listing = self.tasks(tree)?;
-        let wanted =
-            |(_, task): &&(BoardPath, Task)| filter.selects(task.status.as_str(), Some(&task.assignee));
+        let assignee = |task: &Task| match task.assignee.as_str() {
+            "human" => Assignee::Human,
+            _ => Assignee::Agent(task.assignee.clone()),
+        };
+        let wanted = |(_, task): &&(BoardPath, Task)| filter.selects(task.status.as_str(), &assignee(task));
         let tasks = listing.tasks.iter().filter(wanted).map(|(place, task)| summary(place, task)).collect();
         Ok(TaskTable { tasks, findings: listing.findings })
     }
@@ -134,7 +164,7 @@ impl BoardVerbs for KodingX {
         request: &TaskRequest,
         now: &Zoned,
     ) -> Result<(CreatedTask, Effects), BoardError> {
-        let new = new_task(request);
+        let new = new_task(request)?;
         let (made, effects) = KodingX::new_task(self, tree, &new, now)?;
         let globs = [new.scope.must_touch, new.scope.may_touch].concat();
         let remarks = match globs.is_empty() {
@@ -154,7 +184,7 @@ impl BoardVerbs for KodingX {
         requests: &[TaskRequest],
         now: &Zoned,
     ) -> Result<(Vec<TaskSummary>, Effects), BoardError> {
-        let tasks: Vec<NewTask> = requests.iter().map(new_task).collect();
+        let tasks: Vec<NewTask> = requests.iter().map(new_task).collect::<Result<_, _>>()?;
         let (made, effects) = self.import(tree, &tasks, now)?;
         Ok((made.iter().map(|found| summary(&found.place, &found.value)).collect(), effects))
     }
@@ -191,8 +221,7 @@ impl BoardVerbs for KodingX {
         request: &AssignRequest<'_>,
         now: &Zoned,
     ) -> Result<(TaskId, Effects), BoardError> {
-        let AssignRequest { id, agent, actor, reason } = *request;
-        let (task, effects) = self.assign(tree, id, agent, actor, reason, now)?;
+        let (task, effects) = self.assign(tree, &builder(request.assignee)?, request, now)?;
         Ok((task.id, effects))
     }
 
@@ -209,7 +238,7 @@ impl BoardVerbs for KodingX {
     fn board_status(&self, tree: &RepoTree, request: StatusRequest<'_>) -> Result<BoardStatus, BoardError> {
         let mut listing = self.tasks(tree)?;
         listing.findings.extend_from_slice(request.lost);
-        let findings = listing.findings;
+        let mut findings = listing.findings;
         let all = |(place, task): &(BoardPath, Task)| (task.status, task.priority, summary(place, task));
         let mut open: Vec<_> = listing.tasks.iter().map(all).collect();
         if request.is_among_others {
@@ -220,12 +249,20 @@ impl BoardVerbs for KodingX {
             let states = open.iter().map(|(status, ..)| status);
             let open = tasks.into_iter().zip(states).filter(|(_, status)| !status.is_final());
             let open = open.map(|(task, _)| task).collect();
-            return Ok(BoardStatus { document, open, stale: Vec::new(), footer: None, findings });
+            return Ok(BoardStatus {
+                document,
+                open,
+                stale: Vec::new(),
+                stuck: Vec::new(),
+                footer: None,
+                findings,
+            });
         }
         let count = |status: TaskStatus| open.iter().filter(|(own, ..)| *own == status).count();
         let counts: Vec<_> =
             TaskStatus::ALL.iter().map(|status| (status.to_string(), count(*status))).collect();
-        let reports = layout::list_files(tree, BoardFileKind::Report, false)?.len();
+        let (reports, unreadable) = self.count_reports(tree)?;
+        findings.extend(unreadable);
         let last_verify = last_verify(&tree.read_text(STATE)?.unwrap_or_default());
         let tasks: Vec<TaskSummary> = open.iter().map(|(_, _, task)| task.clone()).collect();
         let document = self.status_document(&counts, &tasks, reports, &last_verify, &findings);
@@ -238,6 +275,7 @@ impl BoardVerbs for KodingX {
             document,
             open: open.into_iter().map(|(_, _, task)| task).collect(),
             stale: Vec::new(),
+            stuck: Vec::new(),
             footer: Some(StatusFooter { counts, reports: Some(reports), last_verified }),
             findings,
         })
@@ -250,11 +288,25 @@ impl BoardVerbs for KodingX {
     }
 
     fn latest_report(&self, tree: &RepoTree, id: &TaskId) -> Result<ReportPage, BoardError> {
-        self.find(tree, id)?;
+        let task = self.find(tree, id)?.value;
         let (reports, findings) = self.reports(tree, id)?;
-        let missing = format!("there is no report on {id}");
+        let missing = match findings.iter().find(|finding| finding.is_error()) {
+            Some(finding) => format!("the report on {id} can't be read: {finding}"),
+            None => format!("there is no report on {id}"),
+        };
+        let verified = self.artifact(tree, id).ok().flatten();
+        let outcome = WorkOutcome {
+            state: task.status.to_string(),
+            commit: reports.last().and_then(|report| report.value.landed.clone()),
+            verification: verified.map(|artifact| OutcomeVerification {
+                result: artifact.value.result.as_str().to_owned(),
+                artifact: artifact.place.path,
+            }),
+            ..WorkOutcome::default()
+        };
         let Some((latest, earlier)) = reports.split_last() else {
-            return Ok(ReportPage { document: None, place: String::new(), text: None, missing, findings });
+            let place = String::new();
+            return Ok(ReportPage { document: None, place, text: None, missing, findings, outcome });
         };
         let body = Frontmatter::parse(&latest.text).map(|matter| matter.body()).unwrap_or_default();
         let document = json!({
@@ -266,7 +318,7 @@ impl BoardVerbs for KodingX {
             "earlier": earlier.iter().map(|report| report.place.path.as_str()).collect::<Vec<_>>(),
         });
         let (place, text) = (latest.place.path.clone(), Some(latest.text.clone()));
-        Ok(ReportPage { document: Some(document), place, text, missing, findings })
+        Ok(ReportPage { document: Some(document), place, text, missing, findings, outcome })
     }
 
     fn board_lint(&self, tree: &RepoTree, request: &LintRequest<'_>) -> Result<Vec<Finding>, BoardError> {

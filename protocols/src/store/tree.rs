@@ -125,6 +125,30 @@ impl RepoTree {
         self.reach(name, OFlags::PATH).is_ok()
     }
 
+    /// The name that a name leads to: its own, or that of the file in this folder to which it is a link. Links that lead
+    /// elsewhere are an error.
+    ///
+    /// The answer is a name and no open file: another process may put a link there since. Every later open resolves the
+    /// name anew and follows no link, so nothing outside of the folder is read or written.
+    pub fn follow(&self, name: &str) -> Result<String, RepoTreeError> {
+        let leads_out = || RepoTreeError::Link { path: self.path.join(name) };
+        let mut current = name.to_owned();
+        for _ in 0..MOST_LINKS {
+            let read = self
+                .parent(&current)
+                .and_then(|(folder, last)| rustix::fs::readlinkat(&folder, last, Vec::new()));
+            let target = match read {
+                Ok(target) => target,
+                // No link, or nothing is there.
+                Err(Errno::INVAL | Errno::NOENT | Errno::NOTDIR) => return Ok(current),
+                Err(error) => return Err(self.refused(name, error)),
+            };
+            let target = target.to_str().map_err(|_| leads_out())?;
+            current = resolved(&current, target).ok_or_else(leads_out)?;
+        }
+        Err(leads_out())
+    }
+
     pub fn is_file(&self, name: &str) -> bool {
         let stat = self.reach(name, OFlags::PATH | OFlags::NOFOLLOW).and_then(rustix::fs::fstat);
         stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
@@ -412,6 +436,26 @@ impl RepoTree {
     }
 }
 
+/// How many links in a row are followed.
+const MOST_LINKS: usize = 8;
+
+/// The name that a link with this target has in the folder; `None` if it leads out.
+fn resolved(link: &str, target: &str) -> Option<String> {
+    if target.starts_with('/') {
+        return None;
+    }
+    let mut parts: Vec<&str> = link.split('/').collect();
+    parts.pop();
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()?),
+            part => parts.push(part),
+        }
+    }
+    (!parts.is_empty()).then(|| parts.join("/"))
+}
+
 /// Gives a file that root wrote to the owner of the folder.
 pub(super) fn chown_to_parent(made: impl AsFd, folder: impl AsFd) -> Result<(), Errno> {
     if !rustix::process::geteuid().is_root() {
@@ -445,4 +489,63 @@ fn beside(name: &str) -> String {
     let (folder, last) = name.rsplit_once('/').map_or(("", name), |(folder, last)| (folder, last));
     let slash = if folder.is_empty() { "" } else { "/" };
     format!("{folder}{slash}.{last}.agency-swap")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn links_are_followed_inside_the_folder_and_nowhere_else() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (tree, at) =
+            (RepoTree::open(folder.path()).expect("a tree"), |name: &str| folder.path().join(name));
+        tree.create("docs/AGENTS.md", b"x").expect("made");
+        for (link, target) in [
+            ("A.md", "docs/AGENTS.md"),
+            ("docs/B.md", "../A.md"),
+            ("C.md", "./docs/../docs/new.md"),
+            ("out.md", "../x.md"),
+            ("absolute.md", "/etc/passwd"),
+            ("loop.md", "loop.md"),
+            ("deep.md", "docs/../../x.md"),
+            ("self.md", "."),
+        ] {
+            symlink(target, at(link)).expect("linked");
+        }
+        for (name, leads) in [
+            ("docs/AGENTS.md", "docs/AGENTS.md"),
+            ("A.md", "docs/AGENTS.md"),
+            ("docs/B.md", "docs/AGENTS.md"),
+            ("C.md", "docs/new.md"),
+            ("gone.md", "gone.md"),
+            ("gone/a.md", "gone/a.md"),
+        ] {
+            assert_eq!(tree.follow(name).expect(name), leads);
+        }
+        for name in ["out.md", "absolute.md", "loop.md", "deep.md", "self.md"] {
+            assert!(matches!(tree.follow(name), Err(RepoTreeError::Link { .. })), "{name}");
+        }
+    }
+
+    /// The name was a file when it was resolved, and is a link when it is written.
+    #[test]
+    fn a_link_that_is_put_in_the_place_of_a_target_is_not_written_through() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let outside = tempfile::tempdir().expect("a folder");
+        let tree = RepoTree::open(folder.path()).expect("a tree");
+        tree.create("AGENTS.md", b"x").expect("made");
+        symlink("AGENTS.md", folder.path().join("CLAUDE.md")).expect("linked");
+        let target = tree.follow("CLAUDE.md").expect("inside");
+        let victim = outside.path().join("victim");
+        std::fs::write(&victim, "theirs").expect("written");
+        std::fs::remove_file(folder.path().join("AGENTS.md")).expect("removed");
+        symlink(&victim, folder.path().join("AGENTS.md")).expect("linked");
+        assert!(matches!(tree.read(&target), Err(RepoTreeError::Link { .. })));
+        assert!(matches!(tree.replace(&target, b"ours"), Err(RepoTreeError::Link { .. })));
+        assert!(tree.create(&target, b"ours").is_err());
+        assert_eq!(std::fs::read_to_string(&victim).expect("read"), "theirs");
+    }
 }

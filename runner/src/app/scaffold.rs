@@ -1,18 +1,18 @@
 //! A board, made where there is none, and more of one.
 
-use agency_profiles::detect;
+use agency_profiles::detect as environments;
 use agency_profiles::project_files::ProjectFiles;
 use agency_protocols::codifica::{self, Codifica, CodificaSettings};
-use agency_protocols::detect::Protocol;
+use agency_protocols::detect::{self, Protocol};
 use agency_protocols::kodingx::KodingX;
-use agency_protocols::kodingx::layout::ROOT;
+use agency_protocols::kodingx::layout::{MANIFEST, ROOT};
 use agency_protocols::kodingx::scaffold::{
     BoardComponent, OverwritePolicy, ScaffoldAction, ScaffoldChange, ScaffoldContext, ScaffoldOptions,
     scaffold,
 };
 use serde::Serialize;
 
-use crate::app::board::{Caller, RepoContext, board_error};
+use crate::app::board::{ADDS_MANIFEST, Caller, RepoContext, board_error};
 use crate::app::error::CommandError;
 use crate::app::first_configuration::{self, SetupChoice};
 
@@ -42,6 +42,7 @@ pub(crate) fn init(
     if who.protocol == Some(Protocol::Codifica) {
         return init_codifica(here, request);
     }
+    check_only_board(here, who, "init")?;
     check_fresh(here, who, request.force, "init")?;
     let mut made = build(here, &BoardComponent::FULL, overwrite(request.force), &request.options)?;
     if let Some(path) = first_configuration::write(here, request.setup)?
@@ -59,16 +60,23 @@ pub(crate) fn install(
     request: &ScaffoldRequest,
     parts: &[BoardComponent],
 ) -> Result<ScaffoldAnswer, CommandError> {
+    check_only_board(here, who, "install")?;
     check_fresh(here, who, request.force, "install")?;
     build(here, parts, overwrite(request.force), &request.options)
 }
 
-/// Adds parts to a board.
+/// Adds parts to a board. A board that was made by hand gets its manifest, too.
 pub(crate) fn upgrade(
     here: &RepoContext,
     who: &Caller,
     parts: &[BoardComponent],
 ) -> Result<ScaffoldAnswer, CommandError> {
+    if here.lacks_manifest(who)? {
+        let parts: Vec<BoardComponent> = std::iter::once(BoardComponent::Core)
+            .chain(parts.iter().copied().filter(|part| *part != BoardComponent::Core))
+            .collect();
+        return build(here, &parts, OverwritePolicy::Never, &ScaffoldOptions::default());
+    }
     let protocol = here.board(who)?.protocol();
     if protocol != Protocol::Kodingx.as_str() {
         return Err(CommandError::usage(format!("the protocol `{protocol}` has no `upgrade`")));
@@ -78,6 +86,29 @@ pub(crate) fn upgrade(
 
 fn overwrite(force: bool) -> OverwritePolicy {
     if force { OverwritePolicy::Generated } else { OverwritePolicy::Never }
+}
+
+/// Refuses to put a second board beside one of another protocol, unless the protocol is named: writing commands would
+/// then need `--protocol`.
+fn check_only_board(here: &RepoContext, who: &Caller, verb: &str) -> Result<(), CommandError> {
+    if who.protocol.is_some() {
+        return Ok(());
+    }
+    let others: Vec<&str> = detect::detect(here.tree())
+        .into_iter()
+        .filter(|protocol| *protocol != Protocol::Kodingx)
+        .map(Protocol::as_str)
+        .collect();
+    match others.is_empty() {
+        true => Ok(()),
+        false => Err(CommandError::usage(format!(
+            "this repository has a board of {} already; nothing was changed",
+            others.join(", ")
+        ))
+        .with_hint(format!(
+            "`agency {verb} --protocol kodingx` adds a second board; from then on every command that writes needs --protocol"
+        ))),
+    }
 }
 
 /// Refuses a place that has a board already, and protocols whose boards are not made this way.
@@ -92,9 +123,12 @@ fn check_fresh(here: &RepoContext, who: &Caller, force: bool, verb: &str) -> Res
         }
     }
     if here.tree().exists(ROOT) && !force {
-        let hint = format!(
-            "`agency {verb} --force` writes what is generated anew, `agency upgrade` adds what is missing"
-        );
+        let hint = match here.lacks_manifest(who)? {
+            true => format!("it has no {MANIFEST}: {ADDS_MANIFEST}"),
+            false => format!(
+                "`agency {verb} --force` writes what is generated anew, `agency upgrade --full` adds what is missing"
+            ),
+        };
         return Err(
             CommandError::usage(format!("{ROOT}/ is there already; nothing was changed")).with_hint(hint)
         );
@@ -141,9 +175,9 @@ fn init_codifica(here: &RepoContext, request: &ScaffoldRequest) -> Result<Scaffo
 fn surroundings(here: &RepoContext, options: &ScaffoldOptions) -> Result<ScaffoldContext, CommandError> {
     let root = &here.folder.root;
     let sight = ProjectFiles::open(root).map_err(|error| CommandError::internal(&error))?;
-    let detected = detect::detect_environments(&sight);
+    let detected = environments::detect_environments(&sight);
     let wanted = options.environment.as_deref().map(|name| {
-        detect::profile_for(name).map(|profile| vec![profile]).ok_or_else(|| {
+        environments::profile_for(name).map(|profile| vec![profile]).ok_or_else(|| {
             CommandError::usage(format!("there is no environment `{name}` with a profile of its own"))
         })
     });
@@ -151,7 +185,7 @@ fn surroundings(here: &RepoContext, options: &ScaffoldOptions) -> Result<Scaffol
         Some(profiles) => profiles.into_iter().map(str::to_owned).collect(),
         None => detected
             .iter()
-            .filter_map(|found| detect::profile_for(found.environment))
+            .filter_map(|found| environments::profile_for(found.environment))
             .map(str::to_owned)
             .collect(),
     };

@@ -29,6 +29,7 @@ pub(crate) struct StatusAnswer {
 pub(crate) struct ShownBoard {
     pub(crate) open: Vec<TaskSummary>,
     pub(crate) stale: Vec<String>,
+    pub(crate) stuck: Vec<String>,
     pub(crate) footer: Option<StatusFooter>,
 }
 
@@ -67,10 +68,10 @@ pub(crate) fn status(
     for board in boards.all() {
         let lost = lost_commits::findings(here, board.as_ref());
         let request = StatusRequest { now: &here.now, lost: &lost, is_among_others };
-        let BoardStatus { document, open, stale, footer, findings: found } =
+        let BoardStatus { document, open, stale, stuck, footer, findings: found } =
             board.board_status(here.tree(), request).map_err(board_error)?;
         documents.push(document);
-        shown.push(ShownBoard { open, stale, footer });
+        shown.push(ShownBoard { open, stale, stuck, footer });
         findings.extend(found);
     }
     let mut document = match is_among_others {

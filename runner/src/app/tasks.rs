@@ -2,9 +2,10 @@
 
 use agency_profiles::library::AUTO;
 use agency_protocols::board_verbs::{
-    AssignRequest, BoardVerbs, MoveRequest, TaskFilter, TaskPage, TaskRequest, TaskSummary, TaskTable,
+    AssignRequest, BoardVerbs, MoveRequest, NoteRequest, RequestedScope, TaskFilter, TaskPage, TaskRequest,
+    TaskSummary, TaskTable,
 };
-use agency_protocols::names::{Actor, AgentName, TaskId};
+use agency_protocols::names::{Actor, Assignee, TaskId};
 use agency_protocols::store::Effects;
 use serde::Serialize;
 
@@ -113,14 +114,28 @@ pub(crate) fn move_to(
     change(here, board.as_ref(), |tree| board.task_move(tree, &request, &here.now))
 }
 
+/// Adds a note to a task.
+pub(crate) fn add_note(
+    here: &RepoContext,
+    who: &Caller,
+    id: &TaskId,
+    text: &str,
+    summary: Option<&str>,
+) -> Result<TaskAnswer, CommandError> {
+    let (board, actor) = (here.board(who)?, who.actor());
+    let request = NoteRequest { id, actor: &actor, text, summary };
+    change(here, board.as_ref(), |tree| board.task_note(tree, &request, &here.now))
+}
+
 pub(crate) fn assign(
     here: &RepoContext,
     who: &Caller,
-    (id, agent): (&TaskId, &AgentName),
+    (id, assignee): (&TaskId, &Assignee),
+    scope: &RequestedScope,
     reason: Option<&str>,
 ) -> Result<TaskAnswer, CommandError> {
     let (board, actor) = (here.board(who)?, who.actor());
-    let request = AssignRequest { id, agent, actor: &actor, reason };
+    let request = AssignRequest { id, assignee, actor: &actor, reason, scope };
     change(here, board.as_ref(), |tree| board.task_assign(tree, &request, &here.now))
 }
 

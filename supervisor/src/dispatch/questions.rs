@@ -43,7 +43,7 @@ pub(super) async fn answer<S: AttemptStore>(
         Question::ReadStore { known, parked } => read_store(store, known, parked).await?,
         Question::ReadAgenda => {
             let from = BootClock.now();
-            let agenda = Box::new(context.board_thread.read_agenda(|board, tree| board.agenda(tree)).await?);
+            let agenda = Box::new(context.agenda().await?);
             Answer::AgendaRead { agenda, took: BootClock.now().since(from) }
         }
         Question::CheckWanted { keys } => {

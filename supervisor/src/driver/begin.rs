@@ -72,7 +72,7 @@ impl<S: AttemptStore> AttemptDriver<'_, S> {
 
     /// What the board says of it now.
     async fn offered(&self) -> Result<Option<ReadyTask>, DriveError> {
-        let agenda = self.context.board_thread.read_agenda(|board, tree| board.agenda(tree)).await?;
+        let agenda = self.context.agenda().await?;
         Ok(agenda.ready.into_iter().find(|start| start.task.as_str() == self.attempt.task.id))
     }
 

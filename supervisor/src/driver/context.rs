@@ -6,7 +6,7 @@ use std::sync::Arc;
 use agency_landing as landing;
 use agency_landing::names::TaskName;
 use agency_landing::repository::LandingRepository;
-use agency_protocols::board::{BoardError, ReadyTask};
+use agency_protocols::board::{BoardAgenda, BoardError, ReadyTask};
 use tokio::sync::watch;
 use tracing::Instrument;
 
@@ -27,6 +27,7 @@ use crate::settings::{LandingTarget, RunSettings};
 use crate::store::AttemptStore;
 use crate::trace;
 use crate::train::Train;
+use crate::unmerged;
 
 /// What all attempts of a supervisor share.
 pub struct RunContext<S> {
@@ -139,6 +140,23 @@ impl<S: AttemptStore> RunContext<S> {
         if let (LandingTarget::Merge, Some(onto)) = (self.settings.land, &merge.onto) {
             self.train.join(task, onto, merge.subject());
         }
+    }
+
+    /// What there is to do on the board, and can be done on the branch as it is.
+    pub(crate) async fn agenda(&self) -> Result<BoardAgenda, BoardError> {
+        let (protocol, mut agenda) = self.board_thread.read_agenda().await?;
+        if agenda.dependencies.is_empty() {
+            return Ok(agenda);
+        }
+        let (repository, base) = (Arc::clone(&self.repository), self.settings.branch.clone());
+        let look = move || {
+            unmerged::hold_back(&repository, &base, protocol, &mut agenda);
+            agenda
+        };
+        tokio::task::spawn_blocking(look).await.map_err(|_| BoardError::Refused {
+            reason: "a thread that looked at git broke".to_owned(),
+            hint: None,
+        })
     }
 
     /// Whether the board still wants work on a task. A file that can't be read at the moment has not been taken off it.

@@ -130,6 +130,10 @@ fn s08_1_1_a_stale_claim_is_shown_and_only_a_person_reclaims_it() {
     assert_eq!(site.moves("OLD-1", "todo", "human", Some("Agent unresponsive, reclaiming")).code, 0);
     let step = site.task("OLD-1")["state_transitions"][0].clone();
     assert_eq!(step["reason"].as_str(), Some("Agent unresponsive, reclaiming"));
+    // Any agent may take it now; whose it was is in the transition.
+    let task = site.task("OLD-1");
+    assert_eq!(task["owner"].as_str(), Some("unassigned"));
+    assert!(task["claimed_at"].is_null(), "{task:?}");
 }
 
 #[test]

@@ -127,16 +127,25 @@ fn s03_2_tasks_are_found_in_several_blocks_in_bare_yaml_and_around_nested_fences
 fn s03_2_finished_tasks_are_archived_in_a_file_that_state_covers() {
     let contract = CONTRACT.replace("\"work.md\"", "[\"work.md\", \"work-archive.md\"]");
     let done = crate::site::task("OLD-1", "test", "done", "human") + "  completed_at: 2020-01-01T00:00:00Z\n";
-    let open = ready("NEW-1") + "  depends_on: [OLD-1]\n";
-    let site = Site::with(&contract, &work(&(done + &open)));
+    // Older tasks have their date in their transitions alone; one without any date stays where it is.
+    let moved = |id: &str, at: &str| {
+        crate::site::task(id, "test", "rejected", "human")
+            + &format!("  state_transitions:\n    - to: rejected\n      reason: no\n      timestamp: {at}\n")
+    };
+    let older = moved("OLD-2", "2020-01-01T00:00:00Z");
+    let stays = moved("OLD-3", "2999-01-01T00:00:00Z") + &crate::site::task("OLD-4", "test", "done", "human");
+    let open = stays + &ready("NEW-1") + "  depends_on: [OLD-1]\n";
+    let site = Site::with(&contract, &work(&(done + &older + &open)));
     site.ground.write("work-archive.md", work(""));
     site.ground.commit_all();
     let said = site.ground.ok(&["archive", "--older-than", "30", "--json"]).json();
-    assert_eq!((said["tasks"][0].as_str(), said["file"].as_str()), (Some("OLD-1"), Some("work-archive.md")));
+    assert_eq!(said["tasks"], serde_json::json!(["OLD-1", "OLD-2"]));
+    assert_eq!(said["file"].as_str(), Some("work-archive.md"));
     assert_eq!(site.ground.read("work.md"), work(&open));
-    assert!(site.ground.read("work-archive.md").contains("- id: OLD-1\n"));
-    assert_eq!(site.log()[0], "1 finished tasks put aside");
-    site.ground.assert_compliant();
+    let archived = site.ground.read("work-archive.md");
+    assert!(archived.contains("- id: OLD-1\n") && archived.contains("- id: OLD-2\n"), "{archived}");
+    assert_eq!(site.log()[0], "2 finished tasks put aside");
+    assert!(site.ground.lint().iter().all(|one| one["severity"] == "warning"), "the dates are missing");
     assert_eq!(
         site.moves("NEW-1", "in_progress", "agent:shell", None).code,
         0,

@@ -205,3 +205,55 @@ fn work_lands_on_a_merge_when_the_upstream_has_gone_another_way_meanwhile() {
     assert!(last.ground.exists("mine.txt") && last.ground.exists("theirs.txt"));
     assert_eq!(site.ground.git(&["rev-parse", "main"]), last.ground.git(&["rev-parse", "main"]));
 }
+
+/// §8.2: an agent that begins has the files of the tasks that its own builds on.
+#[test]
+fn s08_2_a_task_waits_until_the_branch_it_builds_on_is_merged() {
+    let site = Site::new(&(ready("A-1") + &ready("B-1") + "  depends_on: [A-1]\n"));
+    site.agent("cat src/made-A-1 >> src/seen 2>/dev/null; echo x > src/made-$AGENCY_TASK_ID");
+    let said = site.ground.agency(&["run", "--land", "branch"]);
+    assert_eq!(said.code, 10, "{said:?}");
+    said.assert_names(&["B-1", "whose work is on agency/A-1 and not on main (§8.2)", "git merge agency/A-1"]);
+    assert_eq!((site.state("A-1"), site.state("B-1")), ("done".into(), "todo".into()));
+    let dry = site.ground.ok(&["run", "--dry-run", "--land", "branch"]).out;
+    assert!(dry.contains("not:\n  B-1") && dry.contains("git merge agency/A-1"), "{dry}");
+    site.ground.git(&["-c", "user.name=Ada", "merge", "--quiet", "--no-edit", "agency/A-1"]);
+    let said = site.ground.agency(&["run", "--land", "branch"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(site.ground.git(&["show", "agency/B-1:src/seen"]), "x\n");
+}
+
+/// A person who squashes a branch and deletes it has brought its work here in another commit.
+#[test]
+fn a_branch_that_is_gone_holds_nothing_back() {
+    let site = Site::new(&(ready("A-1") + &ready("B-1") + "  depends_on: [A-1]\n"));
+    site.agent("echo x > src/made-$AGENCY_TASK_ID");
+    assert_eq!(site.ground.agency(&["run", "--land", "branch"]).code, 10);
+    site.ground.git(&["branch", "--quiet", "-D", "agency/A-1"]);
+    assert_eq!(site.ground.agency(&["run", "--land", "branch"]).code, 0);
+    assert_eq!(site.state("B-1"), "done");
+}
+
+/// An attempt that goes on with earlier work reports what it added; the outcome has all that landed.
+#[test]
+fn a_report_names_all_files_that_landed_and_their_commit() {
+    let site = Site::new(&ready("FEAT-1"));
+    site.ground.write("Makefile", "check:\n\ttest -e src/two\n");
+    site.configure(
+        "if test -e src/one; then echo x > src/two; else echo x > src/one; fi",
+        "backoff = \"100ms\"\nattempts = 2\n",
+    );
+    let open = site.ground.agency(&["report", "FEAT-1", "--json"]).json();
+    assert_eq!((open["outcome"]["state"].as_str(), open["outcome"]["commit"].as_str()), (Some("todo"), None));
+    assert_eq!(site.ground.agency(&["run"]).code, 0);
+    let outcome = site.ground.ok(&["report", "FEAT-1", "--json"]).json()["outcome"].clone();
+    assert_eq!(outcome["state"], "done");
+    assert_eq!(outcome["files"], serde_json::json!(["src/one", "src/two"]));
+    let commit = outcome["commit"].as_str().expect("a commit").to_owned();
+    let said = site.ground.ok(&["report", "FEAT-1"]);
+    said.assert_names(&["FEAT-1 is done: landed on main as", &commit[..12], "src/one, src/two"]);
+    // A person who opens it again has work that has not landed.
+    assert_eq!(site.moves("FEAT-1", "todo", "human", None).code, 0);
+    let outcome = site.ground.ok(&["report", "FEAT-1", "--json"]).json()["outcome"].clone();
+    assert_eq!((outcome["state"].as_str(), outcome["commit"].as_str()), (Some("todo"), None));
+}

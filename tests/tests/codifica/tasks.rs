@@ -249,3 +249,108 @@ fn s12_3_old_tasks_need_none_of_the_new_fields() {
         + "  acceptance: [x]\n  execution_notes:\n    - note: done long ago\n";
     Site::new(&old).ground.assert_compliant();
 }
+
+#[test]
+fn s05_an_owner_is_human_unassigned_or_an_agent() {
+    let site = Site::new("");
+    for (assignee, owner) in [
+        ("human", "human"),
+        ("unassigned", "unassigned"),
+        ("agent:shell", "agent:shell"),
+        ("shell", "agent:shell"),
+    ] {
+        let made = site.ground.ok(&["task", "new", "--title", "x", "--type", "test", "--assignee", assignee]);
+        let id = made.out.trim().to_owned();
+        assert_eq!(site.task(&id)["owner"].as_str(), Some(owner), "{assignee}");
+        let listed = site.ground.ok(&["task", "list", "--assignee", assignee]).out;
+        assert!(listed.contains(&id), "{assignee}: {listed}");
+        // The same words give it to somebody else.
+        site.ground.ok(&["assign", &id, "--assignee", "other"]);
+        site.ground.ok(&["assign", &id, "--assignee", assignee]);
+        assert_eq!(site.task(&id)["owner"].as_str(), Some(owner), "{assignee}");
+    }
+    site.ground
+        .refused(2, &["task", "new", "--title", "x", "--assignee", "agent:../x"])
+        .assert_names(&["no agent name"]);
+    site.ground.assert_compliant();
+}
+
+#[test]
+fn s06_a_review_is_never_an_agents() {
+    let tasks = task("R-1", "review", "todo", "agent:shell") + &task("R-2", "review", "todo", "unassigned");
+    let site = Site::new(&tasks);
+    site.ground.assert_found("work.md", "6", "a review is human judgment only, and agent:shell owns it");
+    for refused in [
+        &["task", "new", "--title", "x", "--type", "review", "--assignee", "shell"][..],
+        &["assign", "R-2", "--assignee", "shell"],
+        &["task", "move", "R-1", "in_progress", "--as", "agent:shell"],
+    ] {
+        site.ground.refused(2, refused).assert_names(&["human judgment only", "§6"]);
+    }
+    // Whoever was named as its owner, a person does it.
+    for to in ["in_progress", "to_be_tested", "done"] {
+        assert_eq!(site.moves("R-1", to, "human", None).code, 0, "{to}");
+        assert_eq!(site.task("R-1")["owner"].as_str(), Some("human"), "{to}");
+    }
+    site.ground.assert_compliant();
+}
+
+#[test]
+fn s07_2_a_build_that_skipped_its_test_is_found() {
+    let went = |from: &str| {
+        format!("  state_transitions:\n    - from: {from}\n      to: done\n      by: agent:shell\n")
+    };
+    let done = |id: &str, kind: &str, from: &str| {
+        task(id, kind, "done", "agent:shell") + "  acceptance: [x]\n" + &went(from)
+    };
+    let site = Site::new(&(done("B-1", "build", "todo") + &done("T-1", "test", "in_progress")));
+    site.ground.assert_found(
+        "work.md",
+        "7.2",
+        "B-1: it went from todo to done, and a build task must not skip",
+    );
+    assert!(!site.ground.lint().iter().any(|one| one["message"].as_str().is_some_and(|m| m.contains("T-1"))));
+    let site = Site::new(&done("T-1", "test", "todo"));
+    site.ground.assert_found("work.md", "7.1", "it went from todo to done, which is no transition");
+}
+
+#[test]
+fn s05_an_agent_adds_notes_and_a_person_is_told_where_to_write() {
+    let site = Site::new(&(ready("A-1") + "  execution_notes: []  # none yet\n" + &ready("B-1")));
+    let noted = ["task", "note", "A-1", "The API is in src/api", "--summary", "API", "--as", "agent:shell"];
+    let answer = site.ground.ok(&[&noted[..], &["--json"]].concat()).json();
+    assert_eq!((answer["version"].as_i64(), answer["task"]["id"].as_str()), (Some(1), Some("A-1")));
+    let note = site.task("A-1")["execution_notes"][0].clone();
+    for (key, value) in [("by", "agent:shell"), ("note", "The API is in src/api"), ("summary", "API")] {
+        assert_eq!(note[key].as_str(), Some(value), "{key}");
+    }
+    assert!(note["timestamp"].as_str().is_some());
+    assert!(site.ground.read("work.md").contains("  execution_notes:  # none yet\n"));
+    let patch = site.last_patch();
+    assert!(!patch.contains("B-1") && site.log()[0] == "A-1: note by agent:shell", "{patch}");
+    for actor in [&["--as", "human"][..], &[]] {
+        let said = site.ground.refused(2, &[&["task", "note", "A-1", "x"][..], actor].concat());
+        said.assert_names(&["execution notes are for agents (§5)", "--as agent:NAME", "human_review"]);
+    }
+    site.ground
+        .refused(2, &["task", "note", "A-1", " ", "--as", "agent:shell"])
+        .assert_names(&["needs a text"]);
+    site.ground.assert_compliant();
+}
+
+#[test]
+fn s12_2_a_task_that_an_agent_closes_by_hand_gets_its_closing_note() {
+    let site = Site::new(&(ready("A-1") + &ready("B-1")));
+    for (id, reason, summary) in [("A-1", Some("Made the API"), "Made the API"), ("B-1", None, "Task B-1")] {
+        for to in ["in_progress", "to_be_tested"] {
+            assert_eq!(site.moves(id, to, "agent:shell", None).code, 0);
+        }
+        assert_eq!(site.moves(id, "done", "agent:shell", reason).code, 0);
+        let task = site.task(id);
+        let notes = task["execution_notes"].as_sequence().expect("notes");
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        assert_eq!(notes[0]["summary"].as_str(), Some(summary));
+        assert_eq!(notes[0]["by"].as_str(), Some("agent:shell"));
+    }
+    site.ground.assert_compliant();
+}

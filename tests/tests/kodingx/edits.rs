@@ -137,3 +137,45 @@ fn the_modes_of_files_stay() {
         assert_eq!(mode & 0o777, 0o640, "{file}");
     }
 }
+
+/// Task files as people and older tools wrote them (`tests/fixtures/boards`): each verb changes its own fields.
+#[test]
+fn every_verb_changes_its_own_lines_of_files_as_people_write_them() {
+    let steps: [(&[&str], &[&str]); 4] = [
+        (&["task", "move", "T0001", "ASSIGNED"], &["status"]),
+        (&["assign", "T0001", "--assignee", "codex", "--must-touch", "lib/**"], &["scope"]),
+        (&["task", "move", "T0001", "IN_PROGRESS"], &["status"]),
+        (&["task", "move", "T0001", "BLOCKED", "--as", "agent:codex", "--reason", "a: b"], &["status"]),
+    ];
+    for name in ["older-tool.md", "plain.md"] {
+        let path = format!("{}/fixtures/boards/kodingx/{name}", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        for text in [text.clone(), text.replace('\n', "\r\n")] {
+            let ground = Ground::new();
+            put(&ground, &text, "");
+            for (command, fields) in steps {
+                let before = ground.read(FILE);
+                ground.ok(command);
+                let (now, what) = (ground.read(FILE), format!("{name}: {command:?}"));
+                let is_own = |line: &str| fields.iter().any(|field| line.starts_with(&format!("{field}:")));
+                let mut in_scope = false;
+                for line in before.split_inclusive('\n') {
+                    in_scope =
+                        is_own(line) && line.starts_with("scope") || (in_scope && line.starts_with(' '));
+                    let is_kept = is_own(line) || in_scope || now.contains(line);
+                    assert!(is_kept, "{what}: lost {line:?}: {now}");
+                }
+                let marks = before.matches("agency:begin").count();
+                let (head, body) =
+                    before.split_at(before.find("---\n").or(before.find("---\r")).expect("a header"));
+                assert!(
+                    head.is_empty() && (marks > 0 || now.contains(body.rsplit("---").next().expect("text"))),
+                    "{what}: {now}"
+                );
+                assert_eq!(now.contains("\r\n"), text.contains("\r\n"), "{what}");
+            }
+            assert_eq!(ground.status("T0001"), "BLOCKED");
+            assert_eq!(ground.header(FILE)["scope"]["must_touch"][0].as_str(), Some("lib/**"));
+        }
+    }
+}

@@ -82,6 +82,15 @@ fn board() -> Ground {
     ground
 }
 
+/// A board of the protocol whose tasks have notes.
+fn codifica_board() -> Ground {
+    let ground = Ground::without_board(&[]);
+    ground.ok(&["init", "--protocol", "codifica"]);
+    ground.commit_all();
+    ground.ok(&["task", "new", "--title", "x", "--acceptance", "y"]);
+    ground
+}
+
 #[test]
 fn every_command_shows_an_example_and_every_example_works() {
     let ground = Ground::without_board(&[]);
@@ -100,10 +109,10 @@ fn every_command_shows_an_example_and_every_example_works() {
             let ends = !line.contains("--watch");
             if RUN.contains(&words[0]) && ends {
                 // What makes a board is for where there is none.
-                let place = if ["init", "install"].contains(&words[0]) {
-                    Ground::without_board(&[])
-                } else {
-                    board()
+                let place = match words[..] {
+                    ["init" | "install", ..] => Ground::without_board(&[]),
+                    ["task", "note"] => codifica_board(),
+                    _ => board(),
                 };
                 let said = place.typed(&line);
                 assert_eq!(said.code, 0, "agency {line}: {said:?}");

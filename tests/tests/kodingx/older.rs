@@ -100,7 +100,9 @@ fn an_older_board_is_worked_on() {
     assert_eq!(ground.task("New work", &[]), "T0003");
     ground.ok(&["task", "move", "T001", "READY_FOR_REVIEW", "--as", "agent:codex"]);
     assert_eq!(ground.read(FILE), TASK.replace("IN_PROGRESS", "READY_FOR_REVIEW"));
-    ground.artifact("T001", "pass");
+    let artifact = ground.artifact("T001", "pass");
+    // After the report, which was finished at 16:45 UTC.
+    ground.edit(&artifact, "2026-01-31T16:58:00+01:00", "2026-01-31T17:58:00+01:00");
     ground.ok(&["task", "move", "T001", "DONE"]);
     assert!(!ground.exists(".kodingx/agency.json"));
     assert_eq!(ground.header(".kodingx/STATE.md")["protocol"].as_str(), Some("agency/1.1"));

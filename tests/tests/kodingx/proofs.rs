@@ -233,3 +233,47 @@ fn s11_2_a_task_that_failed_cannot_be_done() {
     }
     assert_eq!(ground.status(&id), "READY_FOR_REVIEW");
 }
+
+/// What says `pass` is not believed on its own: it names commands, they passed, and it was made after the work.
+#[test]
+fn s09_2_an_artifact_that_contradicts_itself_opens_nothing() {
+    let ground = Ground::new();
+    let id = ground.reported("One", &[]);
+    let path = ground.artifact(&id, "pass");
+    let whole = ground.read(&path);
+    for (from, to, words) in [
+        (
+            "[{\"cmd\":\"make test\",\"exit_code\":0,\"duration_ms\":12}]".to_owned(),
+            "[]".to_owned(),
+            "names no commands (§11.1)",
+        ),
+        (
+            "\"exit_code\":0".to_owned(),
+            "\"exit_code\":1".to_owned(),
+            "`make test` ended with exit code 1 (§11.2)",
+        ),
+        ("\"exit_code\":0".to_owned(), "\"code\":0".to_owned(), "`make test` has no exit code (§11.2)"),
+        (
+            "2026-01-31T16:58:00+01:00".to_owned(),
+            "2026-01-31T16:44:59+01:00".to_owned(),
+            "its report was finished later",
+        ),
+        (
+            "2026-01-31T16:58:00+01:00".to_owned(),
+            "2999-01-01T00:00:00Z".to_owned(),
+            "which is in the future (§11.1)",
+        ),
+        ("2026-01-31T16:58:00+01:00".to_owned(), "yesterday".to_owned(), "which is no time (§11.1)"),
+    ] {
+        assert!(whole.contains(&from), "{whole}");
+        ground.write(&path, whole.replacen(&from, &to, 1));
+        let said = ground.refused(2, &["task", "move", &id, "DONE"]);
+        said.assert_names(&[&format!("{id} can't be DONE"), words, &path, "agency verify --task"]);
+    }
+    ground.write(&path, whole);
+    ground.ok(&["task", "move", &id, "DONE"]);
+    ground.assert_compliant();
+    // A board that says so all the same does not comply.
+    ground.edit(&path, "\"exit_code\":0", "\"exit_code\":1");
+    ground.assert_found(&ground.file(&id), "9.2", "`make test` ended with exit code 1");
+}

@@ -116,3 +116,43 @@ fn s07_2_a_builders_claim_opens_nothing() {
     ground.artifact(&id, "fail");
     ground.refused(2, &["task", "move", &id, "DONE"]).assert_names(&["came to `fail`"]);
 }
+
+/// One view of a report that can't be read: who looks at the board, at the report or at the gate is told the same.
+#[test]
+fn a_report_that_can_not_be_read_is_told_by_everybody_who_needs_it() {
+    let ground = Ground::new();
+    let id = ground.reported("One", &[]);
+    ground.artifact(&id, "pass");
+    let other = ground.task("Two", &[]);
+    ground.report(&other, "READY_FOR_REVIEW");
+    assert_eq!(ground.ok(&["status", "--json"]).json()["reports"], 2);
+    for (from, to, words) in [
+        ("status: READY_FOR_REVIEW", "status: DONE", "`status` is `DONE`, which no builder may say"),
+        ("agent: codex", "agent: ../x", "`agent`: `../x` is no agent name"),
+        ("status: READY_FOR_REVIEW", "status: READY_FOR_REVIEW\nstatus: BLOCKED", "`status` is there twice"),
+    ] {
+        let path = ground.report(&id, "READY_FOR_REVIEW");
+        ground.edit(&path, from, to);
+        let status = ground.unchanged(10, &["status", "--json"]).json();
+        assert_eq!(status["reports"], 1, "{status}");
+        let finding = status["findings"][0].clone();
+        assert_eq!(finding["file"], path.as_str(), "{status}");
+        assert!(finding["message"].as_str().is_some_and(|message| message.contains(words)), "{finding}");
+        let said = ground.unchanged(4, &["report", &id]);
+        said.assert_names(&[&format!("the report on {id} can't be read"), &path, words]);
+        let said = ground.refused(2, &["task", "move", &id, "DONE"]);
+        said.assert_names(&["its report can't be read", &path, words]);
+    }
+}
+
+#[test]
+fn s03_5_a_task_whose_report_says_blocked_is_not_done() {
+    let ground = Ground::new();
+    let id = ground.reported("One", &[]);
+    ground.artifact(&id, "pass");
+    ground.report(&id, "BLOCKED");
+    let said = ground.refused(2, &["task", "move", &id, "DONE"]);
+    said.assert_names(&["its last report says BLOCKED (§3.5)", "IN_PROGRESS"]);
+    ground.report(&id, "READY_FOR_REVIEW");
+    ground.ok(&["task", "move", &id, "DONE"]);
+}

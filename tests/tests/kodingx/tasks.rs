@@ -202,3 +202,44 @@ fn s06_3_a_scope_names_only_what_is_in_the_repository() {
     ground.edit(&ground.file(&id), "src/**", "../../etc/**");
     ground.assert_found(&ground.file(&id), "6.2", "escapes the repository");
 }
+
+#[test]
+fn s06_3_assigning_a_task_can_give_it_a_scope() {
+    let ground = Ground::new();
+    let id = ground.task("One", &["--may-touch", "docs/**"]);
+    ground.ok(&[
+        "assign",
+        &id,
+        "--assignee",
+        "claude-code",
+        "--must-touch",
+        "lib/**",
+        "--must-touch",
+        "Makefile",
+    ]);
+    let header = ground.header(&ground.file(&id));
+    let globs = |name: &str| -> Vec<String> {
+        let all = header["scope"][name].as_sequence().expect("a list").iter();
+        all.map(|one| one.as_str().expect("a glob").to_owned()).collect()
+    };
+    assert_eq!(globs("must_touch"), ["lib/**", "Makefile"]);
+    assert_eq!(globs("may_touch"), ["docs/**"], "what was not named stays");
+    assert_eq!(header["assignee"].as_str(), Some("claude-code"));
+    ground.assert_compliant();
+    // A scope that reaches outside is refused with everything else.
+    ground
+        .refused(2, &["assign", &id, "--assignee", "codex", "--may-touch", "../x"])
+        .assert_names(&["scope.may_touch", "../x"]);
+    // What only a new task takes is not dropped in silence.
+    for flag in [["--priority", "P0"], ["--acceptance", "x"], ["--risk", "R-001"], ["--body", "x"]] {
+        ground
+            .refused(2, &[&["assign", &id, "--assignee", "codex"][..], &flag].concat())
+            .assert_names(&[flag[0], "is for a new task"]);
+    }
+    ground
+        .refused(2, &["task", "new", "--title", "x", "--assignee", "unassigned"])
+        .assert_names(&["has an assignee", "§6.2"]);
+    ground
+        .refused(2, &["task", "note", &id, "x", "--as", "agent:codex"])
+        .assert_names(&["has no `task note`"]);
+}

@@ -11,6 +11,7 @@ use agency_protocols::board_verbs::BoardVerbs;
 use agency_protocols::codifica::{Codifica, CodificaSettings};
 use agency_protocols::detect::Protocol;
 use agency_protocols::kodingx::KodingX;
+use agency_protocols::kodingx::layout::ROOT;
 use agency_protocols::names::AgentName;
 
 use super::{RepoContext, board_error};
@@ -32,6 +33,7 @@ pub(crate) fn open(here: &RepoContext, protocol: Protocol) -> Result<Box<dyn Boa
     opened.map_err(|error| match error {
         BoardError::NoBoard => {
             let how = match protocol {
+                Protocol::Kodingx if here.tree().exists(ROOT) => super::ADDS_MANIFEST.to_owned(),
                 Protocol::Kodingx => "`agency init` makes a board".to_owned(),
                 other => format!("`agency init --protocol {other}` makes a board"),
             };

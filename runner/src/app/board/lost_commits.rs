@@ -26,7 +26,8 @@ pub(crate) fn findings(here: &RepoContext, board: &dyn BoardVerbs) -> Vec<Findin
         .collect()
 }
 
-fn opened(here: &RepoContext) -> Option<LandingRepository> {
+/// The repository, where our own records in it are confirmed.
+pub(crate) fn opened(here: &RepoContext) -> Option<LandingRepository> {
     let common = &here.folder.repository.as_ref()?.common;
     let state = state_folder::home().ok()?.existing(common)?;
     state_folder::check_writable(&here.folder).ok()?;

@@ -14,6 +14,7 @@ use agency_protocols::board::{Board, BoardError};
 use agency_protocols::board_verbs::BoardVerbs;
 use agency_protocols::detect::{self, Protocol};
 use agency_protocols::kodingx::KodingX;
+use agency_protocols::kodingx::layout::{MANIFEST, OLDER_MANIFEST, ROOT};
 use agency_protocols::names::{Actor, TaskId};
 use agency_protocols::store::tree::{RepoTree, RepoTreeError};
 use agency_protocols::store::{BoardStore, BoardStoreError, Effects};
@@ -37,6 +38,10 @@ pub(crate) fn protocol(name: &str) -> Result<Protocol, String> {
         format!("there is no protocol `{name}`; there are {}", known.join(", "))
     })
 }
+
+/// What helps where a board was made by hand.
+pub(crate) const ADDS_MANIFEST: &str =
+    "`agency upgrade --full` adds the manifest and what else is missing; tasks and your own text stay";
 
 /// Who acts on which board.
 #[derive(Debug, Clone, Default)]
@@ -152,23 +157,32 @@ impl RepoContext {
 
     /// Every board there is, for a command that only reads. One that is broken is told, and hides none of the others.
     pub(crate) fn boards(&self, who: &Caller) -> Result<Boards, CommandError> {
+        let (boards, broken) = self.open_boards(who)?;
+        for (protocol, failure) in broken {
+            self.notice(&format!("{protocol}: {}", failure.message));
+        }
+        Ok(boards)
+    }
+
+    /// The same, with the boards that are broken; one at least is not.
+    pub(crate) fn open_boards(&self, who: &Caller) -> Result<(Boards, Vec<BrokenBoard>), CommandError> {
         let protocols = self.protocols(who)?;
         if let [one] = protocols.as_slice() {
-            return Ok(Boards::One(dialects::open(self, *one)?));
+            return Ok((Boards::One(dialects::open(self, *one)?), Vec::new()));
         }
-        let (mut boards, mut last) = (Vec::new(), None);
+        let (mut boards, mut broken) = (Vec::new(), Vec::new());
         for protocol in protocols {
             match dialects::open(self, protocol) {
                 Ok(board) => boards.push(board),
-                Err(failure) => {
-                    self.notice(&format!("{protocol}: {}", failure.message));
-                    last = Some(failure);
-                }
+                Err(failure) => broken.push((protocol, failure)),
             }
         }
-        match (boards.is_empty(), last) {
-            (true, Some(failure)) => Err(failure),
-            _ => Ok(Boards::Several(boards)),
+        match (boards.is_empty(), broken.pop()) {
+            (true, Some((_, failure))) => Err(failure),
+            (_, last) => {
+                broken.extend(last);
+                Ok((Boards::Several(boards), broken))
+            }
         }
     }
 
@@ -183,11 +197,30 @@ impl RepoContext {
                     return Err(board_error(error));
                 }
                 let root = self.folder.root.display();
+                if self.tree().exists(ROOT) {
+                    let missing = format!("{root} has {ROOT}/, and it has no {MANIFEST}");
+                    return Err(
+                        CommandError::new_message(ErrorKind::NoSuch, missing).with_hint(ADDS_MANIFEST)
+                    );
+                }
                 Err(CommandError::new_message(ErrorKind::NoSuch, format!("there is no board in {root}"))
                     .with_hint("`agency init` makes one"))
             }
             (None, _) => Ok(found),
         }
+    }
+
+    /// Whether there is a KodingX board without a manifest, made by hand, and no other board is meant.
+    pub(crate) fn lacks_manifest(&self, who: &Caller) -> Result<bool, CommandError> {
+        let found = detect::detect(self.tree());
+        let is_meant = match self.named_protocol(who)? {
+            Some(protocol) => protocol == Protocol::Kodingx,
+            None => found.is_empty(),
+        };
+        Ok(is_meant
+            && !found.contains(&Protocol::Kodingx)
+            && self.tree().exists(ROOT)
+            && !self.tree().exists(OLDER_MANIFEST))
     }
 
     /// The protocol that the user named: on the command line, in the environment, or in the configuration.
@@ -213,6 +246,9 @@ impl RepoContext {
         self.store()?.update(|tree| verb(tree)).map_err(board_error)
     }
 }
+
+/// A protocol whose board can't be opened, and why.
+pub(crate) type BrokenBoard = (Protocol, CommandError);
 
 /// What there is to look at.
 #[derive(Debug)]
@@ -264,7 +300,7 @@ pub(crate) fn board_error(error: BoardError) -> CommandError {
         BoardError::Refused { hint: Some(hint), .. } => failure.with_hint(hint),
         BoardError::Ambiguous { files, .. } => {
             let file = files.last().cloned().unwrap_or_default();
-            failure.with_hint(match file.starts_with(agency_protocols::kodingx::layout::ROOT) {
+            failure.with_hint(match file.starts_with(ROOT) {
                 true => format!("`agency task renumber {file}` gives one of them another id"),
                 false => format!("give one of them another id: {file}"),
             })

@@ -15,7 +15,7 @@ use agency_supervisor::store::AttemptStore;
 pub(crate) use agency_supervisor::store::QueueMode;
 
 use crate::app::attempt_store::{with_existing_store, with_store};
-use crate::app::board::{Caller, RepoContext};
+use crate::app::board::{Caller, RepoContext, board_error};
 use crate::app::error::{CommandError, ErrorKind};
 
 /// Which attempts are listed.
@@ -48,8 +48,9 @@ pub(crate) fn cancel(here: &RepoContext, who: &Caller, task: &TaskId) -> Result<
         .with_hint(format!("`agency task move {task} {how}` takes it off the board")))
 }
 
-/// Opens a task again that was given up on, or that was put off: the next run takes it.
-pub(crate) fn retry(here: &RepoContext, who: &Caller, task: &TaskId) -> Result<(), CommandError> {
+/// Opens a task again that was given up on, or that was put off: the next run takes it. Returns why it does not, if the
+/// task waits for something else.
+pub(crate) fn retry(here: &RepoContext, who: &Caller, task: &TaskId) -> Result<Option<String>, CommandError> {
     let key = key(here, who, task)?;
     let board = here.board(who)?;
     let attempts = with_store(here, async |store| store.attempts(&key).await)?;
@@ -62,7 +63,10 @@ pub(crate) fn retry(here: &RepoContext, who: &Caller, task: &TaskId) -> Result<(
             Ok(((), board.settle(tree, task, &outcome, &here.now)?))
         })?;
     }
-    with_store(here, async |store| store.forgive(&key).await)
+    with_store(here, async |store| store.forgive(&key).await)?;
+    let agenda = board.agenda(here.tree()).map_err(board_error)?;
+    let held = agenda.waiting.into_iter().chain(agenda.elsewhere).find(|one| one.task == *task);
+    Ok(held.map(|one| one.why))
 }
 
 /// Tells every run of the repository to go on, to start nothing new, or to come to its end.

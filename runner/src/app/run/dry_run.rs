@@ -212,5 +212,15 @@ fn waiting(given: &RunPlan, under_way: &RepoActivity) -> Vec<HeldBackTask> {
         task: attempt.task.id.clone(),
         why: "another `agency run` has it".to_owned(),
     });
-    held.chain(others).collect()
+    let is_open =
+        |id: &str| under_way.left.iter().chain(&under_way.elsewhere).any(|attempt| attempt.task.id == id);
+    let reported = agenda.reported.iter().filter(|id| asked(id.as_str()) && !is_open(id.as_str()));
+    let reported = reported.map(|id| HeldBackTask {
+        task: id.to_string(),
+        why: format!("its work is reported and did not land; `agency retry {id}` begins another attempt"),
+    });
+    let foreign =
+        agenda.elsewhere.iter().filter(|one| asked(one.task.as_str()) && !is_open(one.task.as_str()));
+    let foreign = foreign.map(|one| HeldBackTask { task: one.task.to_string(), why: one.why.clone() });
+    held.chain(others).chain(reported).chain(foreign).collect()
 }

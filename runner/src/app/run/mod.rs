@@ -27,6 +27,7 @@ use agency_supervisor::run_event::{EventSink, RunEvent};
 pub(crate) use agency_supervisor::settings::LandingTarget;
 use agency_supervisor::settings::{Committer, RunSettings};
 use agency_supervisor::startup::{self, Startup};
+use agency_supervisor::unmerged;
 use tokio::sync::mpsc;
 
 use crate::app::attempt_store::{confirm_store, open_repository, startup_error};
@@ -203,7 +204,8 @@ fn plan(
     // What was brought up to date may be another board.
     let opened = if sharing.is_some() { here.board(who)? } else { opened };
     let board = opened.as_ref();
-    let agenda = agenda(&request.tasks, here, board)?;
+    let mut agenda = agenda(&request.tasks, here, board)?;
+    unmerged::hold_back(&repository, &branch, board.protocol(), &mut agenda);
     let options = request.options();
     let builders = agenda.ready.iter().filter(|start| {
         let is_built = start.role == TaskRole::Builder && !start.handed_in && options.includes(start);

@@ -32,6 +32,7 @@ pub(crate) fn run(command: &ReportArgs, who: &Caller) -> Result<u8, CommandError
         let text = page.text.as_deref().ok_or_else(|| reports::missing(&page))?;
         message::notice(&page.place);
         print(&for_terminal(text))?;
+        message::notices(reports::outcome_sentence(&command.id, &page));
     }
     Ok(0)
 }

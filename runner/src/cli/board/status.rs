@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::app::board::Caller;
-use crate::app::error::CommandError;
+use crate::app::error::{CommandError, without_control_chars};
 use crate::app::status::{ActiveAttempt, ShownBoard, StatusAnswer, status};
 use crate::cli::board::task_table::format_rows;
 use crate::cli::caller::repository;
@@ -56,9 +56,11 @@ fn working_line(ActiveAttempt { task, agent, attempt, doing, since }: &ActiveAtt
     format!("{task}  {agent} is {doing}, attempt {attempt}, since {}\n", since.strftime("%H:%M:%S"))
 }
 
-fn board_text(ShownBoard { open, stale, footer }: &ShownBoard) -> String {
+fn board_text(ShownBoard { open, stale, stuck, footer }: &ShownBoard) -> String {
     let mut text = format_rows(open);
     stale.iter().for_each(|claim| text.push_str(&format!("stale: {claim}\n")));
+    let waits = |task: &String| format!("waits: {}\n", without_control_chars(task));
+    text.extend(stuck.iter().map(waits));
     let Some(StatusFooter { counts, reports, last_verified }) = footer else { return text };
     let counts: Vec<String> = counts
         .iter()

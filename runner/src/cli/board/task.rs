@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use agency_protocols::board::ScopeAuthor;
 use agency_protocols::board_verbs::{RequestedScope, TaskFilter, TaskRequest};
-use agency_protocols::names::{AgentName, TaskId};
+use agency_protocols::names::{Assignee, TaskId};
 use clap::{Args, Subcommand};
 
 use crate::app::board::{Caller, task_id};
@@ -26,6 +26,7 @@ pub(crate) enum TaskCommand {
     List(ListTasksArgs),
     Show(ShowTaskArgs),
     Move(MoveTaskArgs),
+    Note(NoteTaskArgs),
     Renumber(RenumberTaskArgs),
 }
 
@@ -48,12 +49,12 @@ pub(crate) struct NewTaskArgs {
 /// The fields of a task beside its title.
 #[derive(Debug, Args)]
 pub(crate) struct TaskFieldArgs {
-    /// The builder [default: the board's first builder]
-    #[arg(long, value_name = "AGENT", value_parser = agent)]
-    assignee: Option<AgentName>,
-    /// P0 (most urgent) to P3, or critical, high, normal, low
-    #[arg(long, value_name = "P0|P1|P2|P3", value_parser = urgency, default_value = "P2")]
-    priority: u8,
+    /// The builder; in Codifica also human or unassigned [default: the board's first builder; in Codifica unassigned]
+    #[arg(long, value_name = "AGENT", value_parser = assignee)]
+    assignee: Option<Assignee>,
+    /// P0 (most urgent) to P3, or critical, high, normal, low [default: P2]
+    #[arg(long, value_name = "P0|P1|P2|P3", value_parser = urgency)]
+    priority: Option<u8>,
     /// Glob of files of which at least one must change; may be repeated
     #[arg(long, value_name = "GLOB")]
     must_touch: Vec<String>,
@@ -111,9 +112,9 @@ pub(crate) struct ListTasksArgs {
     /// Only tasks in these states
     #[arg(long, value_name = "STATE", value_delimiter = ',')]
     status: Vec<String>,
-    /// Only tasks of this agent
-    #[arg(long, value_name = "AGENT", value_parser = agent)]
-    assignee: Option<AgentName>,
+    /// Only tasks of this agent; human and unassigned are possible too
+    #[arg(long, value_name = "AGENT", value_parser = assignee)]
+    assignee: Option<Assignee>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -145,6 +146,26 @@ pub(crate) struct MoveTaskArgs {
     /// The reason; recorded in the task
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Add an execution note to a task (Codifica)
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  agency task note FEAT-001 'The API is in src/api' --as agent:codex\n  agency task note FEAT-001 'Recommend blocking: there is no key' --as agent:codex"
+)]
+pub(crate) struct NoteTaskArgs {
+    /// The task
+    #[arg(value_name = "ID", value_parser = task_id)]
+    id: TaskId,
+    /// The note. One that begins with `Recommend blocking: ` asks a person to block the task
+    #[arg(value_name = "TEXT")]
+    text: String,
+    /// The note in one line, for the tasks that follow
+    #[arg(long, value_name = "TEXT")]
+    summary: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -186,8 +207,8 @@ pub(crate) struct AssignArgs {
     json: bool,
 }
 
-fn agent(name: &str) -> Result<AgentName, String> {
-    AgentName::parse(name).map_err(|error| error.to_string())
+fn assignee(name: &str) -> Result<Assignee, String> {
+    Assignee::parse(name).map_err(|error| error.to_string())
 }
 
 /// Zero for `P0` and `critical`, three for `P3` and `low`.
@@ -205,19 +226,47 @@ fn external(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// The urgency of a task for which none is given.
+const NORMAL: u8 = 2;
+
 impl TaskFieldArgs {
+    fn scope(&self, who: &Caller) -> RequestedScope {
+        RequestedScope {
+            must_touch: self.must_touch.clone(),
+            may_touch: self.may_touch.clone(),
+            must_not_touch: self.must_not_touch.clone(),
+            author: ScopeAuthor::of(&who.actor()),
+        }
+    }
+
+    /// A flag that only a new task takes, if one was given.
+    fn flag_of_new_task(&self) -> Option<&'static str> {
+        let given = [
+            ("--priority", self.priority.is_some()),
+            ("--dod-profile", self.dod_profile.is_some()),
+            ("--depends-on", !self.depends_on.is_empty()),
+            ("--acceptance", !self.acceptance.is_empty()),
+            ("--constraint", !self.constraint.is_empty()),
+            ("--context-file", !self.context_file.is_empty()),
+            ("--label", !self.label.is_empty()),
+            ("--risk", !self.risk.is_empty()),
+            ("--external", !self.external.is_empty()),
+            ("--body", self.body.is_some()),
+            ("--type", self.kind.is_some()),
+            ("--description", self.description.is_some()),
+            ("--checklist", !self.checklist.is_empty()),
+            ("--derived-from", self.derived_from.is_some()),
+        ];
+        given.into_iter().find(|(_, is_given)| *is_given).map(|(flag, _)| flag)
+    }
+
     fn request(&self, title: &str, is_assigned: bool, who: &Caller) -> Result<TaskRequest, CommandError> {
         Ok(TaskRequest {
             title: title.to_owned(),
             is_assigned,
             assignee: self.assignee.clone(),
-            urgency: self.priority,
-            scope: RequestedScope {
-                must_touch: self.must_touch.clone(),
-                may_touch: self.may_touch.clone(),
-                must_not_touch: self.must_not_touch.clone(),
-                author: ScopeAuthor::of(&who.actor()),
-            },
+            urgency: self.priority.unwrap_or(NORMAL),
+            scope: self.scope(who),
             dod_profile: self.dod_profile.clone(),
             depends_on: self.depends_on.clone(),
             acceptance: self.acceptance.clone(),
@@ -244,6 +293,10 @@ pub(crate) fn run(command: &TaskCommand, who: &Caller) -> Result<u8, CommandErro
             let MoveTaskArgs { id, to, reason, json } = command;
             print_changed(&tasks::move_to(&repository()?, who, id, to, reason.as_deref())?, *json)
         }
+        TaskCommand::Note(command) => {
+            let NoteTaskArgs { id, text, summary, json } = command;
+            print_changed(&tasks::add_note(&repository()?, who, id, text, summary.as_deref())?, *json)
+        }
         TaskCommand::Renumber(command) => {
             print_changed(&tasks::renumber(&repository()?, who, &command.file)?, command.json)
         }
@@ -255,10 +308,14 @@ pub(crate) fn assign(command: &AssignArgs, who: &Caller) -> Result<u8, CommandEr
         let title = command.title.as_deref().unwrap_or_default();
         return make(title, &command.wanted, true, command.json, who);
     };
-    let Some(agent) = &command.wanted.assignee else {
+    let Some(assignee) = &command.wanted.assignee else {
         return Err(CommandError::usage(format!("say who {id} is for, with --assignee AGENT")));
     };
-    let answer = tasks::assign(&repository()?, who, (id, agent), command.reason.as_deref())?;
+    if let Some(flag) = command.wanted.flag_of_new_task() {
+        return Err(CommandError::usage(format!("{flag} is for a new task, and {id} exists: edit its file")));
+    }
+    let scope = command.wanted.scope(who);
+    let answer = tasks::assign(&repository()?, who, (id, assignee), &scope, command.reason.as_deref())?;
     print_changed(&answer, command.json)
 }
 
@@ -290,7 +347,7 @@ fn print_changed(answer: &TaskAnswer, json: bool) -> Result<u8, CommandError> {
 }
 
 fn list(command: &ListTasksArgs, who: &Caller) -> Result<u8, CommandError> {
-    let filter = TaskFilter { states: command.status.clone(), agent: command.assignee.clone() };
+    let filter = TaskFilter { states: command.status.clone(), assignee: command.assignee.clone() };
     let answer = tasks::list(&repository()?, who, &filter)?;
     match command.json {
         true => print_json(&answer)?,

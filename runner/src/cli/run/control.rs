@@ -75,8 +75,11 @@ pub(crate) fn cancel(command: &CancelArgs, who: &Caller) -> Result<u8, CommandEr
 }
 
 pub(crate) fn retry(command: &RetryArgs, who: &Caller) -> Result<u8, CommandError> {
-    queue::retry(&repository()?, who, &command.task)?;
-    tell(command.json, &command.task, "reopened", "the next `agency run` takes it")
+    let text = match queue::retry(&repository()?, who, &command.task)? {
+        None => "the next `agency run` takes it".to_owned(),
+        Some(why) => format!("reopened, and no run takes it yet: {why}"),
+    };
+    tell(command.json, &command.task, "reopened", &text)
 }
 
 pub(crate) fn pause(command: &PauseArgs) -> Result<u8, CommandError> {

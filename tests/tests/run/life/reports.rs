@@ -56,7 +56,7 @@ fn a_report_that_nobody_wrote_is_made_from_what_was_seen() {
     assert_eq!(header["task_id"], tasks[0].as_str());
     assert_eq!(header["status"], "READY_FOR_REVIEW");
     assert_eq!(texts(&header["changes"]["files_modified"]), [format!("src/{}", tasks[0])]);
-    assert_eq!(header["verification"]["dod_passed"], false, "nobody said so");
+    assert_eq!(header["verification"]["dod_passed"], true, "it was verified before it landed");
     assert!(text.contains("wrote no report"), "{text}");
     queue.ground.assert_compliant();
 }
@@ -93,4 +93,30 @@ fn an_agent_that_says_it_is_blocked_is_believed_and_nothing_of_it_lands() {
     assert!(!queue.records(&id, 2).exists());
     queue.ground.assert_compliant();
     queue.assert_nothing_left();
+}
+
+/// Whoever reads a report after its work landed is told so, by the file and by `agency report`.
+#[test]
+fn a_report_tells_what_became_of_its_work() {
+    let queue = Queue::new();
+    let id = queue.tasks(1).remove(0);
+    assert_eq!(queue.run(&[]).code, 0);
+    let (header, text) = report(&queue, &id);
+    let document = queue.ground.ok(&["report", &id, "--json"]).json();
+    let outcome = &document["outcome"];
+    assert_eq!((outcome["state"].as_str(), outcome["branch"].as_str()), (Some("DONE"), Some("main")));
+    assert_eq!(outcome["files"], serde_json::json!([format!("src/{id}")]));
+    assert_eq!(outcome["verification"]["result"], "pass");
+    let commit = outcome["commit"].as_str().expect("a commit");
+    assert_eq!(header["landed"].as_str(), Some(commit), "{text}");
+    assert_eq!(document["report"]["landed"], commit);
+    assert_eq!(queue.ground.git(&["rev-parse", "main"]).trim(), commit);
+    let said = queue.ground.ok(&["report", &id]);
+    assert_eq!(said.out, text);
+    said.assert_names(&[
+        &format!("{id} is DONE: landed on main as {}", &commit[..12]),
+        "verified pass",
+        "src/",
+    ]);
+    queue.ground.assert_compliant();
 }
