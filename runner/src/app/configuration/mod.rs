@@ -191,6 +191,16 @@ impl Configuration {
         whole
     }
 
+    /// The same, without what we say ourselves: our presets and defaults hold anywhere.
+    pub(crate) fn said(&self, name: &str) -> Table {
+        let mut said = Table::new();
+        for (table, _) in self.tables(&[name]).filter(|(_, layer)| ![PRESET, DEFAULT].contains(&&*layer.from))
+        {
+            complete(&mut said, table);
+        }
+        said
+    }
+
     /// Whether a key was said by a repository that the user does not trust.
     pub(crate) fn is_withheld(&self, path: &str) -> bool {
         self.withheld.iter().any(|key| key == path)

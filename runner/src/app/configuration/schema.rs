@@ -101,6 +101,11 @@ pub(crate) const KEYS: &[ConfigKey] = &[
         "files it finds in its HOME, whose contents are secrets",
     ),
     trusted("agents.*.read", ValueKind::Texts, "other paths of the host that it sees"),
+    trusted(
+        "agents.*.needs",
+        ValueKind::Texts,
+        "other programs it needs: on PATH, or installed by workspace.setup",
+    ),
     trusted("agents.*.login", ValueKind::Text, "what people are told who have nothing to log in with"),
     trusted(
         "agents.*.endpoint",

@@ -60,6 +60,11 @@ pub(crate) fn file_of(state: &Path, attempt: &Attempt, job: &str) -> PathBuf {
     records::folder_of(state, attempt).join(job).join("output.log")
 }
 
+/// Keeps a log where its attempt's folder goes away.
+pub(crate) fn copy(log: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::copy(log, to).map(drop)
+}
+
 fn find(here: &RepoContext, key: &TaskKey, named: Option<u64>) -> Result<Option<Attempt>, CommandError> {
     let attempts = with_existing_store(here, async |store| store.attempts(key).await)?;
     let is_it = |attempt: &Attempt| named.is_none_or(|number| number == attempt.epoch.0);
