@@ -12,6 +12,9 @@ pub struct OutputRules {
     pub answered: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageRules>,
+    /// The name of the format of its lines, for those who show them to people. Nothing is decided by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
 }
 
 /// A line that means something.

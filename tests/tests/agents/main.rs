@@ -11,4 +11,5 @@ mod listed;
 mod offline;
 mod parked;
 mod shop;
+mod transcript;
 mod unwell;

@@ -119,6 +119,25 @@ fn nothing_an_agent_writes_breaks_the_view() {
     assert!(screen.has_cursor());
 }
 
+/// An agent that writes events is seen by what it does, also while most of its events say nothing to people.
+#[test]
+fn events_of_an_agent_are_shown_as_sentences() {
+    let says = r#"{"type":"item.started","item":{"type":"command_execution","command":"/bin/bash -lc 'cargo test'"}}"#;
+    let nothing = r#"{"type":"turn.started","more":""#.to_owned() + &"x".repeat(8000) + "\"}";
+    let wait = gate::behind(HONEST).replace("echo begun\n", "");
+    let mut queue = gate::queue(HONEST);
+    let script = format!("cat <<'END'\n{says}\n{nothing}\nEND\n{wait}");
+    queue.agent("shell", &script, "output_format = \"codex\"\n");
+    let id = queue.tasks(1).remove(0);
+    let screen = Screen::show(&queue, USUAL, &["run"]);
+    screen.until("what it runs", |lines| {
+        live(lines, &id).is_some_and(|line| line.ends_with("  runs: cargo test"))
+    });
+    gate::open(&queue);
+    screen.until_code(0);
+    queue.assert_landed(&[id]);
+}
+
 /// The terminal echoes `^C`, and that leaves nothing either.
 #[test]
 fn an_interrupted_run_leaves_the_terminal_clean() {

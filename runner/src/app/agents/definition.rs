@@ -18,6 +18,7 @@ use crate::app::configuration::{Configuration, PRESET, string_list};
 use crate::app::error::CommandError;
 use crate::app::http::origin::Origin;
 use crate::app::isolation;
+use crate::app::transcript::OutputFormat;
 use crate::app::units;
 
 /// An agent may be like another one that is like another one, so many times.
@@ -231,7 +232,14 @@ impl<'a> AgentDefinition<'a> {
         };
         let answered = self.text(&["answered"]).map(str::to_owned);
         let usage = Some(usage).filter(|usage| *usage != UsageRules::default());
-        let reading = OutputRules { signals, answered, usage };
+        let format = self.text(&["output_format"]).map(|name| {
+            OutputFormat::parse(name).ok_or_else(|| {
+                let known = OutputFormat::ALL.map(OutputFormat::name).join(", ");
+                self.refused("output_format", format!("`{name}` is none of {known}"))
+            })
+        });
+        let format = format.transpose()?.map(|format| format.name().to_owned());
+        let reading = OutputRules { signals, answered, usage, format };
         // What is no pattern is said now, and not by an agent that can't be started.
         OutputScanner::new(&reading)
             .map_err(|reason| CommandError::usage(format!("agents.{}.{reason}", self.name)))?;

@@ -136,6 +136,11 @@ pub(crate) const KEYS: &[ConfigKey] = &[
     trusted("agents.*.usage.cost", ValueKind::Text, "where in JSON its cost is"),
     trusted("agents.*.usage.incremental", ValueKind::Flag, "each line counts from the line before it"),
     trusted(
+        "agents.*.output_format",
+        ValueKind::Text,
+        "how its output is shown: text, claude, codex, cursor, gemini or opencode",
+    ),
+    trusted(
         "agents.*.answered",
         ValueKind::Text,
         "the lines of its output that show that its model answers, as a pattern",
