@@ -273,7 +273,7 @@ mod tests {
                 ),
             ],
             answered: Some(r#""type":"agent_message""#.into()),
-            usage: None,
+            ..OutputRules::default()
         }
     }
 
