@@ -29,6 +29,7 @@ use agency_supervisor::settings::{Committer, RunSettings};
 use agency_supervisor::startup::{self, Startup};
 use tokio::sync::mpsc;
 
+use crate::app::agents::pricing;
 use crate::app::attempt_store::{confirm_store, open_repository, startup_error};
 use crate::app::board::{Caller, RepoContext, board_error};
 use crate::app::configuration::trust::TrustRecord;
@@ -199,6 +200,9 @@ fn plan(
         agents: &builders.map(|start| start.agent.as_str()).collect(),
         unusable: &unusable,
     })?;
+    let builders =
+        agenda.ready.iter().filter(|start| options.includes(start)).map(|start| start.agent.as_str());
+    pricing::notices(&settings, builders).iter().for_each(|notice| here.notice(notice));
     mention_uncommitted(here, &repository, &branch, board);
     let protocol = board.protocol();
     Ok(RunPlan { agenda, protocol, settings, options, unusable, repository, sharing })
