@@ -76,7 +76,7 @@ pub(crate) fn try_agent(
         last_notice: Arc::default(),
     };
     let answer = trial.prepare(configuration, request).and_then(|()| trial.work(interrupts, name));
-    trial.place.remove();
+    trial.remove();
     answer
 }
 
@@ -152,6 +152,16 @@ impl AgentTrial {
                 TrialAnswer { why_not: Some(self.why(ran)), output, usage }
             }
         })
+    }
+
+    /// Removes the repository, and what is kept of it: nobody works there any more.
+    fn remove(self) {
+        let here = self.place.context(&self.front_end());
+        if let Ok(state) = here.and_then(|here| state_folder::of_folder(&here.folder)) {
+            // What can't be removed is in nobody's way.
+            let _ = agency_sandbox::erase::tree(state.path());
+        }
+        self.place.remove();
     }
 
     /// Copies what the agent wrote to where a person finds it when the repository is gone.

@@ -203,6 +203,10 @@ fn an_agent_is_tried_in_a_repository_that_is_thrown_away() {
     assert_eq!(said.code, 2, "{said:?}");
     std::fs::remove_file(ground.path().join("agency.toml")).expect("removed");
     assert_eq!(ground.git(&["status", "--porcelain"]), before);
+    let kept = std::fs::read_dir(ground.state_home().join("repositories")).into_iter().flatten().flatten();
+    let kept: Vec<_> =
+        kept.filter(|entry| entry.file_name().to_string_lossy().contains("agency-test")).collect();
+    assert!(kept.is_empty(), "{kept:?}");
 }
 
 /// Whoever says which hosts an agent reaches has said all of it.

@@ -64,7 +64,12 @@ fn interpreters(environment: &Path, host: &HostUser) -> Vec<PathBuf> {
     let last = program.canonicalize().ok();
     let mut add = |program: &Path| {
         let prefix = program.parent().filter(|folder| folder.ends_with("bin")).and_then(Path::parent);
-        let prefix = prefix.filter(|prefix| has_library(prefix) && may_be_shown(prefix, host));
+        // By its name and by where that leads: a link to a home is a home.
+        let shown = |prefix: &Path| {
+            let real = prefix.canonicalize();
+            real.is_ok_and(|real| may_be_shown(&real, host)) && may_be_shown(prefix, host)
+        };
+        let prefix = prefix.filter(|prefix| has_library(prefix) && shown(prefix));
         if let Some(prefix) = prefix.filter(|prefix| *prefix != environment)
             && !found.iter().any(|known| known == prefix)
         {
@@ -136,6 +141,16 @@ mod tests {
             .expect("linked");
         let needed = ["opt/python", "Cellar/python/3.12", "pipx"].map(|name| root.join(name));
         assert_eq!(found("pipx/bin/aider"), Some(needed.to_vec()));
+
+        // A link that leads to a home shows nothing of it.
+        program(&root.join("home/bin/python3"));
+        std::fs::create_dir_all(root.join("home/lib/python3.12")).expect("made");
+        std::os::unix::fs::symlink(root.join("home"), root.join("innocent")).expect("linked");
+        program(&root.join("odd/bin/tool"));
+        std::fs::write(root.join("odd/pyvenv.cfg"), "").expect("written");
+        std::os::unix::fs::symlink(root.join("innocent/bin/python3"), root.join("odd/bin/python"))
+            .expect("linked");
+        assert_eq!(found("odd/bin/tool"), Some(vec![root.join("odd")]));
 
         // A link from elsewhere is not shown; what it leads to is started.
         std::fs::create_dir_all(root.join("links")).expect("made");
