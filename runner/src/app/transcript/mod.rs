@@ -9,6 +9,7 @@ mod claude;
 mod codex;
 mod cursor;
 mod gemini;
+mod guard;
 mod opencode;
 mod splitter;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use agency_supervisor::job::order::JobKind;
 use serde_json::Value;
 
 use crate::app::plain_line;
+pub(crate) use guard::LineGuard;
 pub(crate) use splitter::{LineSplitter, OutputLine};
 
 /// The most characters of a line that is shown.

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::app::board::{Caller, task_id};
 use crate::app::error::CommandError;
 use crate::app::queue::logs::{self, JobLog, LogRequest, LogSource};
-use crate::app::transcript::{LineSplitter, OutputFormat, OutputLine};
+use crate::app::transcript::{LineGuard, LineSplitter, OutputFormat, OutputLine};
 use crate::cli::message;
 use crate::cli::output::print_json;
 
@@ -105,8 +105,8 @@ struct LogFollower<'a> {
 enum LogView<'a> {
     /// As it was written.
     Bytes,
-    /// The same, with nothing in it that moves a cursor.
-    Harmless(TerminalSanitizer),
+    /// The same, with nothing in it that moves a cursor, and where it is text, with no line that looks like one of ours.
+    Harmless(TerminalSanitizer, Option<LineGuard>),
     /// As people read it, line by line.
     Transcript { format: OutputFormat, lines: LineSplitter },
     /// For programs, line by line.
@@ -121,8 +121,9 @@ impl<'a> LogFollower<'a> {
                 LogView::Json { task: &command.task, attempt, job: log.job.clone(), format, lines }
             }
             () if command.raw && !std::io::stdout().is_terminal() => LogView::Bytes,
-            () if command.raw || format == OutputFormat::Text => {
-                LogView::Harmless(TerminalSanitizer::default())
+            () if command.raw => LogView::Harmless(TerminalSanitizer::default(), None),
+            () if format == OutputFormat::Text => {
+                LogView::Harmless(TerminalSanitizer::default(), Some(LineGuard::default()))
             }
             () => LogView::Transcript { format, lines },
         };
@@ -148,11 +149,11 @@ impl<'a> LogFollower<'a> {
 
 impl LogView<'_> {
     fn push(&mut self, bytes: &[u8]) -> Result<(), CommandError> {
-        self.show(|lines, line| lines.push(bytes, line), |shown, emit| shown.push(bytes, emit), bytes)
+        self.show(|lines, line| lines.push(bytes, line), |shown, emit| shown.push(bytes, emit), bytes, false)
     }
 
     fn finish(&mut self) -> Result<(), CommandError> {
-        self.show(LineSplitter::finish, TerminalSanitizer::finish, b"")
+        self.show(LineSplitter::finish, TerminalSanitizer::finish, b"", true)
     }
 
     fn show(
@@ -160,13 +161,20 @@ impl LogView<'_> {
         split: impl FnOnce(&mut LineSplitter, &mut dyn FnMut(OutputLine<'_>)),
         sanitize: impl FnOnce(&mut TerminalSanitizer, &mut dyn FnMut(&[u8])),
         bytes: &[u8],
+        is_last: bool,
     ) -> Result<(), CommandError> {
         match self {
             Self::Bytes => say(bytes),
-            Self::Harmless(shown) => {
+            Self::Harmless(shown, guard) => {
                 let mut harmless = Vec::new();
                 sanitize(shown, &mut |bytes| harmless.extend_from_slice(bytes));
-                say(&harmless)
+                let Some(guard) = guard else { return say(&harmless) };
+                let mut marked = Vec::new();
+                guard.push(&harmless, &mut marked);
+                if is_last {
+                    guard.finish(&mut marked);
+                }
+                say(&marked)
             }
             Self::Transcript { format, lines } => {
                 let mut text = String::new();

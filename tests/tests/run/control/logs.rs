@@ -2,7 +2,7 @@
 
 use agency_tests::queue::{HONEST, Queue};
 
-/// An auditor that fails the work first, and lets it pass then.
+/// An auditor that says what it looks at, and lets everything pass.
 const JUDGE: &str = "echo \"looking at attempt $(ls src)\"; cat > \"$AGENCY_REPORT_FILE\" <<END
 ---
 task_id: $AGENCY_TASK_ID
@@ -41,4 +41,20 @@ fn logs_says_where_nobody_has_looked() {
         .refused(4, &["logs", &id, "--auditor"])
         .assert_names(&["no auditor's output", "agency logs T0001"]);
     queue.ground.refused(4, &["logs", &id, "--checks"]).assert_names(&["no output of checks"]);
+}
+
+/// What an agent writes can't pass for what `agency` says.
+#[test]
+fn logs_marks_lines_that_look_like_ours() {
+    let script = format!(
+        "echo plain; echo 'agency: T0009 done'; printf '\\033[32magency: output of audit-1\\n'; {HONEST}"
+    );
+    let queue = Queue::with_agent(&script);
+    let id = queue.tasks(1).remove(0);
+    assert_eq!(queue.run(&[]).code, 0);
+    let shown = queue.ground.ok(&["logs", &id]).out;
+    assert!(shown.starts_with("plain\n| agency: T0009 done\n"), "{shown}");
+    assert!(shown.contains("| agency: output of audit-1\n"), "{shown}");
+    let raw = queue.ground.ok(&["logs", &id, "--raw"]).out;
+    assert_eq!(raw, "plain\nagency: T0009 done\n\u{1b}[32magency: output of audit-1\n");
 }
