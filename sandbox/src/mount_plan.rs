@@ -98,7 +98,7 @@ impl MountPlan {
         state: &Path,
     ) -> Self {
         let mut folders = system(policy, host, around, inside);
-        folders.extend(named(policy, host, around));
+        folders.extend(named(policy));
         Self { folders, covers: covers(policy, host, around, state) }
     }
 }
@@ -169,6 +169,10 @@ fn system(policy: &Policy, host: &HostUser, around: &HostPaths, inside: (u32, u3
         steps.push(MountStep::Private { at: host.home.clone(), mode: 0o700 });
         let profile = host::profile(&policy.environment);
         steps.extend(profile.map(|contents| MountStep::Note { at: host.home.join(host::PROFILE), contents }));
+        // Before the toolchains, which may lie in them: they are folders of the HOME, and no mounts. A mount would cover
+        // the toolchains, and could be written without being one that the policy names.
+        let own = leading_to_read(policy, host, &around.toolchains);
+        steps.extend(own.into_iter().map(|at| MountStep::Private { at, mode: 0o700 }));
         let apart = policy.requires(Control::ToolchainLocks);
         steps.extend(around.toolchains.iter().map(|path| MountStep::Bind {
             source: path.clone(),
@@ -203,12 +207,8 @@ pub(crate) fn leading_to_read(policy: &Policy, host: &HostUser, toolchains: &[Pa
 }
 
 /// What the policy names.
-fn named(policy: &Policy, host: &HostUser, around: &HostPaths) -> Vec<MountStep> {
+fn named(policy: &Policy) -> Vec<MountStep> {
     let mut steps = Vec::new();
-    if policy.requires(Control::PrivateHome) {
-        let own = leading_to_read(policy, host, &around.toolchains);
-        steps.extend(own.into_iter().map(|at| MountStep::Private { at, mode: 0o700 }));
-    }
     steps.extend(policy.read.iter().map(|path| MountStep::Bind {
         source: path.clone(),
         at: path.clone(),

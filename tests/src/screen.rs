@@ -16,11 +16,18 @@ pub struct Screen<'a> {
 impl<'a> Screen<'a> {
     /// `agency` with these arguments, in so many columns and rows. When it has ended, its code is the last line.
     pub fn show(queue: &'a Queue, size: (u16, u16), arguments: &[&str]) -> Self {
+        Self::show_below(queue, 0, size, arguments)
+    }
+
+    /// The same, below so many lines that were there before: `above 1`, and so on.
+    pub fn show_below(queue: &'a Queue, lines: u16, size: (u16, u16), arguments: &[&str]) -> Self {
         let screen = Self { queue, socket: queue.ground.user().join("screen") };
         let mut command = screen.tmux(&["new-session", "-d"]);
         command.args(["-x", &size.0.to_string(), "-y", &size.1.to_string()]);
         // Ctrl-C is for `agency` alone, and what it leaves stays to be looked at.
-        command.args(["sh", "-c", "trap : INT; \"$0\" \"$@\"; echo \"code $?\"; exec cat"]);
+        let script =
+            format!("trap : INT; seq {lines} | sed 's/^/above /'; \"$0\" \"$@\"; echo \"code $?\"; exec cat");
+        command.args(["sh", "-c", &script]);
         let status = command.arg(queue.ground.program_path()).args(arguments).status().expect("tmux starts");
         assert!(status.success(), "no screen: {status}");
         screen
@@ -38,6 +45,20 @@ impl<'a> Screen<'a> {
         let output = self.tmux(&["capture-pane", "-p"]).output().expect("tmux starts");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         text.trim_end().lines().map(|line| line.trim_end().to_owned()).collect()
+    }
+
+    /// Everything that was shown, from the first line on; a line that the screen has broken is one.
+    pub fn history(&self) -> Vec<String> {
+        let output = self.tmux(&["capture-pane", "-p", "-J", "-S", "-"]).output().expect("tmux starts");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.trim_end().lines().map(|line| line.trim_end().to_owned()).collect()
+    }
+
+    /// Gives it another number of columns and rows.
+    pub fn resize(&self, (columns, rows): (u16, u16)) {
+        let (columns, rows) = (columns.to_string(), rows.to_string());
+        let resized = self.tmux(&["resize-window", "-x", &columns, "-y", &rows]).status();
+        assert!(resized.expect("tmux starts").success());
     }
 
     /// Waits until its lines are so; what they are then.

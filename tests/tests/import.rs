@@ -87,6 +87,23 @@ fn issues_become_tasks_once_each() {
     }
 }
 
+/// A line that begins with a character of another language or with a picture is a line like others.
+#[test]
+fn an_issue_in_any_language_becomes_a_task() {
+    let actor = actors()[0];
+    let repository = Repository::new(actor, &[("README.md", "x\n")]).expect("a repository");
+    let init = repository.command(repository.agency()).args(["init", "--builders", "codex"]).output();
+    assert!(init.as_ref().is_ok_and(|init| init.status.success()), "{init:?}");
+    let bodies = ["✅ done", "登录\n\n```\n登录\n```\n", "é <!-- x --> 👩\u{200d}💻", "Plain."];
+    let issues = bodies.iter().zip(1..).map(|(body, number)| issue(number, "Issue", body)).collect();
+    let (output, document) = import(&repository, tracker(issues));
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(document["imported"].as_array().map(Vec::len), Some(bodies.len()), "{document}");
+    let file = document["imported"][0]["file"].as_str().expect("a file");
+    let text = std::fs::read_to_string(repository.path().join(file)).expect("read");
+    assert!(text.contains("✅ done"), "{text}");
+}
+
 #[test]
 fn a_tracker_that_is_not_there_is_one_clear_line_and_nothing_is_written() {
     let actor = actors()[0];

@@ -1,6 +1,7 @@
 //! One tiny task, done for real by an agent in a repository that is thrown away.
 
 use std::convert::Infallible;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,10 +23,12 @@ use crate::app::configuration::Configuration;
 use crate::app::error::{CommandError, ErrorKind};
 use crate::app::front_end::{FrontEnd, NoticesOnly};
 use crate::app::isolation;
+use crate::app::queue::{self, AttemptFilter, logs};
 use crate::app::run::outcome::RunOutcome;
 use crate::app::run::{self, RunRequest};
 use crate::app::runtime;
 use crate::app::scratch_repo::{ScratchRepo, ScratchTask, make_board, make_task};
+use crate::app::state_folder;
 
 /// The file the agent is to write, and what it is to say.
 const FILE: &str = "hello.txt";
@@ -43,6 +46,8 @@ pub(crate) struct TrialRequest {
 pub(crate) struct TrialAnswer {
     /// Why the agent does not work here; `None` if the task was done, verified and landed.
     pub(crate) why_not: Option<String>,
+    /// Where the output of an agent is kept that does not work: until the next trial of it.
+    pub(crate) output: Option<PathBuf>,
     /// What the agent says that the task took.
     pub(crate) usage: Option<RecordedUsage>,
 }
@@ -70,8 +75,8 @@ pub(crate) fn try_agent(
         events: Arc::default(),
         last_notice: Arc::default(),
     };
-    let answer = trial.prepare(configuration, request).and_then(|()| trial.work(interrupts));
-    trial.place.remove();
+    let answer = trial.prepare(configuration, request).and_then(|()| trial.work(interrupts, name));
+    trial.remove();
     answer
 }
 
@@ -131,6 +136,7 @@ impl AgentTrial {
     fn work(
         &self,
         interrupts: impl FnOnce() -> Result<mpsc::Receiver<Interrupt>, CommandError>,
+        agent: &str,
     ) -> Result<TrialAnswer, CommandError> {
         let was_interrupted = AtomicBool::new(false);
         let ran = self.run(interrupts, &was_interrupted);
@@ -138,7 +144,36 @@ impl AgentTrial {
             return Err(CommandError::new_message(ErrorKind::Interrupted, "the trial was interrupted"));
         }
         let is_done = ran.as_ref().is_ok_and(|summary| RunOutcome::of(summary) == RunOutcome::Done);
-        Ok(TrialAnswer { why_not: (!is_done).then(|| self.why(ran)), usage: self.usage() })
+        let usage = self.usage();
+        Ok(match is_done {
+            true => TrialAnswer { why_not: None, output: None, usage },
+            false => {
+                let output = self.keep_output(agent);
+                TrialAnswer { why_not: Some(self.why(ran)), output, usage }
+            }
+        })
+    }
+
+    /// Removes the repository, and what is kept of it: nobody works there any more.
+    fn remove(self) {
+        let here = self.place.context(&self.front_end());
+        if let Ok(state) = here.and_then(|here| state_folder::of_folder(&here.folder)) {
+            // What can't be removed is in nobody's way.
+            let _ = agency_sandbox::erase::tree(state.path());
+        }
+        self.place.remove();
+    }
+
+    /// Copies what the agent wrote to where a person finds it when the repository is gone.
+    fn keep_output(&self, agent: &str) -> Option<PathBuf> {
+        let here = self.place.context(&self.front_end()).ok()?;
+        let state = state_folder::of_folder(&here.folder).ok()?;
+        let attempt = queue::attempts(&here, AttemptFilter::Latest).ok()?.pop()?;
+        let kept = state_folder::home().ok()?.user_folder("trials").ok()?;
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+        let name: String = agent.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
+        let kept = kept.join(format!("{name}.log"));
+        logs::copy(&logs::file_of(state.path(), &attempt, "agent"), &kept).ok().map(|()| kept)
     }
 
     fn run(
@@ -212,14 +247,16 @@ fn committer() -> Committer {
 
 /// What is configured there: one attempt, at the level and in the containers of where we come from.
 fn settings(configuration: &Configuration, request: &TrialRequest) -> Result<String, CommandError> {
-    let mut agents = configuration.whole("agents");
+    // What we know ourselves is known there, too. As the words of a configuration it would count for more than the
+    // environment: nobody could say that the model is elsewhere.
+    let mut agents = configuration.said("agents");
     let agent = agents.entry(request.agent.as_str()).or_insert_with(|| Table::new().into());
     if let Some(agent) = agent.as_table_mut() {
         agent.insert("timeout".into(), format!("{}s", request.timeout.as_secs().max(1)).into());
     }
     let usual = isolation::default_level(None, configuration)?.name();
     let run = Table::from_iter([("attempts".to_owned(), 1.into()), ("isolation".to_owned(), usual.into())]);
-    let container = configuration.whole("container");
+    let container = configuration.said("container");
     let whole = [("run", run), ("agents", agents), ("container", container)];
     let whole = Table::from_iter(whole.map(|(name, table)| (name.to_owned(), table.into())));
     toml::to_string(&whole).map_err(|error| CommandError::internal(&error))

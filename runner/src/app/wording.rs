@@ -3,7 +3,11 @@
 use agency_supervisor::attempt::{AttemptEnd, ParkDetails, Phase};
 use agency_supervisor::dispatch::TaskResult;
 
+use crate::app::plain_line;
 use crate::app::units;
+
+/// The most characters of an outcome in a list.
+const LONGEST_OUTCOME: usize = 300;
 
 /// What an attempt is at, for people. A phase is what is certain, and this is what follows from it.
 pub(crate) fn phase_label(phase: &Phase) -> &'static str {
@@ -42,6 +46,16 @@ pub(crate) fn fate_text(fate: &TaskResult) -> String {
     }
 }
 
+/// How an attempt ended, for a list of attempts. `None` while it goes on.
+pub(crate) fn outcome_text(phase: &Phase) -> Option<String> {
+    let Phase::Over(ending) = phase else { return None };
+    let text = match ending {
+        AttemptEnd::Done { commit } => format!("landed as {}", short_commit(commit)),
+        other => fate_text(&TaskResult::Ended(other.clone())),
+    };
+    Some(plain_line::line(&text, LONGEST_OUTCOME))
+}
+
 /// An attempt that does not count, because its agent could not work.
 fn put_off(parked: &ParkDetails) -> String {
     match parked.until {
@@ -52,5 +66,5 @@ fn put_off(parked: &ParkDetails) -> String {
 
 /// A commit as people name it.
 pub(crate) fn short_commit(commit: &str) -> &str {
-    &commit[..commit.len().min(12)]
+    &commit[..commit.floor_char_boundary(12)]
 }

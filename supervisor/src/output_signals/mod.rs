@@ -47,6 +47,7 @@ pub struct OutputScanner {
     signals: Vec<(SignalRule, Regex)>,
     answered: Option<usize>,
     metered: Option<usize>,
+    names_model: Option<usize>,
     /// All the patterns at once: the signals, and then the others.
     patterns: RegexSet,
     state: RefCell<ScannerState>,
@@ -103,6 +104,12 @@ impl OutputScanner {
             patterns.push(pattern);
             patterns.len() - 1
         });
+        let model = reading.usage.as_ref().and_then(|usage| usage.model.as_deref());
+        let model_line = model.map(|pattern| named("usage.model", pattern)).transpose()?;
+        let names_model = model.map(|pattern| {
+            patterns.push(pattern);
+            patterns.len() - 1
+        });
         let patterns = pattern::all(&patterns).map_err(|error| on_one_line(&error.to_string()))?;
         let state = ScannerState {
             lines: Default::default(),
@@ -111,9 +118,9 @@ impl OutputScanner {
             heard: None,
             hopeless: false,
             told: false,
-            meter: UsageMeter::new(reading.usage.clone(), line),
+            meter: UsageMeter::new(reading.usage.clone(), line, model_line),
         };
-        Ok(Self { signals, answered, metered, patterns, state: RefCell::new(state) })
+        Ok(Self { signals, answered, metered, names_model, patterns, state: RefCell::new(state) })
     }
 
     /// A piece of its output.
@@ -160,6 +167,9 @@ impl OutputScanner {
             // The problem that it reported before is over.
             state.answered = true;
             state.heard = None;
+        }
+        if self.names_model.is_some_and(|index| found.matched(index)) {
+            state.meter.name_model(line);
         }
         if self.metered.is_some_and(|index| found.matched(index)) {
             state.meter.read(line);
@@ -273,7 +283,7 @@ mod tests {
                 ),
             ],
             answered: Some(r#""type":"agent_message""#.into()),
-            usage: None,
+            ..OutputRules::default()
         }
     }
 

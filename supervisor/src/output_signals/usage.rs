@@ -4,7 +4,7 @@ use regex::bytes::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::rules::UsageRules;
+use super::rules::{TokenPrice, UsageRules};
 
 /// What an agent says it used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +52,9 @@ impl AgentUsage {
 pub(super) struct UsageMeter {
     reading: Option<UsageRules>,
     line: Option<Regex>,
+    /// The lines that name the model, and what was named last.
+    model: Option<Regex>,
+    price: Option<TokenPrice>,
     counted: Option<UsageCount>,
 }
 
@@ -59,7 +62,11 @@ pub(super) struct UsageMeter {
 struct UsageCount {
     input: Option<u64>,
     output: Option<u64>,
+    /// Those of `input` that came from a cache.
+    cached: Option<u64>,
     cost: Option<f64>,
+    /// What it comes to by the price that was known when it was said, in millionths.
+    priced: Option<u64>,
 }
 
 impl UsageCount {
@@ -76,13 +83,36 @@ impl UsageCount {
             (Some(a), Some(b)) => Some(a + b),
             (one, other) => one.or(other),
         };
-        Self { input: both(self.input, more.input), output: both(self.output, more.output), cost }
+        Self {
+            input: both(self.input, more.input),
+            output: both(self.output, more.output),
+            cached: both(self.cached, more.cached),
+            cost,
+            priced: both(self.priced, more.priced),
+        }
+    }
+
+    fn priced(self, price: Option<TokenPrice>) -> Self {
+        let of = |price: TokenPrice| {
+            price.of(self.input.unwrap_or(0), self.cached.unwrap_or(0), self.output.unwrap_or(0))
+        };
+        Self { priced: price.map(of), ..self }
     }
 }
 
 impl UsageMeter {
-    pub(super) fn new(reading: Option<UsageRules>, line: Option<Regex>) -> Self {
-        Self { reading, line, counted: None }
+    pub(super) fn new(reading: Option<UsageRules>, line: Option<Regex>, model: Option<Regex>) -> Self {
+        let price = reading.as_ref().and_then(|reading| reading.price);
+        Self { reading, line, model, price, counted: None }
+    }
+
+    /// A line that names the model: from here on, its price counts.
+    pub(super) fn name_model(&mut self, line: &[u8]) {
+        let (Some(reading), Some(pattern)) = (&self.reading, &self.model) else { return };
+        let named = pattern.captures(line).and_then(|groups| groups.name("model"));
+        if let Some(named) = named.filter(|_| reading.price.is_none()) {
+            self.price = reading.prices.price_of(&String::from_utf8_lossy(named.as_bytes()));
+        }
     }
 
     /// A line that says it.
@@ -92,7 +122,7 @@ impl UsageMeter {
             Ok(value) => from_json(reading, &value),
             Err(_) => from_text(pattern, line),
         };
-        if let Some(counted) = counted {
+        if let Some(counted) = counted.map(|counted| counted.priced(self.price)) {
             let before = self.counted.filter(|_| reading.adds_up);
             self.counted = Some(before.map_or(counted, |before| before.plus(counted)));
         }
@@ -102,24 +132,23 @@ impl UsageMeter {
     pub(super) fn finish(self, left: Option<&[u8]>) -> Option<AgentUsage> {
         let left = left.and_then(|text| serde_json::from_slice::<Value>(text).ok());
         let Some(reading) = self.reading else { return left.as_ref().and_then(claim) };
-        let in_file = || left.as_ref().and_then(|value| from_json(&reading, value));
+        let in_file = || {
+            let counted = from_json(&reading, left.as_ref()?)?;
+            Some(counted.priced(self.price))
+        };
         let counted = match reading.line {
             Some(_) => self.counted,
             None => in_file(),
         };
         let Some(counted) = counted else { return left.as_ref().and_then(claim) };
         let (input, output) = (counted.input.unwrap_or(0), counted.output.unwrap_or(0));
-        let priced = reading.price.map(|price| {
-            let of = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price) / 1_000_000;
-            u64::try_from(of(input, price.input) + of(output, price.output)).unwrap_or(u64::MAX)
-        });
         // A model without a known price is told as one that costs nothing.
         let said = counted.cost.filter(|cost| *cost > 0.0 || input.saturating_add(output) == 0).map(micros);
         Some(AgentUsage {
             tokens: input.saturating_add(output),
             input: counted.input,
             output: counted.output,
-            cost_micros: said.or(priced),
+            cost_micros: said.or(counted.priced),
             impossible: false,
         })
     }
@@ -157,7 +186,8 @@ fn from_json(reading: &UsageRules, value: &Value) -> Option<UsageCount> {
     let cost = costs
         .filter(|cost| *cost >= 0.0)
         .fold(None, |sum: Option<f64>, cost| Some(sum.unwrap_or(0.0) + cost));
-    UsageCount { input: sum(&reading.input), output: sum(&reading.output), cost }.says_something()
+    let (input, output, cached) = (sum(&reading.input), sum(&reading.output), sum(&reading.cached));
+    UsageCount { input, output, cached, cost, priced: None }.says_something()
 }
 
 /// Everything at a path, in which `*` stands for each.
@@ -183,7 +213,8 @@ fn from_text(pattern: &Regex, line: &[u8]) -> Option<UsageCount> {
     let groups = pattern.captures(line)?;
     let number = |name: &str| scaled(std::str::from_utf8(groups.name(name)?.as_bytes()).ok()?);
     let count = |name: &str| number(name).map(|number| number.round() as u64);
-    UsageCount { input: count("input"), output: count("output"), cost: number("cost") }.says_something()
+    let (input, output, cached) = (count("input"), count("output"), count("cached"));
+    UsageCount { input, output, cached, cost: number("cost"), priced: None }.says_something()
 }
 
 /// `1,234`, `2.1k`, `0.3M`
@@ -203,12 +234,16 @@ fn scaled(text: &str) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::output_signals::pattern;
-    use crate::output_signals::rules::TokenPrice;
+    use crate::output_signals::rules::PriceTable;
 
     fn used(reading: &UsageRules, lines: &[&str], left: Option<&str>) -> Option<(u64, Option<u64>)> {
         let line = reading.line.as_deref().map(|line| pattern::one(line).expect("a pattern"));
-        let mut meter = UsageMeter::new(Some(reading.clone()), line);
-        lines.iter().for_each(|line| meter.read(line.as_bytes()));
+        let model = reading.model.as_deref().map(|model| pattern::one(model).expect("a pattern"));
+        let mut meter = UsageMeter::new(Some(reading.clone()), line, model);
+        for line in lines {
+            meter.name_model(line.as_bytes());
+            meter.read(line.as_bytes());
+        }
         meter.finish(left.map(str::as_bytes)).map(|usage| (usage.tokens, usage.cost_micros))
     }
 
@@ -252,13 +287,51 @@ mod tests {
             line: Some("turn".into()),
             input: vec!["/in".into()],
             output: vec!["/out".into()],
-            price: Some(TokenPrice { input: 2_000_000, output: 10_000_000 }),
+            price: Some(TokenPrice { input: 2_000_000, output: 10_000_000, cached: None }),
             ..UsageRules::default()
         };
         assert_eq!(
             used(&codex, &[r#"{"in":1000000,"out":100000}"#], None),
             Some((1_100_000, Some(3_000_000)))
         );
+    }
+
+    #[test]
+    fn the_model_that_was_named_last_has_the_price() {
+        let prices = [("small", 1_000_000, 2_000_000), ("large", 10_000_000, 20_000_000)].map(
+            |(name, input, output)| (name.to_owned(), TokenPrice { input, output, cached: Some(input / 10) }),
+        );
+        let gemini = UsageRules {
+            line: Some(
+                r#""(?:prompt": (?<input>\d+)|candidates": (?<output>\d+)|cached": (?<cached>\d+))"#.into(),
+            ),
+            model: Some(r#"^\s*"(?<model>[a-z/]+)": \{"#.into()),
+            prices: PriceTable(prices.into()),
+            adds_up: true,
+            ..UsageRules::default()
+        };
+        let tokens = [r#""prompt": 1000000"#, r#""candidates": 100000"#];
+        let lines = |model| [&[model][..], &tokens].concat();
+        assert_eq!(used(&gemini, &lines(r#""x/small": {"#), None), Some((1_100_000, Some(1_200_000))));
+        let both = [lines(r#""small": {"#), lines(r#""large": {"#)].concat();
+        assert_eq!(used(&gemini, &both, None), Some((2_200_000, Some(13_200_000))));
+        assert_eq!(used(&gemini, &lines(r#""other": {"#), None), Some((1_100_000, None)), "not known");
+        assert_eq!(used(&gemini, &tokens, None), Some((1_100_000, None)), "not named");
+        let own = UsageRules { price: Some(TokenPrice::default()), ..gemini };
+        assert_eq!(
+            used(&own, &lines(r#""large": {"#), None),
+            Some((1_100_000, Some(0))),
+            "its own price counts"
+        );
+        let codex = UsageRules {
+            line: Some("turn".into()),
+            input: vec!["/in".into()],
+            cached: vec!["/cached".into()],
+            price: Some(TokenPrice { input: 1_000_000, output: 0, cached: Some(100_000) }),
+            ..UsageRules::default()
+        };
+        let line = r#"{"turn":1,"in":1000000,"cached":500000}"#;
+        assert_eq!(used(&codex, &[line], None), Some((1_000_000, Some(550_000))));
     }
 
     #[test]
@@ -291,7 +364,7 @@ mod tests {
     #[test]
     fn what_an_agent_says_it_used_is_a_claim_that_harms_nobody() {
         let said = |text: &str| {
-            let usage = UsageMeter::new(None, None).finish(Some(text.as_bytes()));
+            let usage = UsageMeter::new(None, None, None).finish(Some(text.as_bytes()));
             usage.map(|usage| (usage.tokens, usage.cost_micros))
         };
         assert_eq!(said(r#"{"tokens": 1200, "cost": 0.04}"#), Some((1200, Some(40_000))));

@@ -203,6 +203,10 @@ fn an_agent_is_tried_in_a_repository_that_is_thrown_away() {
     assert_eq!(said.code, 2, "{said:?}");
     std::fs::remove_file(ground.path().join("agency.toml")).expect("removed");
     assert_eq!(ground.git(&["status", "--porcelain"]), before);
+    let kept = std::fs::read_dir(ground.state_home().join("repositories")).into_iter().flatten().flatten();
+    let kept: Vec<_> =
+        kept.filter(|entry| entry.file_name().to_string_lossy().contains("agency-test")).collect();
+    assert!(kept.is_empty(), "{kept:?}");
 }
 
 /// Whoever says which hosts an agent reaches has said all of it.
@@ -255,7 +259,38 @@ fn a_trial_does_not_wait_for_anybody() {
     );
     let said = ground.agency(&["agents", "test", "poor", "--trust"]);
     assert_eq!(said.code, 10, "{said:?}");
-    said.assert_names(&["`poor` does not work here: no quota"]);
+    said.assert_names(&["`poor` does not work here: no quota", "its output is in "]);
+    let kept =
+        said.err.lines().find_map(|line| line.strip_prefix("agency: its output is in ")).expect("said");
+    assert!(std::fs::read_to_string(kept).expect("kept").contains("no quota"), "{said:?}");
+}
+
+/// Where the environment says that the model is elsewhere, a trial reaches it there, as a run does.
+#[test]
+fn a_trial_reaches_the_model_where_a_run_does() {
+    let desk = Desk::new();
+    let script = "case \"$1\" in --version) echo '2.1.197 (Claude Code)'; exit;; esac
+        echo \"$ANTHROPIC_BASE_URL\"; exec 3<>/dev/tcp/127.0.0.1/$PORT && echo hello >&3 && read -r line <&3 \\
+        && echo \"$line\" > hello.txt";
+    let folder =
+        desk.program("claude", &format!("exec bash -c '{}' claude \"$@\"", script.replace('\'', "'\\''")));
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    let port = listener.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        use std::io::Write;
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.write_all(b"hello from the sandbox\n");
+        }
+    });
+    desk.queue.ground.write(
+        "agency.toml",
+        format!("[agents.claude-code]\nvariables = [\"ANTHROPIC_BASE_URL\", \"PORT={port}\"]\n"),
+    );
+    let url = format!("http://127.0.0.1:{port}");
+    let variables = [("ANTHROPIC_BASE_URL", url.as_str()), ("ANTHROPIC_API_KEY", "x")];
+    let said = desk.run(Some(folder), &variables, &["agents", "test", "claude-code", "--trust"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    said.assert_names(&["`claude-code` works"]);
 }
 
 /// Nobody takes a trial over: its agent is stopped, and nothing is left of the repository.
@@ -309,6 +344,117 @@ fn a_program_behind_a_link_is_started() {
     assert_eq!(said.code, 0, "{said:?}");
     desk.queue.assert_landed(&[id]);
     assert_eq!(desk.queue.ground.git(&["show", "main:src/told"]), "beside\n");
+}
+
+/// The layout of claude's own installer: a link in `~/.local/bin` to one file of many.
+#[test]
+fn a_program_of_an_installer_in_the_home_is_started() {
+    let desk = Desk::new();
+    let home = desk.home.path().canonicalize().expect("a path");
+    let versions = home.join(".local/share/claude/versions");
+    install(
+        &versions.join("2.1.197"),
+        "#!/bin/sh\n[ \"$1\" != --version ] || { echo '2.1.197 (Claude Code)'; exit; }\ncat >/dev/null
+         { ls -A ~/.local/share ~/.local/share/claude/versions; cat ~/.local/share/claude/token; } > src/seen 2>/dev/null
+         touch ~/.local/mine ~/.local/share/claude/mine && echo own >> src/seen
+         ! echo x >> ~/.local/share/claude/versions/2.1.197 && ! touch ~/.local/bin/x && echo kept >> src/seen\n",
+    );
+    std::fs::write(home.join(".local/share/claude/token"), "secret").expect("written");
+    install(&versions.join("2.0.0"), "#!/bin/sh\nexit 1\n");
+    std::fs::create_dir_all(home.join(".local/share/other")).expect("made");
+    link(&versions.join("2.1.197"), &home.join(".local/bin/claude"));
+    let id = desk.queue.task("claude-code", &[]);
+    let variables = [("ANTHROPIC_API_KEY", "sk-0123456789abcdef")];
+    let folder = Some(home.join(".local/bin"));
+    let listed = desk.run(folder.clone(), &variables, &["agents", "--json"]).json();
+    let claude = agent(&listed, "claude-code");
+    assert_eq!((&claude["ready"], &claude["version"]), (&Json::Bool(true), &"2.1.197".into()), "{claude}");
+    let said = desk.run(folder, &variables, &["run"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    desk.queue.assert_landed(&[id]);
+    let seen = desk.queue.ground.git(&["show", "main:src/seen"]);
+    let lines: Vec<&str> = seen.split_whitespace().filter(|line| !line.starts_with('/')).collect();
+    assert_eq!(lines, ["claude", "2.1.197", "own", "kept"], "{seen}");
+}
+
+/// The layout of pipx: a link in `~/.local/bin` to a script of an environment, whose Python is elsewhere.
+#[test]
+fn a_program_of_an_environment_in_the_home_is_started() {
+    let desk = Desk::new();
+    let home = desk.home.path().canonicalize().expect("a path");
+    let environments = home.join(".local/share/pipx/venvs");
+    let environment = environments.join("aider-chat");
+    // A shell does for a Python here. It is found by two links, as Homebrew has it.
+    let python = home.join("brew/Cellar/python/3.12/bin/python3.12");
+    std::fs::create_dir_all(home.join("brew/Cellar/python/3.12/lib/python3.12")).expect("made");
+    std::fs::create_dir_all(python.parent().expect("a folder")).expect("made");
+    std::fs::copy("/bin/sh", &python).expect("copied");
+    link(&home.join("brew/Cellar/python/3.12"), &home.join("brew/opt/python"));
+    let head = format!("#!{}/bin/python\n", environment.display());
+    install(
+        &environment.join("bin/aider"),
+        &format!(
+            "{head}[ \"$1\" != --version ] || {{ echo aider 0.86.1; exit; }}
+             . \"$(dirname \"$(readlink -f \"$0\")\")/../lib/beside\"; {{ ls -A {}; ls -A ~/brew; }} > src/seen\n",
+            environments.display()
+        ),
+    );
+    std::fs::create_dir_all(environment.join("lib")).expect("made");
+    std::fs::write(environment.join("lib/beside"), "ls >/dev/null\n").expect("written");
+    std::fs::write(environment.join("pyvenv.cfg"), "home = nowhere\n").expect("written");
+    link(&home.join("brew/opt/python/bin/python3.12"), &environment.join("bin/python3"));
+    link(Path::new("python3"), &environment.join("bin/python"));
+    std::fs::create_dir_all(environments.join("other")).expect("made");
+    std::fs::write(home.join("brew/secret"), "secret").expect("written");
+    link(&environment.join("bin/aider"), &home.join(".local/bin/aider"));
+    let id = desk.queue.task("aider", &[]);
+    let variables = [("OPENAI_API_KEY", "sk-0123456789abcdef")];
+    let folder = Some(home.join(".local/bin"));
+    let listed = desk.run(folder.clone(), &variables, &["agents", "--json"]).json();
+    let aider = agent(&listed, "aider");
+    assert_eq!((&aider["ready"], &aider["version"]), (&Json::Bool(true), &"0.86.1".into()), "{aider}");
+    let said = desk.run(folder, &variables, &["run"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    desk.queue.assert_landed(&[id]);
+    let seen = desk.queue.ground.git(&["show", "main:src/seen"]);
+    assert_eq!(seen.split_whitespace().collect::<Vec<_>>(), ["aider-chat", "Cellar", "opt"], "{seen}");
+}
+
+fn install(path: &Path, text: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+    std::fs::write(path, text).expect("written");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("set");
+}
+
+fn link(to: &Path, path: &Path) {
+    std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+    std::os::unix::fs::symlink(to, path).expect("linked");
+}
+
+/// A program that can't be started in a sandbox is not ready, whatever it is elsewhere.
+#[test]
+fn an_agent_whose_program_does_not_start_is_not_ready() {
+    let desk = Desk::new();
+    let folder = desk.program("gemini", "exit 0");
+    desk.program("opencode", "echo broken >&2; exit 3");
+    desk.program("npx", "exit 0");
+    let keys = [("GEMINI_API_KEY", "x"), ("OPENAI_API_KEY", "x")];
+    let listed = desk.run(Some(folder.clone()), &keys, &["agents", "--json"]).json();
+    for (name, why) in [
+        ("gemini", "the program of the agent `gemini` does not say its version"),
+        ("opencode", "the program of the agent `opencode` does not say its version: broken"),
+        ("playwright", "the agent `playwright` needs `playwright`, which is not on PATH"),
+    ] {
+        let found = agent(&listed, name);
+        assert_eq!(found["ready"], false, "{found}");
+        assert!(found["why"].as_str().is_some_and(|said| said.starts_with(why)), "{found}");
+    }
+    // A project's own comes with its setup.
+    let setup = "[workspace]\nsetup = { command = \"npm ci\", cache_key = [\"package-lock.json\"] }\n";
+    desk.queue.ground.write("agency.toml", setup);
+    let listed = desk.run(Some(folder), &keys, &["agents", "--json", "--trust"]).json();
+    assert_eq!(agent(&listed, "playwright")["ready"], true, "{listed}");
 }
 
 /// What is in the workspace is not looked for here.

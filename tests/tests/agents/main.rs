@@ -3,6 +3,7 @@
 //! `scripts/install-agents` has put them in place, or has written down why not; then what needs them is skipped with
 //! that reason.
 
+mod documented;
 mod given;
 mod honest;
 mod hostile;
@@ -10,4 +11,5 @@ mod listed;
 mod offline;
 mod parked;
 mod shop;
+mod transcript;
 mod unwell;

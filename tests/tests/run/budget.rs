@@ -212,3 +212,64 @@ fn a_budget_of_nothing_is_refused_before_anything_starts() {
         assert!(!queue.records(&id, 1).exists());
     }
 }
+
+/// A script that says its tokens in a line, and its model, and no cost.
+const TALKS: &str = "echo 'model small-1'; echo 'used 1000000 100000'; ";
+const LINE: &str = "network = [\"127.0.0.1:9\"]\nusage = { line = '^used (?<input>\\d+) (?<output>\\d+)'";
+
+/// A budget of cost that counts nothing is not silent about it.
+#[test]
+fn an_agent_without_a_price_is_named_before_a_run_with_a_budget_of_cost() {
+    let mut queue = Queue::new();
+    queue.agent("shell", &format!("{TALKS}{HONEST}"), &format!("{LINE} }}\n"));
+    queue.agent("other", HONEST, "network = [\"127.0.0.1:9\"]\n");
+    queue.tables("[budget.run]\ncost = 100\n");
+    queue.task("shell", &[]);
+    let notice = "budget.run.cost does not count the agent `shell`: it reports its tokens and no cost; set \
+                  agents.shell.price.input and .output, or agents.shell.price.model";
+    let said = queue.run(&["--dry-run"]);
+    assert_eq!(said.err.matches(notice).count(), 1, "{said:?}");
+    let said = queue.run(&[]);
+    assert_eq!((said.code, said.err.matches(notice).count()), (0, 1), "{said:?}");
+    assert!(!said.err.contains("`other`"), "it has nothing to do: {said:?}");
+    queue.task("other", &[]);
+    let said = queue.run(&["--dry-run"]);
+    said.assert_names(&["does not count the agent `other`: it reports neither tokens nor cost"]);
+    // What reaches no model costs nothing.
+    let free = queue_of_free_agent();
+    let said = free.run(&["--dry-run"]);
+    assert!(!said.err.contains("does not count"), "{said:?}");
+}
+
+fn queue_of_free_agent() -> Queue {
+    let queue = queue(HONEST, "[budget.run]\ncost = 100\n[budget.task]\ncost = 1\n");
+    queue.task("shell", &[]);
+    queue
+}
+
+/// The cost that a table of prices gives tokens: of the model that the agent names, or of the one that is configured.
+#[test]
+fn tokens_of_a_model_with_a_price_cost_something() {
+    for (more, prices) in [
+        (", model = '^model (?<model>\\S+)' }\n", "[prices]\n\"small-1\" = { input = 1.0, output = 5.0 }\n"),
+        (" }\nprice = { model = \"small-1\" }\n", "[prices]\n\"small-1\" = { input = 1.0, output = 5.0 }\n"),
+        (
+            " }\nprice = { model = \"openai/o3-2025-04-16\" }\n",
+            "[prices]\n\"o3\" = { input = 1.0, output = 5.0 }\n",
+        ),
+    ] {
+        let mut queue = Queue::new();
+        queue.agent("shell", &format!("{TALKS}exit 3"), &format!("{LINE}{more}"));
+        queue.settings("attempts = 50\nrepeats = 50");
+        queue.tables(&format!("{prices}[budget.task]\ncost = 2.5\n"));
+        let id = queue.tasks(1).remove(0);
+        // Each attempt costs 1.50.
+        assert_stopped_after(&queue, &id, 2, "its budget is used up: a cost of 3.00 of 2.50");
+    }
+    let mut queue = Queue::new();
+    queue.agent("shell", HONEST, &format!("{LINE} }}\nprice = {{ model = \"no-such\" }}\n"));
+    queue.tasks(1);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 2, "{said:?}");
+    said.assert_names(&["agents.shell.price.model: no price of the model `no-such` is known", "[prices]"]);
+}

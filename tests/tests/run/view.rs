@@ -119,6 +119,97 @@ fn nothing_an_agent_writes_breaks_the_view() {
     assert!(screen.has_cursor());
 }
 
+/// Whether one line begins like this.
+fn once(lines: &[String], start: &str) -> bool {
+    lines.iter().filter(|line| line.starts_with(start)).count() == 1
+}
+
+/// One task that is done at once, and three whose agents wait, with more to say than fits on any line.
+fn queue_of_long_lines() -> (Queue, Vec<String>) {
+    let long = "x".repeat(350);
+    let wait = gate::behind(HONEST).replace("echo begun", &format!("echo begun {long}"));
+    let queue = gate::queue_of(&format!("if [ $AGENCY_TASK_ID = T0001 ]; then {HONEST}; exit; fi\n{wait}"));
+    let tasks = queue.tasks(4);
+    (queue, tasks)
+}
+
+/// Gives the screen another size, and waits until it shows what goes on, once.
+#[track_caller]
+fn resized(screen: &Screen<'_>, tasks: &[String], (columns, rows): (u16, u16)) {
+    screen.resize((columns, rows));
+    let what = format!("one picture of {columns}x{rows}");
+    screen.until(&what, |lines| {
+        // Drawn anew, a line that does not fit is cut at this very width.
+        let is_whole = |line: &String| line.chars().count() == usize::from(columns) && line.ends_with('…');
+        tasks[1..].iter().all(|id| once(lines, id) && live(lines, id).is_some_and(is_whole))
+            && once(lines, "3 running")
+            && lines.last().is_some_and(|line| line.starts_with("3 running"))
+    });
+}
+
+/// A terminal that changes its size breaks lines anew, and puts broken ones together: what has happened stays, and of what
+/// goes on there is one picture only, also above what is seen.
+#[test]
+fn a_terminal_may_change_its_size_at_any_time() {
+    for size in [(80, 24), (200, 50)] {
+        let (queue, tasks) = queue_of_long_lines();
+        let screen = Screen::show_below(&queue, 60, size, &["run", "--parallel", "3"]);
+        screen.until("what was done", |lines| once(lines, "agency: T0001 done"));
+        for other in [size, (60, 24), (160, 24), (60, 8), (200, 50), (41, 24), (80, 24), (300, 60), size] {
+            resized(&screen, &tasks, other);
+            let all = screen.history();
+            assert!(once(&all, "agency: T0001 done"), "{other:?}: {all:#?}");
+            assert!(
+                tasks[1..].iter().all(|id| once(&all, id)) && once(&all, "3 running"),
+                "{other:?}: {all:#?}"
+            );
+            assert!((1..=60).all(|number| all.contains(&format!("above {number}"))), "{other:?}: {all:#?}");
+        }
+        gate::open(&queue);
+        screen.until_code(0);
+        let all = screen.history();
+        for id in &tasks {
+            assert!(once(&all, &format!("agency: {id} done")) && once(&all, &format!("{id} ")), "{all:#?}");
+        }
+        assert_eq!(all.iter().position(|line| line.starts_with("task ")), Some(64), "{all:#?}");
+    }
+}
+
+/// On a screen that is nearly empty, tmux itself puts what is at its top out of sight when it is made narrower.
+#[test]
+fn a_nearly_empty_terminal_loses_nothing_when_it_is_made_narrower() {
+    let (queue, tasks) = queue_of_long_lines();
+    let screen = Screen::show(&queue, (200, 50), &["run", "--parallel", "3"]);
+    screen.until("what was done", |lines| once(lines, "agency: T0001 done"));
+    for size in [(200, 50), (160, 50), (80, 24), (60, 10), (60, 8)] {
+        resized(&screen, &tasks, size);
+        assert!(once(&screen.history(), "agency: T0001 done"), "{size:?}: {:#?}", screen.history());
+    }
+    gate::open(&queue);
+    screen.until_code(0);
+    let all = screen.history();
+    assert!(tasks.iter().all(|id| once(&all, &format!("agency: {id} done"))), "{all:#?}");
+}
+
+/// An agent that writes events is seen by what it does, also while most of its events say nothing to people.
+#[test]
+fn events_of_an_agent_are_shown_as_sentences() {
+    let says = r#"{"type":"item.started","item":{"type":"command_execution","command":"/bin/bash -lc 'cargo test'"}}"#;
+    let nothing = r#"{"type":"turn.started","more":""#.to_owned() + &"x".repeat(8000) + "\"}";
+    let wait = gate::behind(HONEST).replace("echo begun\n", "");
+    let mut queue = gate::queue(HONEST);
+    let script = format!("cat <<'END'\n{says}\n{nothing}\nEND\n{wait}");
+    queue.agent("shell", &script, "output_format = \"codex\"\n");
+    let id = queue.tasks(1).remove(0);
+    let screen = Screen::show(&queue, USUAL, &["run"]);
+    screen.until("what it runs", |lines| {
+        live(lines, &id).is_some_and(|line| line.ends_with("  runs: cargo test"))
+    });
+    gate::open(&queue);
+    screen.until_code(0);
+    queue.assert_landed(&[id]);
+}
+
 /// The terminal echoes `^C`, and that leaves nothing either.
 #[test]
 fn an_interrupted_run_leaves_the_terminal_clean() {

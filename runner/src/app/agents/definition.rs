@@ -9,15 +9,17 @@ use agency_sandbox::policy::IsolationLevel;
 use agency_supervisor::job::order::{AgentLimits, AgentProgram, NetworkAccess};
 use agency_supervisor::output_signals::OutputScanner;
 use agency_supervisor::output_signals::rules::{
-    OutputRules, SignalMeaning, SignalRule, SignalStream, TokenPrice, UsageRules,
+    OutputRules, SignalMeaning, SignalRule, SignalStream, UsageRules,
 };
 use agency_supervisor::settings::AgentSettings;
 use toml::Value;
 
+use super::pricing;
 use crate::app::configuration::{Configuration, PRESET, string_list};
 use crate::app::error::CommandError;
 use crate::app::http::origin::Origin;
 use crate::app::isolation;
+use crate::app::transcript::OutputFormat;
 use crate::app::units;
 
 /// An agent may be like another one that is like another one, so many times.
@@ -88,7 +90,7 @@ impl<'a> AgentDefinition<'a> {
         first.is_some_and(|(_, from)| from != PRESET)
     }
 
-    fn refused(self, key: &str, reason: impl std::fmt::Display) -> CommandError {
+    pub(super) fn refused(self, key: &str, reason: impl std::fmt::Display) -> CommandError {
         CommandError::usage(format!("agents.{}.{key}: {reason}", self.name))
     }
 
@@ -226,12 +228,22 @@ impl<'a> AgentDefinition<'a> {
             input: self.texts(&["usage", "input"]),
             output: self.texts(&["usage", "output"]),
             cost: self.text(&["usage", "cost"]).map(str::to_owned),
+            cached: self.texts(&["usage", "cached"]),
             adds_up: self.flag(&["usage", "incremental"]),
-            price: self.price(),
+            price: pricing::own_price(self)?,
+            model: self.text(&["usage", "model"]).map(str::to_owned),
+            prices: pricing::table(self),
         };
         let answered = self.text(&["answered"]).map(str::to_owned);
         let usage = Some(usage).filter(|usage| *usage != UsageRules::default());
-        let reading = OutputRules { signals, answered, usage };
+        let format = self.text(&["output_format"]).map(|name| {
+            OutputFormat::parse(name).ok_or_else(|| {
+                let known = OutputFormat::ALL.map(OutputFormat::name).join(", ");
+                self.refused("output_format", format!("`{name}` is none of {known}"))
+            })
+        });
+        let format = format.transpose()?.map(|format| format.name().to_owned());
+        let reading = OutputRules { signals, answered, usage, format };
         // What is no pattern is said now, and not by an agent that can't be started.
         OutputScanner::new(&reading)
             .map_err(|reason| CommandError::usage(format!("agents.{}.{reason}", self.name)))?;
@@ -242,19 +254,6 @@ impl<'a> AgentDefinition<'a> {
     fn names_below(self, key: &str) -> BTreeSet<&'a str> {
         let of = |name: &'a str| self.configuration.names(&["agents", name, key]);
         self.names().into_iter().flat_map(of).collect()
-    }
-
-    /// What a million tokens cost.
-    fn price(self) -> Option<TokenPrice> {
-        let micros = |key: &str| {
-            let price = self.value(&["price", key])?;
-            let price = price.as_float().or(price.as_integer().map(|price| price as f64))?;
-            // A number that is too large becomes the largest there is.
-            Some((price * 1_000_000.0).round() as u64)
-        };
-        let (input, output) = (micros("input"), micros("output"));
-        (input.is_some() || output.is_some())
-            .then(|| TokenPrice { input: input.unwrap_or(0), output: output.unwrap_or(0) })
     }
 }
 

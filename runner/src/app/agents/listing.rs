@@ -50,18 +50,13 @@ fn status(definition: AgentDefinition<'_>, usual: IsolationLevel, host: &HostUse
     let contained = defined.as_ref().is_some_and(|agent| readiness::is_contained(agent, usual));
     let ours = command.first().filter(|program| program::is_host_program(program) && !contained);
     let found = ours.and_then(|program| program::find(program, host));
-    let agent = match definition.is_withheld() {
+    let inspected = match definition.is_withheld() {
         true => Err(untrusted_agent_error(definition.name)),
-        false => readiness::checked(definition, usual, host),
+        false => readiness::inspected(definition, usual, host),
     };
-    let version = agent
-        .as_ref()
-        .ok()
-        .filter(|_| !contained)
-        .and_then(|agent| readiness::version(definition, agent).ok().flatten());
-    let (ready, failure) = match agent {
-        Ok(_) => (true, None),
-        Err(failure) => (false, Some(failure)),
+    let (ready, version, failure) = match inspected {
+        Ok(version) => (true, version, None),
+        Err(failure) => (false, None, Some(failure)),
     };
     AgentStatus {
         name,

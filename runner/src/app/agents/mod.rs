@@ -1,11 +1,12 @@
 //! Agents: how each is started, what it is given and how it is understood ([`definition`]), whether its program is there
-//! ([`program`]) and has what it needs ([`readiness`]).
+//! ([`program`]) and has what it needs ([`readiness`]), and what it costs ([`pricing`]).
 //!
 //! The settings of an agent are a table (`configuration/presets.toml`) with the keys of any configuration. [`listing`] says
 //! all of it.
 
 pub(crate) mod definition;
 pub(crate) mod listing;
+pub(crate) mod pricing;
 pub(crate) mod program;
 pub(crate) mod readiness;
 

@@ -1,9 +1,12 @@
 //! Where a program is, and what has to be shown to an agent so that it can be started in a sandbox.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use agency_sandbox::host::HostUser;
+
+/// As many links as are followed on the way to a Python.
+const LINKS: usize = 16;
 
 /// A program on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +36,7 @@ pub(crate) fn find(program: &str, host: &HostUser) -> Option<InstalledProgram> {
     let mut needs = Vec::new();
     if !host.is_visible_by_default(&real) {
         let home = home(&real, host).unwrap_or_else(|| real.clone());
-        needs.extend(interpreter(&home, host).filter(|folder| !host.is_visible_by_default(folder)));
+        needs.extend(interpreters(&home, host).into_iter().filter(|path| !host.is_visible_by_default(path)));
         needs.push(home);
     }
     let is_seen = host.is_visible_by_default(&path) || needs.iter().any(|folder| path.starts_with(folder));
@@ -52,14 +55,42 @@ fn home(path: &Path, host: &HostUser) -> Option<PathBuf> {
     packages.or_else(environment).filter(|folder| may_be_shown(folder, host)).map(Path::to_owned)
 }
 
-/// Where the Python is installed that an environment was made with. What the environment says of it is not trusted:
-/// we follow its own program, to a folder that has a Python's library.
-fn interpreter(environment: &Path, host: &HostUser) -> Option<PathBuf> {
-    let program = environment.join("bin/python").canonicalize().ok()?;
-    let prefix = program.parent().filter(|folder| folder.ends_with("bin"))?.parent()?;
-    let mut library = std::fs::read_dir(prefix.join("lib")).ok()?.flatten();
-    let has_library = library.any(|entry| entry.file_name().to_string_lossy().starts_with("python"));
-    (has_library && may_be_shown(prefix, host)).then(|| prefix.to_owned())
+/// Where the Python is installed that an environment was made with. What the environment says of it is not trusted: we
+/// follow its own program, link by link, to folders that have a Python's library. A link on the way leads through such a
+/// folder too (`opt/python` of Homebrew), and is followed again inside.
+fn interpreters(environment: &Path, host: &HostUser) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    let mut program = environment.join("bin/python");
+    let last = program.canonicalize().ok();
+    let mut add = |program: &Path| {
+        let prefix = program.parent().filter(|folder| folder.ends_with("bin")).and_then(Path::parent);
+        // By its name and by where that leads: a link to a home is a home.
+        let shown = |prefix: &Path| {
+            let real = prefix.canonicalize();
+            real.is_ok_and(|real| may_be_shown(&real, host)) && may_be_shown(prefix, host)
+        };
+        let prefix = prefix.filter(|prefix| has_library(prefix) && shown(prefix));
+        if let Some(prefix) = prefix.filter(|prefix| *prefix != environment)
+            && !found.iter().any(|known| known == prefix)
+        {
+            found.push(prefix.to_owned());
+        }
+    };
+    for _ in 0..LINKS {
+        let Ok(target) = program.read_link() else { break };
+        program = program.parent().map(|folder| folder.join(&target)).unwrap_or(target);
+        // A path with `..` in it is not shown by its name: where it ends is.
+        if !program.components().any(|part| part == Component::ParentDir) {
+            add(&program);
+        }
+    }
+    last.iter().for_each(|program| add(program));
+    found
+}
+
+fn has_library(prefix: &Path) -> bool {
+    let entries = std::fs::read_dir(prefix.join("lib")).into_iter().flatten().flatten();
+    entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with("python"))
 }
 
 /// A folder of its own: neither a home, nor one that everything of a home lies in.
@@ -97,6 +128,29 @@ mod tests {
         std::os::unix::fs::symlink("../../python/bin/python3", root.join("venv/bin/python")).expect("linked");
         std::fs::write(root.join("venv/pyvenv.cfg"), "home = /\n").expect("written");
         assert_eq!(found("venv/bin/mini"), Some(vec![root.join("python"), root.join("venv")]));
+
+        // A Python behind a link, as Homebrew has it: both of its names lead somewhere.
+        program(&root.join("Cellar/python/3.12/bin/python3.12"));
+        std::fs::create_dir_all(root.join("Cellar/python/3.12/lib/python3.12")).expect("made");
+        std::fs::create_dir_all(root.join("opt")).expect("made");
+        std::os::unix::fs::symlink(root.join("Cellar/python/3.12"), root.join("opt/python")).expect("linked");
+        program(&root.join("pipx/bin/aider"));
+        std::fs::write(root.join("pipx/pyvenv.cfg"), "").expect("written");
+        std::os::unix::fs::symlink("python3", root.join("pipx/bin/python")).expect("linked");
+        std::os::unix::fs::symlink(root.join("opt/python/bin/python3.12"), root.join("pipx/bin/python3"))
+            .expect("linked");
+        let needed = ["opt/python", "Cellar/python/3.12", "pipx"].map(|name| root.join(name));
+        assert_eq!(found("pipx/bin/aider"), Some(needed.to_vec()));
+
+        // A link that leads to a home shows nothing of it.
+        program(&root.join("home/bin/python3"));
+        std::fs::create_dir_all(root.join("home/lib/python3.12")).expect("made");
+        std::os::unix::fs::symlink(root.join("home"), root.join("innocent")).expect("linked");
+        program(&root.join("odd/bin/tool"));
+        std::fs::write(root.join("odd/pyvenv.cfg"), "").expect("written");
+        std::os::unix::fs::symlink(root.join("innocent/bin/python3"), root.join("odd/bin/python"))
+            .expect("linked");
+        assert_eq!(found("odd/bin/tool"), Some(vec![root.join("odd")]));
 
         // A link from elsewhere is not shown; what it leads to is started.
         std::fs::create_dir_all(root.join("links")).expect("made");

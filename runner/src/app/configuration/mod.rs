@@ -66,6 +66,8 @@ struct ConfigLayer {
 pub(crate) const FILE: &str = "agency.toml";
 /// Agents that work without being configured.
 const PRESETS: &str = include_str!("presets.toml");
+/// What models cost.
+const PRICES: &str = include_str!("prices.toml");
 pub(crate) const PRESET: &str = "preset";
 const DEFAULT: &str = "default";
 
@@ -99,7 +101,9 @@ impl Configuration {
             let from = user.display().to_string();
             layers.push(ConfigLayer { values: parse(&text, &from, &mut notices)?, from });
         }
-        layers.push(ConfigLayer { values: parse(PRESETS, PRESET, &mut notices)?, from: PRESET.to_owned() });
+        for ours in [PRESETS, PRICES] {
+            layers.push(ConfigLayer { values: parse(ours, PRESET, &mut notices)?, from: PRESET.to_owned() });
+        }
         layers.push(ConfigLayer {
             values: parse(schema::DEFAULTS, DEFAULT, &mut notices)?,
             from: DEFAULT.to_owned(),
@@ -189,6 +193,16 @@ impl Configuration {
             complete(&mut whole, table);
         }
         whole
+    }
+
+    /// The same, without what we say ourselves: our presets and defaults hold anywhere.
+    pub(crate) fn said(&self, name: &str) -> Table {
+        let mut said = Table::new();
+        for (table, _) in self.tables(&[name]).filter(|(_, layer)| ![PRESET, DEFAULT].contains(&&*layer.from))
+        {
+            complete(&mut said, table);
+        }
+        said
     }
 
     /// Whether a key was said by a repository that the user does not trust.

@@ -107,6 +107,11 @@ pub(crate) const KEYS: &[ConfigKey] = &[
         "files it finds in its HOME, whose contents are secrets",
     ),
     trusted("agents.*.read", ValueKind::Texts, "other paths of the host that it sees"),
+    trusted(
+        "agents.*.needs",
+        ValueKind::Texts,
+        "other programs it needs: on PATH, or installed by workspace.setup",
+    ),
     trusted("agents.*.login", ValueKind::Text, "what people are told who have nothing to log in with"),
     trusted(
         "agents.*.endpoint",
@@ -128,14 +133,35 @@ pub(crate) const KEYS: &[ConfigKey] = &[
     trusted("agents.*.price.input", ValueKind::Amount, "what a million tokens cost that it reads"),
     trusted("agents.*.price.output", ValueKind::Amount, "what a million tokens cost that it writes"),
     trusted(
+        "agents.*.price.cached",
+        ValueKind::Amount,
+        "what a million tokens cost that it reads from a cache",
+    ),
+    trusted("agents.*.price.model", ValueKind::Text, "the model whose price in `prices` counts"),
+    trusted(
         "agents.*.usage.line",
         ValueKind::Text,
         "the lines of its output that say what it used, as a pattern",
     ),
     trusted("agents.*.usage.input", ValueKind::Texts, "where in JSON the tokens are that it read"),
     trusted("agents.*.usage.output", ValueKind::Texts, "where in JSON the tokens are that it wrote"),
+    trusted(
+        "agents.*.usage.cached",
+        ValueKind::Texts,
+        "where in JSON those of the tokens are that it read from a cache",
+    ),
+    trusted(
+        "agents.*.usage.model",
+        ValueKind::Text,
+        "the lines of its output that name its model, as a pattern",
+    ),
     trusted("agents.*.usage.cost", ValueKind::Text, "where in JSON its cost is"),
     trusted("agents.*.usage.incremental", ValueKind::Flag, "each line counts from the line before it"),
+    trusted(
+        "agents.*.output_format",
+        ValueKind::Text,
+        "how its output is shown: text, claude, codex, cursor, gemini or opencode",
+    ),
     trusted(
         "agents.*.answered",
         ValueKind::Text,
@@ -167,6 +193,13 @@ pub(crate) const KEYS: &[ConfigKey] = &[
         "how long the agent waits, where the line does not say it",
     ),
     trusted("agents.*.signals.*.early", ValueKind::Flag, "it ends an agent whose model has not answered yet"),
+    trusted("prices.*.input", ValueKind::Amount, "what a million tokens cost that a model reads"),
+    trusted("prices.*.output", ValueKind::Amount, "what a million tokens cost that a model writes"),
+    trusted(
+        "prices.*.cached",
+        ValueKind::Amount,
+        "what a million tokens cost that a model reads from a cache",
+    ),
     trusted("roles.builder", ValueKind::Text, "the agent that does what is unassigned"),
     trusted("roles.auditor", ValueKind::Text, "the agent that judges the work of the others"),
     trusted(

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::sample_repo::{self, DemoTask, ExpectedOutcome};
 use crate::app::board::{RepoContext, board_error};
 use crate::app::error::{CommandError, without_control_chars};
-use crate::app::queue::logs::{self, LogRequest};
+use crate::app::queue::logs::{self, LogRequest, LogSource};
 use crate::app::scratch_repo::ScratchRepo;
 
 /// What became of a task.
@@ -109,14 +109,18 @@ impl DemoOutcome {
 
 /// What the agent of a task wrote in its last attempt.
 fn words(here: &RepoContext, task: TaskId) -> Result<String, CommandError> {
-    let mut log = logs::open(here, &ScratchRepo::caller(), &LogRequest { task, attempt: None })?;
+    let request = LogRequest { task, attempt: None, source: LogSource::Agent };
+    let logs = logs::open(here, &ScratchRepo::caller(), &request)?.files();
     let (mut shown, mut words) = (TerminalSanitizer::default(), Vec::new());
-    loop {
-        let bytes = log.read_chunk()?;
-        if bytes.is_empty() {
-            shown.finish(&mut |bytes| words.extend_from_slice(bytes));
-            return Ok(String::from_utf8_lossy(&words).into_owned());
+    for mut log in logs {
+        loop {
+            let bytes = log.read_chunk()?;
+            if bytes.is_empty() {
+                break;
+            }
+            shown.push(&bytes, &mut |bytes| words.extend_from_slice(bytes));
         }
-        shown.push(&bytes, &mut |bytes| words.extend_from_slice(bytes));
     }
+    shown.finish(&mut |bytes| words.extend_from_slice(bytes));
+    Ok(String::from_utf8_lossy(&words).into_owned())
 }

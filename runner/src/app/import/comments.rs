@@ -139,13 +139,11 @@ struct CodeFence {
 impl CodeFence {
     fn of(line: &str) -> Option<Self> {
         let inner = line.trim_start_matches(' ');
-        let mark = *inner.as_bytes().first()?;
-        let length = inner.bytes().take_while(|byte| *byte == mark).count();
-        let after = inner[length.min(inner.len())..].trim();
-        let right = matches!(mark, b'`' | b'~')
-            && length >= 3
-            && line.len() - inner.len() <= 3
-            && !(mark == b'`' && after.contains('`'));
+        let mark = inner.bytes().next().filter(|mark| matches!(mark, b'`' | b'~'))?;
+        let after = inner.trim_start_matches(char::from(mark));
+        let length = inner.len() - after.len();
+        let after = after.trim();
+        let right = length >= 3 && line.len() - inner.len() <= 3 && !(mark == b'`' && after.contains('`'));
         right.then_some(Self { mark, length, named: !after.is_empty() })
     }
 
@@ -184,6 +182,9 @@ mod tests {
             "in a line <!-- that an\n\nempty one ends --> so it is text",
             "in a line <!-- and no end",
             "a < b, `c, <d>, é",
+            "✅ done",
+            "登录\nпочта\n👩‍💻 works\n",
+            "```\n✅ <!-- a -->\n```\n✅",
             "",
         ] {
             assert_eq!(without(raw), raw);

@@ -30,6 +30,7 @@ use agency_supervisor::startup::{self, Startup};
 use agency_supervisor::unmerged;
 use tokio::sync::mpsc;
 
+use crate::app::agents::pricing;
 use crate::app::attempt_store::{confirm_store, open_repository, startup_error};
 use crate::app::board::{Caller, RepoContext, board_error};
 use crate::app::configuration::trust::TrustRecord;
@@ -228,6 +229,9 @@ fn plan(
         unusable: &unusable,
     })?;
     if purpose != RunPurpose::Undo {
+        let builders = agenda.ready.iter().filter(|start| options.includes(start));
+        let builders = builders.map(|start| start.agent.as_str());
+        pricing::notices(&settings, builders).iter().for_each(|notice| here.notice(notice));
         mention_uncommitted(here, &repository, &branch, board);
     }
     let (protocol, profiles) = (board.protocol(), board.profiles_folder());

@@ -37,13 +37,18 @@ pub(super) struct TestAgentArgs {
 pub(super) fn run(test: &TestAgentArgs) -> Result<u8, CommandError> {
     let configuration = test.operator.load(&root()?)?;
     let request = TrialRequest { agent: test.name.clone(), timeout: test.timeout };
-    let TrialAnswer { why_not, usage } = try_agent(&configuration, &request, interrupts)?;
+    let TrialAnswer { why_not, output, usage } = try_agent(&configuration, &request, interrupts)?;
     let name = &test.name;
     match &why_not {
         why if test.json => print_json(
-            &json!({ "version": 1, "agent": name, "works": why.is_none(), "why": why, "usage": usage }),
+            &json!({ "version": 1, "agent": name, "works": why.is_none(), "why": why, "usage": usage, "output": output }),
         )?,
-        Some(why) => message::notice(&format!("`{name}` does not work here: {why}")),
+        Some(why) => {
+            message::notice(&format!("`{name}` does not work here: {why}"));
+            if let Some(output) = &output {
+                message::notice(&format!("its output is in {}", output.display()));
+            }
+        }
         None => {
             let used = usage.map(|usage| format!(" It used {} tokens.", usage.tokens)).unwrap_or_default();
             message::notice(&format!("`{name}` works: the task was done, verified and landed.{used}"));

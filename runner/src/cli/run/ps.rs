@@ -4,8 +4,9 @@ use agency_supervisor::attempt::Attempt;
 use clap::Args;
 use serde::Serialize;
 
-use crate::app::error::CommandError;
+use crate::app::error::{CommandError, without_control_chars};
 use crate::app::queue::{self, AttemptFilter};
+use crate::app::wording::outcome_text;
 use crate::cli::message;
 use crate::cli::output::{print, print_json};
 
@@ -24,31 +25,89 @@ pub(crate) struct PsArgs {
 #[derive(Debug, Serialize)]
 struct PsAnswer<'a> {
     version: u32,
-    attempts: &'a [Attempt],
+    attempts: Vec<PsAttempt<'a>>,
+}
+
+/// An attempt, and what follows from what is recorded of it.
+#[derive(Debug, Serialize)]
+struct PsAttempt<'a> {
+    #[serde(flatten)]
+    attempt: &'a Attempt,
+    /// How long it has taken so far, or took: to the second.
+    elapsed_ms: i64,
+    /// How it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<String>,
+}
+
+impl<'a> PsAttempt<'a> {
+    fn of(attempt: &'a Attempt, now: i64) -> Self {
+        let until = if attempt.phase.is_over() { attempt.recorded_at } else { now };
+        let seconds = until.saturating_sub(attempt.claimed_at).max(0);
+        Self { attempt, elapsed_ms: seconds.saturating_mul(1000), outcome: outcome_text(&attempt.phase) }
+    }
+
+    fn row(&self) -> String {
+        let Attempt { task, epoch, agent, phase, title, .. } = self.attempt;
+        let (id, phase, seconds) = (&task.id, phase.name(), self.elapsed_ms / 1000);
+        let what = match &self.outcome {
+            Some(outcome) => format!("{title}: {outcome}"),
+            None => title.clone(),
+        };
+        let what = without_control_chars(&what);
+        format!("{id:<10} {epoch:>2}  {agent:<14} {phase:<8} {seconds:>6} s  {what}\n")
+    }
 }
 
 pub(crate) fn run(command: &PsArgs) -> Result<u8, CommandError> {
     let filter = if command.all { AttemptFilter::Latest } else { AttemptFilter::Open };
     let attempts = queue::attempts(&crate::cli::caller::repository()?, filter)?;
+    let now = jiff::Timestamp::now().as_second();
+    let attempts: Vec<PsAttempt<'_>> = attempts.iter().map(|attempt| PsAttempt::of(attempt, now)).collect();
     if command.json {
-        print_json(&PsAnswer { version: 1, attempts: &attempts })?;
+        print_json(&PsAnswer { version: 1, attempts })?;
         return Ok(0);
     }
     if attempts.is_empty() {
         message::notice("nothing is being worked on");
         return Ok(0);
     }
-    let now = jiff::Timestamp::now().as_second();
-    let mut text = String::new();
-    for attempt in &attempts {
-        let (id, agent, phase) = (&attempt.task.id, &attempt.agent, attempt.phase.name());
-        let age = (now - attempt.claimed_at).max(0);
-        let title = crate::app::error::without_control_chars(&attempt.title);
-        text.push_str(&format!(
-            "{id:<10} {:>2}  {agent:<14} {phase:<8} {age:>6} s  {title}\n",
-            attempt.epoch
-        ));
-    }
-    print(&text)?;
+    print(&attempts.iter().map(PsAttempt::row).collect::<String>())?;
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempt(phase: &str) -> Attempt {
+        let text = format!(
+            r#"{{"task":{{"protocol":"kodingx","id":"T0001"}},"epoch":2,"title":"Fix\u001b it","agent":"codex","phase":{phase},"held":null,"cancel":false,"claimed_at":100,"recorded_at":112}}"#
+        );
+        serde_json::from_str(&text).expect("an attempt")
+    }
+
+    /// An attempt that is over took as long as it took, however long ago that was.
+    #[test]
+    fn an_ended_attempt_says_how_long_it_took_and_how_it_ended() {
+        for (phase, seconds, what) in [
+            (r#"{"phase":"started"}"#, 900, "Fix\u{fffd} it"),
+            (
+                r#"{"phase":"over","ending":"done","commit":"467e23212be259e548ff958fd5f6d70ba919d108"}"#,
+                12,
+                "Fix\u{fffd} it: landed as 467e23212be2",
+            ),
+            (
+                r#"{"phase":"over","ending":"failed","failure":{"kind":"exit","reason":"exit code 3\nx"}}"#,
+                12,
+                "Fix\u{fffd} it: failed: exit code 3 x",
+            ),
+            (r#"{"phase":"over","ending":"lost","reason":"killed"}"#, 12, "Fix\u{fffd} it: lost: killed"),
+            (r#"{"phase":"over","ending":"canceled"}"#, 12, "Fix\u{fffd} it: canceled"),
+        ] {
+            let attempt = attempt(phase);
+            let row = PsAttempt::of(&attempt, 1000).row();
+            assert!(row.ends_with(&format!(" {seconds} s  {what}\n")), "{row}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! From what was typed to a policy. Whatever is wrong with it is said before anything is touched.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use agency_sandbox::container::image_name;
 use agency_sandbox::control::Control;
@@ -51,7 +51,7 @@ pub(super) fn policy(
     Ok(Policy {
         level,
         scope: scope(command, folder)?,
-        read: existing("--read", &command.read, current)?,
+        read: by_both_names(existing("--read", &command.read, current)?, &command.read, current),
         hide: existing("--hide", &command.hide, current)?,
         folders: Vec::new(),
         network,
@@ -159,6 +159,19 @@ fn existing(flag: &str, paths: &[PathBuf], current: &Path) -> Result<Vec<PathBuf
         })
     };
     paths.iter().map(one).collect()
+}
+
+/// A path that leads through links is shown by the name it was given, and where it ends: a program knows it by either.
+fn by_both_names(found: Vec<PathBuf>, given: &[PathBuf], current: &Path) -> Vec<PathBuf> {
+    let is_plain = |path: &Path| !path.components().any(|part| part == Component::ParentDir);
+    let named = given.iter().map(|path| current.join(path)).filter(|path| is_plain(path));
+    let mut all = found;
+    for path in named.map(|path| path.components().collect()) {
+        if !all.contains(&path) {
+            all.push(path);
+        }
+    }
+    all
 }
 
 pub(super) fn network(command: &SandboxArgs) -> Result<NetworkPolicy, CommandError> {

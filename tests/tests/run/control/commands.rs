@@ -27,6 +27,16 @@ fn ps_shows_what_is_being_worked_on_and_all_shows_what_is_over() {
     let all = queue.ground.ok(&["ps", "--all", "--json"]).json();
     assert_eq!(all["attempts"][0]["phase"]["ending"], "done", "{all}");
     assert!(queue.ground.ok(&["ps", "--all"]).out.contains("over"));
+    let landed = queue.ground.git(&["rev-parse", "--short=12", "main"]);
+    let outcome = format!("landed as {}", landed.trim());
+    assert_eq!(all["attempts"][0]["outcome"], outcome.as_str(), "{all}");
+    let took = all["attempts"][0]["recorded_at"].as_i64().zip(all["attempts"][0]["claimed_at"].as_i64());
+    assert_eq!(
+        all["attempts"][0]["elapsed_ms"],
+        took.map_or(-1, |(until, from)| (until - from) * 1000),
+        "{all}"
+    );
+    assert!(queue.ground.ok(&["ps", "--all"]).out.contains(&outcome));
 }
 
 #[test]

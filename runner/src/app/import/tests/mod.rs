@@ -1,6 +1,7 @@
 //! Imports from servers on this machine that say what GitHub and Jira say.
 
 mod adf;
+mod arbitrary;
 mod github;
 mod jira;
 mod serving;

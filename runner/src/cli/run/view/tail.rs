@@ -4,14 +4,17 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use agency_sandbox::output::sanitize::TerminalSanitizer;
 
+use crate::app::transcript::{LineSplitter, OutputFormat};
 use crate::cli::terminal::columns;
 
 /// More than fits on any line.
 const ENOUGH: u64 = 4096;
+/// The most of a log that is read at once for the events in it. What is before that is skipped.
+const EVENTS: u64 = 1 << 20;
 
 /// The end of a log that grows.
 #[derive(Debug)]
@@ -20,35 +23,78 @@ pub(super) struct LogTail {
     /// How long it was when it was last read.
     length: u64,
     line: String,
+    /// How its lines are to be read: known when there is something to read.
+    reading: Option<TailReading>,
+}
+
+/// How the end of a log is read.
+#[derive(Debug)]
+enum TailReading {
+    /// Whatever comes last is what people see.
+    Text,
+    /// Event by event: the last one may say nothing to people, and one before it does.
+    Events { format: OutputFormat, lines: LineSplitter },
 }
 
 impl LogTail {
     pub(super) fn of(path: PathBuf) -> Self {
-        Self { path, length: 0, line: String::new() }
+        Self { path, length: 0, line: String::new(), reading: None }
     }
 
     /// Its last line that says something. A log that has not grown is not read.
     pub(super) fn line(&mut self) -> &str {
-        if let Some((length, line)) = self.grown() {
-            self.length = length;
-            // Empty lines say nothing new.
-            if !line.is_empty() {
-                self.line = line;
-            }
+        // Empty lines say nothing new.
+        if let Some(line) = self.grown().filter(|line| !line.is_empty()) {
+            self.line = line;
         }
         &self.line
     }
 
-    fn grown(&self) -> Option<(u64, String)> {
+    fn grown(&mut self) -> Option<String> {
         let file = File::open(&self.path).ok()?;
         let length = file.metadata().ok()?.len();
         if length == self.length {
             return None;
         }
-        let mut bytes = vec![0; usize::try_from(length.min(ENOUGH)).ok()?];
-        file.read_exact_at(&mut bytes, length.saturating_sub(ENOUGH)).ok()?;
-        Some((length, last_line(&bytes)))
+        let path = &self.path;
+        let reading = self.reading.get_or_insert_with(|| TailReading::of(path));
+        let line = match reading {
+            TailReading::Text => last_line(&read_at(&file, length.saturating_sub(ENOUGH), length)?),
+            TailReading::Events { format, lines } => {
+                let mut from = self.length;
+                if length - from.min(length) > EVENTS || from > length {
+                    from = length.saturating_sub(EVENTS);
+                    *lines = if from == 0 { LineSplitter::default() } else { LineSplitter::in_the_middle() };
+                }
+                let mut last = None;
+                let bytes = read_at(&file, from, length)?;
+                lines.push(&bytes, &mut |line| {
+                    if let Some(shown) = format.shown(line.bytes).filter(|_| line.dropped == 0) {
+                        last = Some(shown);
+                    }
+                });
+                columns::one_line(&last.unwrap_or_default())
+            }
+        };
+        self.length = length;
+        Some(line)
     }
+}
+
+impl TailReading {
+    /// As the order of the job says, which stands beside its output.
+    fn of(path: &Path) -> Self {
+        match path.parent().map(OutputFormat::of_job).unwrap_or_default() {
+            OutputFormat::Text => Self::Text,
+            format => Self::Events { format, lines: LineSplitter::default() },
+        }
+    }
+}
+
+fn read_at(file: &File, from: u64, to: u64) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(to - from).ok()?];
+    file.read_exact_at(&mut bytes, from).ok()?;
+    Some(bytes)
 }
 
 /// What a person would see last, and nothing that a terminal would obey.
@@ -120,5 +166,32 @@ mod tests {
         std::fs::write(&path, [&[b'x'; 10_000][..], b"\nlast\n\n"].concat()).expect("written");
         assert_eq!(tail.line(), "last");
         std::fs::remove_dir_all(&folder).expect("removed");
+    }
+
+    /// The last event that says something, in whatever pieces the log grows, and however much comes at once.
+    #[test]
+    fn events_are_followed_in_a_bounded_amount() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("output.log");
+        let mut tail = LogTail::of(path.clone());
+        let format = OutputFormat::Codex;
+        tail.reading = Some(TailReading::Events { format, lines: LineSplitter::default() });
+        let says = |text: &str| {
+            format!(
+                "{{\"type\":\"item.completed\",\"item\":{{\"type\":\"agent_message\",\"text\":\"{text}\"}}}}\n"
+            )
+        };
+        let mut log = says("one") + "{\"type\":\"turn.started\"}\n" + &says("two")[..40];
+        std::fs::write(&path, &log).expect("written");
+        assert_eq!(tail.line(), "says: one");
+        log.push_str(&says("two")[40..]);
+        std::fs::write(&path, &log).expect("written");
+        assert_eq!(tail.line(), "says: two");
+        log.push_str(&"x".repeat(3 << 20));
+        std::fs::write(&path, &log).expect("written");
+        assert_eq!(tail.line(), "says: two", "what has no end is waited for");
+        log.push_str(&("\n".to_owned() + &says("three")));
+        std::fs::write(&path, &log).expect("written");
+        assert_eq!(tail.line(), "says: three");
     }
 }
