@@ -1,7 +1,7 @@
 //! Tasks that build on work which landed on a branch of its own and is not in the base yet.
 //!
 //! With `land = "branch"` a task is done before a person merges its branch. An agent that starts from the base would
-//! not see the files that its task builds on (Codifica §8.2), so such a task waits for the merge.
+//! not see the files that its task builds on, so such a task waits for the merge.
 
 use agency_landing::names::{RefName, TaskName};
 use agency_landing::repository::LandingRepository;
@@ -30,7 +30,7 @@ fn reason(repository: &LandingRepository, base: &RefName, protocol: &str, id: &T
         Ok(Some(branch)) => {
             let (branch, base) = (short(&branch), short(base));
             Some(format!(
-                "it depends on {id}, whose work is on {branch} and not on {base} (§8.2): `git merge {branch}` brings it there; delete the branch if its work is there already"
+                "it depends on {id}, whose work is on {branch} and not on {base}: `git merge {branch}` brings it there; delete the branch if its work is there already"
             ))
         }
         Err(error) => Some(format!("it depends on {id}, and git can't tell where its work is: {error}")),

@@ -213,7 +213,7 @@ fn s08_2_a_task_waits_until_the_branch_it_builds_on_is_merged() {
     site.agent("cat src/made-A-1 >> src/seen 2>/dev/null; echo x > src/made-$AGENCY_TASK_ID");
     let said = site.ground.agency(&["run", "--land", "branch"]);
     assert_eq!(said.code, 10, "{said:?}");
-    said.assert_names(&["B-1", "whose work is on agency/A-1 and not on main (§8.2)", "git merge agency/A-1"]);
+    said.assert_names(&["B-1", "whose work is on agency/A-1 and not on main", "git merge agency/A-1"]);
     assert_eq!((site.state("A-1"), site.state("B-1")), ("done".into(), "todo".into()));
     let dry = site.ground.ok(&["run", "--dry-run", "--land", "branch"]).out;
     assert!(dry.contains("not:\n  B-1") && dry.contains("git merge agency/A-1"), "{dry}");
