@@ -197,6 +197,11 @@ impl BoardVerbs for Codifica {
         let by_state: Map<String, Value> =
             counts.iter().map(|(state, count)| (state.clone(), (*count).into())).collect();
         let waiting = selection.waiting.iter().chain(&selection.reported).chain(&selection.elsewhere);
+        // Beside another board, a command that writes names the protocol.
+        let said = |why: &str| match request.is_among_others {
+            true => why.replace("`agency ", &format!("`agency --protocol {} ", self.protocol())),
+            false => why.to_owned(),
+        };
         let document = json!({
             "version": 1,
             "protocol": self.protocol(),
@@ -204,15 +209,16 @@ impl BoardVerbs for Codifica {
             "tasks": all.iter().map(|(_, shown)| &shown.document).collect::<Vec<_>>(),
             "waiting": waiting
                 .clone()
-                .map(|(listed, why)| json!({ "task": named(&listed.task.id), "why": why }))
+                .map(|(listed, why)| json!({ "task": named(&listed.task.id), "why": said(why) }))
                 .collect::<Vec<_>>(),
             "findings": &listing.findings,
         });
         let mut open: Vec<_> = all.into_iter().filter(|(task, _)| !task.state.is_final()).collect();
         open.sort_by_key(|(task, _)| (urgency(task.state), task.priority));
         let open = open.into_iter().map(|(_, shown)| shown).collect();
-        let line =
-            |(listed, why): &(&super::ListedTask, String)| format!("{}: {why}", named(&listed.task.id));
+        let line = |(listed, why): &(&super::ListedTask, String)| {
+            format!("{}: {}", named(&listed.task.id), said(why))
+        };
         let (stale, stuck) = waiting
             .filter(|(listed, _)| listed.task.state != TaskState::Todo)
             .partition::<Vec<_>, _>(|(listed, _)| selection.stale.contains(listed));

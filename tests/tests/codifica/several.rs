@@ -39,6 +39,12 @@ fn whoever_looks_sees_both_and_whoever_writes_says_which() {
         "--protocol",
         "codifica",
     ]);
+    // What helps is a command that works beside another board.
+    let status = site.ground.ok(&["status"]).out;
+    let line = status.lines().find(|line| line.starts_with("waits: codifica:A-1")).expect("a line");
+    let command = line.split('`').nth(1).and_then(|text| text.strip_prefix("agency ")).expect("a command");
+    site.ground.ok(&command.split(' ').collect::<Vec<_>>());
+    assert!(site.ground.ok(&["task", "show", "codifica:A-1"]).out.contains("state: todo"));
     // A broken marker stops its own protocol only.
     site.ground.write("codifica.json", "{");
     let said = site.ground.agency(&["task", "list"]);
