@@ -1,8 +1,9 @@
 //! A person's first hour: a project with dependencies, `agency init`, `agency trust`, a task, and its work on the branch.
 //! Nothing is configured in the project beyond what `init` wrote. The packages come from their registries.
 
+use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use agency_tests::ground::Ground;
 use agency_tests::repository::skip;
@@ -114,6 +115,32 @@ fn a_python_project_with_dependencies() {
     // The checks ran with the interpreter of the setup.
     let page = ground.ok(&["show", &id]).out;
     assert!(page.contains("check `.venv/bin/python -m unittest discover -s tests -t .`: passed"), "{page}");
+}
+
+/// At a terminal, `init` asks who builds and what installs; a person answers with keys.
+#[test]
+fn a_person_at_a_terminal_is_asked_who_builds_and_what_installs() {
+    let ground = Ground::without_board(&[("package.json", "{}"), ("package-lock.json", "{}")]);
+    let programs = ground.user().join("programs");
+    std::fs::create_dir_all(&programs).expect("a folder");
+    for program in ["codex", "gemini"] {
+        std::os::unix::fs::symlink("/bin/true", programs.join(program)).expect("linked");
+    }
+    let line = format!("'{}' init --orchestrator other", ground.program_path().display());
+    let mut command = ground.program(Path::new("script"));
+    command.args(["-qec", &line, "/dev/null"]).env("PATH", format!("{}:/usr/bin:/bin", programs.display()));
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("script starts");
+    child.stdin.take().expect("a pipe").write_all(b"y\nn\ny\n").expect("typed");
+    let shown = child.wait_with_output().expect("ended");
+    let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.status.success(), "{text}");
+    for words in
+        ["`codex` is installed. Is it to build here?", "`gemini` is installed", "Let `npm ci` install them?"]
+    {
+        assert!(text.contains(words), "{words:?} in {text}");
+    }
+    assert_eq!(ground.json(".kodingx/agency.json")["builders"], serde_json::json!(["codex"]));
+    assert!(ground.read("agency.toml").contains("\nsetup = { command = \"npm ci\""));
 }
 
 #[test]

@@ -10,9 +10,12 @@ use agency_protocols::kodingx::scaffold::{
     BoardComponent, OverwritePolicy, ScaffoldAction, ScaffoldChange, ScaffoldContext, ScaffoldOptions,
     scaffold,
 };
+use agency_protocols::names::AgentName;
 use serde::Serialize;
 
+use crate::app::agents::listing;
 use crate::app::board::{ADDS_MANIFEST, Caller, RepoContext, board_error};
+use crate::app::configuration::{ConfigOptions, Configuration};
 use crate::app::error::CommandError;
 use crate::app::first_configuration::{self, SetupChoice};
 
@@ -44,13 +47,31 @@ pub(crate) fn init(
     }
     check_only_board(here, who, "init")?;
     check_fresh(here, who, request.force, "init")?;
-    let mut made = build(here, &BoardComponent::FULL, overwrite(request.force), &request.options)?;
+    let mut options = request.options.clone();
+    if options.builders.is_none() {
+        options.builders = ask_for_builders(here)?;
+    }
+    let mut made = build(here, &BoardComponent::FULL, overwrite(request.force), &options)?;
     if let Some(path) = first_configuration::write(here, request.setup)?
         && let ScaffoldAnswer::Kodingx { files, .. } = &mut made
     {
         files.push(ScaffoldChange { path: path.to_owned(), what: ScaffoldAction::Made, why: String::new() });
     }
     Ok(made)
+}
+
+/// The installed agents that a person at a terminal wants to build; `None` if there is no person to ask.
+fn ask_for_builders(here: &RepoContext) -> Result<Option<Vec<AgentName>>, CommandError> {
+    let configuration = Configuration::load(&here.folder.root, &ConfigOptions::default())?;
+    let mut builders = Vec::new();
+    for name in listing::installed(&configuration) {
+        match here.ask(&format!("`{name}` is installed. Is it to build here?"))? {
+            None => return Ok(None),
+            Some(true) => builders.extend(AgentName::parse(&name)),
+            Some(false) => {}
+        }
+    }
+    Ok((!builders.is_empty()).then_some(builders))
 }
 
 /// Puts a board beside what a repository has.

@@ -24,10 +24,15 @@ const RUN: &[&str] = &[
     "completions",
 ];
 
-/// The commands a help lists.
+/// The commands a help lists: below one heading, or in groups.
 fn listed(help: &str) -> Vec<String> {
-    let (_, rest) = help.split_once("Commands:\n").expect("commands");
-    let entries = rest.split("\n\n").next().unwrap_or_default().lines();
+    let entries = match help.split_once("Commands:\n") {
+        Some((_, rest)) => rest.split("\n\n").next().unwrap_or_default().lines(),
+        None => {
+            let (_, rest) = help.split_once("Usage:").expect("a usage");
+            rest.split_once("\nOptions:").expect("options").0.lines()
+        }
+    };
     // A name is indented by two; what runs on is indented further.
     let name =
         |line: &str| line.strip_prefix("  ")?.split(' ').next().filter(|n| !n.is_empty()).map(str::to_owned);

@@ -9,7 +9,7 @@ use agency_tests::queue::{HONEST, LONG, Queue};
 pub(crate) const PASS: &str = "printf -- '---\\ntask_id: %s\\nverdict: PASS\\nfindings: []\\n---\\n' $AGENCY_TASK_ID > $AGENCY_REPORT_FILE";
 
 /// An auditor's verdict, with one finding.
-fn says(verdict: &str, finding: &str) -> String {
+pub(crate) fn says(verdict: &str, finding: &str) -> String {
     format!(
         "printf -- '---\\ntask_id: %s\\nverdict: {verdict}\\nfindings:\\n  - {{file: src/%s, line: 1, message: \"{finding}\"}}\\n---\\n' \
          $AGENCY_TASK_ID $AGENCY_TASK_ID > $AGENCY_REPORT_FILE"

@@ -63,6 +63,50 @@ fn a_summary_says_what_landed_what_failed_and_what_needs_a_person_with_the_comma
     assert_eq!(ids(&recent()["landed"]), Vec::<&str>::new());
 }
 
+/// Whatever else becomes of a task: each has its place, and the command that helps.
+#[test]
+fn every_other_end_has_its_place_in_a_summary_too() {
+    let report = |status: &str| {
+        format!(
+            "printf -- '---\\ntask_id: %s\\nagent: shell\\nstatus: {status}\\nsummary: It is hard\\n---\\n\\nIt is hard.\\n' \
+             $AGENCY_TASK_ID > $AGENCY_REPORT_FILE"
+        )
+    };
+    let script = format!(
+        "case $AGENCY_TASK_ID in T0001) {} ;; T0002) echo nobody is logged in; exit 1;; *) echo four >> src/a.txt;; esac",
+        report("BLOCKED")
+    );
+    let mut queue = Queue::with_agent(&script);
+    queue.settings("attempts = 1");
+    queue.tables("[agents.shell.signals.login]\npattern = 'nobody is logged in'\nmeans = \"unfit\"\n");
+    let blocked = queue.tasks(1).remove(0);
+    assert_eq!(queue.run(&[]).code, 10);
+    let parked = queue.tasks(1).remove(0);
+    assert_eq!(queue.run(&["--task", &parked]).code, 10);
+    queue.auditor(&crate::audit::says("NEEDS_REVIEW", "is this meant?"));
+    let undecided = queue.tasks(1).remove(0);
+    assert_eq!(queue.run(&["--task", &undecided]).code, 10);
+    let canceled = queue.tasks(1).remove(0);
+    queue.ground.ok(&["task", "move", &canceled, "CANCELED"]);
+    let answer = queue.ground.ok(&["summary", "--json"]).json();
+    assert_eq!(ids(&answer["needs_you"]), [&blocked, &parked, &undecided]);
+    let command = |at: usize| answer["needs_you"][at]["command"].as_str().unwrap_or_default().to_owned();
+    assert_eq!(
+        (command(0), command(1)),
+        (format!("agency retry {blocked}"), format!("agency retry {parked}"))
+    );
+    assert_eq!(command(2), format!("agency decide {undecided} --attempt 1 --answer pass|fail --reason TEXT"));
+    assert!(answer["needs_you"][1]["why"].as_str().is_some_and(|why| why.contains("nobody is logged in")));
+    for id in [&blocked, &parked, &undecided, &canceled] {
+        assert_eq!(queue.ground.ok(&["show", id, "--json"]).json()["task"]["id"], id.as_str());
+        assert!(!queue.ground.ok(&["show", id]).out.is_empty());
+    }
+    // What a person decides is not asked again.
+    queue.decide(&undecided, "1", "pass", "It is meant so");
+    let after = queue.ground.ok(&["summary", "--json"]).json();
+    assert_eq!(ids(&after["needs_you"]), [&blocked, &parked]);
+}
+
 #[test]
 fn a_summary_of_a_board_on_which_nothing_ran_is_short() {
     let queue = Queue::new();

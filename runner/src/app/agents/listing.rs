@@ -38,6 +38,18 @@ pub(crate) fn list(configuration: &Configuration) -> Result<Vec<AgentStatus>, Co
     Ok(names.map(|name| status(AgentDefinition::new(name, configuration), usual, &host)).collect())
 }
 
+/// The agents that log in somewhere, and whose programs are installed. Whether they are ready takes longer to find out.
+pub(crate) fn installed(configuration: &Configuration) -> Vec<String> {
+    let host = HostUser::observe();
+    let is_installed = |name: &&str| {
+        let command = AgentDefinition::new(name, configuration).command();
+        let logs_in = configuration.text(&format!("agents.{name}.login")).is_some();
+        let program = command.first().filter(|program| logs_in && program::is_host_program(program));
+        program.is_some_and(|program| program::find(program, &host).is_some())
+    };
+    configuration.names(&["agents"]).into_iter().filter(is_installed).map(str::to_owned).collect()
+}
+
 /// All that is known of an agent, as agency.toml would say it.
 pub(crate) fn show(configuration: &Configuration, name: &str) -> Result<Value, CommandError> {
     configuration.whole("agents").remove(name).ok_or_else(|| unknown_agent_error(name))
