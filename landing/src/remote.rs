@@ -149,6 +149,10 @@ pub enum PushResult {
     Taken,
     /// The upstream has commits that we do not have.
     Behind,
+    /// Another client has locked the branch there: it pushes, or was killed and left this file.
+    Locked {
+        file: String,
+    },
 }
 
 /// The upstream of a branch, if it has one.
@@ -259,11 +263,21 @@ pub fn push(repository: &LandingRepository, upstream: &Upstream, commit: &Oid) -
     // When two clients push at the same time, the server lets one of them lock the branch.
     let raced =
         ["cannot lock ref", "failed to update ref", "incorrect old value", "fetch first", "non-fast-forward"];
+    if let Some(file) = lock_file(&String::from_utf8_lossy(&output.stderr)) {
+        return Ok(PushResult::Locked { file });
+    }
     match refusal.contains("[rejected]") || raced.iter().any(|word| refusal.contains(word)) {
         true => Ok(PushResult::Behind),
         false if !refusal.is_empty() => Err(failed(DOING, upstream, refusal)),
         false => Err(unreachable(DOING, upstream, &String::from_utf8_lossy(&output.stderr))),
     }
+}
+
+/// The lock that kept the upstream from moving its branch, as its git names it.
+fn lock_file(said: &str) -> Option<String> {
+    let line = said.lines().find(|line| line.contains("cannot lock ref") && line.contains("File exists"))?;
+    let (_, rest) = line.split_once("Unable to create '")?;
+    rest.split_once("': File exists").map(|(file, _)| file.to_owned())
 }
 
 /// Updates the remote-tracking branch, with which a person's `git status` compares. If that fails, the branch is out of

@@ -80,6 +80,8 @@ struct UpstreamState {
     answered: Option<Instant>,
     /// Since when, and how often, no push was answered.
     unheard: Option<(Instant, u32)>,
+    /// The lock by which it refuses pushes, and since when.
+    locked: Option<(Instant, String)>,
     /// What a person has to do before anything is claimed or lands here.
     for_a_person: Option<String>,
     /// There are commits of ours that it does not have yet.
@@ -179,6 +181,9 @@ impl BoardSync {
             {
                 return Err(BoardError::Unshared { reason });
             }
+            if let Some(reason) = self.locked_upstream() {
+                return Err(BoardError::Unshared { reason });
+            }
             thread::sleep(PAUSE * attempt.min(LONGEST_PAUSE));
         }
         Err(BoardError::Unshared {
@@ -263,16 +268,37 @@ impl BoardSync {
         }
     }
 
+    /// What a person has to do about a lock of the upstream that stays.
+    fn locked_upstream(&self) -> Option<String> {
+        let seen = self.seen();
+        let (since, file) = seen.locked.as_ref()?;
+        (since.elapsed() > LOCKED).then(|| {
+            format!(
+                "the upstream's branch is locked by {file} there, for more than {} s; if no git is at work in the upstream, remove that file",
+                LOCKED.as_secs()
+            )
+        })
+    }
+
     /// Pushes a commit; `false` if another clone was faster. What need not be known elsewhere is told later.
     fn push(&self, upstream: &Upstream, commit: &Oid, is_needed: bool) -> Result<bool, landing::Error> {
         let pushed = remote::push(&self.repository, upstream, commit);
         let mut seen = self.seen();
         match pushed {
             Ok(PushResult::Taken) => {
+                seen.locked = None;
                 (seen.answered, seen.untold, seen.unheard) = (Some(Instant::now()), false, None);
                 Ok(true)
             }
-            Ok(PushResult::Behind) => Ok(false),
+            Ok(PushResult::Behind) => {
+                seen.locked = None;
+                Ok(false)
+            }
+            Ok(PushResult::Locked { file }) => {
+                let since = seen.locked.take().filter(|(_, known)| *known == file).map(|(since, _)| since);
+                seen.locked = Some((since.unwrap_or_else(Instant::now), file));
+                Ok(false)
+            }
             Err(error) if is_needed => {
                 if let landing::Error::Unreachable { .. } = error {
                     let (since, times) = seen.unheard.unwrap_or((Instant::now(), 0));

@@ -253,3 +253,22 @@ fn an_upstream_that_refuses_every_push_ends_a_run() {
     assert_eq!(tip_of(&remote), before, "nothing was pushed");
     assert_eq!((site.state("A-1").as_str(), site.ground.exists("src/x")), ("todo", false), "{said:?}");
 }
+
+/// A git that was killed in the upstream leaves its lock. It is named, and when it is gone the work goes on.
+#[test]
+fn a_lock_that_stays_in_the_upstream_is_named_with_its_remedy() {
+    let (ids, tasks) = board(1);
+    let site = Site::new(&tasks);
+    site.agent("echo \"by $AGENCY_TASK_ID\" > src/$AGENCY_TASK_ID");
+    let remote = site.share();
+    let lock = Path::new(&remote).join("refs/heads/main.lock");
+    fs::write(&lock, "").expect("written");
+    let said = site.ground.agency(&["run"]);
+    assert_eq!(said.code, 10, "{said:?}");
+    said.assert_names(&["refs/heads/main.lock", "remove that file"]);
+    assert!(!said.err.contains("another clone was faster"), "{said:?}");
+    fs::remove_file(&lock).expect("removed");
+    let said = site.ground.agency(&["run"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_worked_off_once(&Site::clone_of(&remote), &ids, 1, &format!("{said:?}"));
+}
