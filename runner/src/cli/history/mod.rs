@@ -5,6 +5,7 @@ pub(crate) mod show;
 pub(crate) mod summary;
 pub(crate) mod undo;
 
+use crate::app::plain_line;
 use crate::app::units::elapsed;
 use agency_supervisor::attempt::UsageTotals;
 
@@ -20,12 +21,7 @@ fn usage(used: &UsageTotals) -> String {
     parts.join(", ")
 }
 
-/// The first line of a text, which may be an agent's, cut to a length that fits beside other things.
-fn first_line(text: &str) -> String {
-    const LONGEST: usize = 160;
-    let line = text.lines().next().unwrap_or_default();
-    match line.char_indices().nth(LONGEST) {
-        Some((at, _)) => format!("{}…", &line[..at]),
-        None => line.to_owned(),
-    }
+/// A text, which may be an agent's, on one line that fits beside other things.
+fn on_one_line(text: &str) -> String {
+    plain_line::line(text, 160)
 }

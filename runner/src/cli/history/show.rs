@@ -4,7 +4,7 @@ use agency_protocols::names::TaskId;
 use clap::Args;
 use serde_json::Value;
 
-use super::{first_line, usage};
+use super::{on_one_line, usage};
 use crate::app::board::{Caller, task_id};
 use crate::app::error::{CommandError, without_control_chars};
 use crate::app::history::task_page::{ShowAnswer, TimelineEntry, show};
@@ -40,7 +40,7 @@ pub(crate) fn run(command: &ShowArgs, who: &Caller) -> Result<u8, CommandError> 
 
 fn text(answer: &ShowAnswer) -> String {
     let task = &answer.task;
-    let mut text = format!("{}  {}\n", task.id, first_line(&task.title));
+    let mut text = format!("{}  {}\n", task.id, on_one_line(&task.title));
     text.push_str(&format!("  {}, for {}, priority {}\n", task.state, task.owner, task.priority));
     text.push_str(&format!("  {}\n", answer.place));
     if answer.attempts.is_empty() {
@@ -60,7 +60,7 @@ fn of_attempt(attempt: &AttemptFacts) -> String {
     let AttemptFacts { attempt: number, agent, .. } = attempt;
     let mut text = format!("\nattempt {number} by {agent}, {}\n", local_time(attempt.began));
     let mut line = |line: &str| text.push_str(&format!("  {line}\n"));
-    line(&first_line(&attempt.sentence));
+    line(&on_one_line(&attempt.sentence));
     listed("changed", &attempt.files, &mut line);
     listed("refused", &attempt.violations, &mut line);
     for check in &attempt.checks {
@@ -78,7 +78,7 @@ fn of_attempt(attempt: &AttemptFacts) -> String {
 
 fn listed(name: &str, paths: &[String], line: &mut impl FnMut(&str)) {
     for path in paths.iter().take(LISTED) {
-        line(&format!("{name}: {}", first_line(path)));
+        line(&format!("{name}: {}", on_one_line(path)));
     }
     if paths.len() > LISTED {
         line(&format!("{name}: {} more", paths.len() - LISTED));
@@ -94,13 +94,13 @@ fn of_check(check: &CheckFacts) -> String {
     };
     let log = check.log.as_deref().filter(|_| check.exit_code != Some(0));
     let log = log.map_or_else(String::new, |log| format!(", log: {log}"));
-    format!("check `{}`: {how}{log}", first_line(&check.command))
+    format!("check `{}`: {how}{log}", on_one_line(&check.command))
 }
 
 fn of_audit(AuditFacts { auditor, verdict }: &AuditFacts) -> Vec<String> {
     let Some(verdict) = verdict else { return vec![format!("audit by {auditor}: no verdict")] };
     let mut lines = vec![format!("audit by {auditor}: {}", verdict.ruling)];
-    lines.extend(verdict.findings.iter().map(|finding| format!("  {}", first_line(&finding.to_string()))));
+    lines.extend(verdict.findings.iter().map(|finding| format!("  {}", on_one_line(&finding.to_string()))));
     lines
 }
 
@@ -129,7 +129,7 @@ fn timeline<'a>(entries: impl Iterator<Item = &'a TimelineEntry>) -> String {
     let entry = |entry: &TimelineEntry| {
         let time = local_time(entry.at);
         let time = time.split_once(' ').map_or(time.as_str(), |(_, time)| time);
-        let note = entry.note.as_deref().map_or_else(String::new, |note| format!(": {}", first_line(note)));
+        let note = entry.note.as_deref().map_or_else(String::new, |note| format!(": {}", on_one_line(note)));
         format!("    {time}  {}{note}\n", entry.what)
     };
     entries.map(entry).collect()

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{first_line, usage};
+use super::{on_one_line, usage};
 use crate::app::board::Caller;
 use crate::app::error::{CommandError, without_control_chars};
 use crate::app::history::summary::{SummaryAnswer, TaskFacts, summary};
@@ -47,16 +47,19 @@ fn text(answer: &SummaryAnswer) -> String {
         }
     };
     section("landed", answer.landed.iter().map(landed).collect());
-    section("failed", answer.failed.iter().map(|one| titled(one, &first_line(&one.last.sentence))).collect());
+    section(
+        "failed",
+        answer.failed.iter().map(|one| titled(one, &on_one_line(&one.last.sentence))).collect(),
+    );
     let needs = answer.needs_you.iter().map(|one| {
         let command = one.command.as_ref().map_or_else(String::new, |command| format!("\n      {command}"));
-        format!("{}  {}{command}", one.task, first_line(&one.why))
+        format!("{}  {}{command}", one.task, on_one_line(&one.why))
     });
     section("needs you", needs.collect());
     section("running", answer.running.iter().map(|one| titled(one, &one.last.sentence)).collect());
     section(
         "waiting",
-        answer.waiting.iter().map(|held| format!("{}  {}", held.task, first_line(&held.why))).collect(),
+        answer.waiting.iter().map(|held| format!("{}  {}", held.task, on_one_line(&held.why))).collect(),
     );
     if answer.totals.attempts == 0 {
         text.push_str("\nno attempt was made\n");
@@ -72,7 +75,7 @@ fn text(answer: &SummaryAnswer) -> String {
 }
 
 fn titled(one: &TaskFacts, what: &str) -> String {
-    format!("{}  {} ({})\n      {what}", one.task, first_line(&one.title), one.last.agent)
+    format!("{}  {} ({})\n      {what}", one.task, on_one_line(&one.title), one.last.agent)
 }
 
 fn landed(one: &TaskFacts) -> String {
@@ -82,5 +85,5 @@ fn landed(one: &TaskFacts) -> String {
     };
     let commit = one.last.commit.as_deref().map(short_commit).map(str::to_owned);
     let facts = [commit, Some(files), one.checks()].into_iter().flatten().collect::<Vec<_>>().join(", ");
-    format!("{}  {} ({}): {facts}", one.task, first_line(&one.title), one.last.agent)
+    format!("{}  {} ({}): {facts}", one.task, on_one_line(&one.title), one.last.agent)
 }
