@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use agency_protocols::board::WaitingTask;
+use agency_protocols::board_verbs::BoardVerbs;
 use agency_protocols::finding::Finding;
 use agency_supervisor::attempt::{Attempt, Epoch, TaskKey, UsageTotals};
 use agency_supervisor::store::{AttemptStore, AttemptStoreError};
@@ -12,8 +13,10 @@ use super::needs_you::{self, AttemptsSeen, HumanTask};
 use super::{AttemptFacts, CheckFacts};
 use crate::app::attempt_store::with_existing_store;
 use crate::app::board::{Caller, RepoContext, board_error};
+use crate::app::configuration::ConfigOptions;
 use crate::app::error::CommandError;
 use crate::app::state_folder;
+use crate::app::work_tree_profiles::WorkTreeProfiles;
 
 /// How many events are read at once.
 const PAGE: usize = 10_000;
@@ -28,8 +31,10 @@ pub(crate) struct SummaryAnswer {
     pub(crate) failed: Vec<TaskFacts>,
     pub(crate) needs_you: Vec<HumanTask>,
     pub(crate) running: Vec<TaskFacts>,
-    /// What the board holds back.
+    /// What the board holds back, and what can start but could not be verified.
     pub(crate) waiting: Vec<HeldTask>,
+    /// What the next run starts.
+    pub(crate) ready: Vec<String>,
     pub(crate) totals: UsedTotals,
     pub(crate) agents: BTreeMap<String, UsedTotals>,
     pub(crate) findings: Vec<Finding>,
@@ -61,6 +66,7 @@ pub(crate) struct UsedTotals {
 }
 
 /// What the store knows that matters here.
+#[derive(Default)]
 struct StoreFacts {
     latest: Vec<Attempt>,
     /// Attempts of which something was recorded since the moment.
@@ -69,24 +75,53 @@ struct StoreFacts {
     notes: HashMap<TaskKey, String>,
 }
 
+/// What the boards say that matters here.
+#[derive(Default)]
+struct BoardFacts {
+    needs_you: Vec<HumanTask>,
+    waiting: Vec<HeldTask>,
+    ready: Vec<String>,
+    findings: Vec<Finding>,
+}
+
+impl BoardFacts {
+    fn add(
+        &mut self,
+        here: &RepoContext,
+        board: &dyn BoardVerbs,
+        known: &StoreFacts,
+    ) -> Result<(), CommandError> {
+        let agenda = board.agenda(here.tree()).map_err(board_error)?;
+        let seen = AttemptsSeen { latest: &known.latest, forgiven: &known.forgiven, notes: &known.notes };
+        self.needs_you.extend(needs_you::find(here, board, &agenda, &seen));
+        self.waiting.extend(agenda.waiting.into_iter().map(HeldTask::from));
+        self.findings.extend(agenda.findings);
+        let options = ConfigOptions::from_environment();
+        let profiles = WorkTreeProfiles::open(here, board.profiles_folder(), &options)?;
+        for start in agenda.ready {
+            let task = start.task.to_string();
+            match profiles.problem(&start.profile) {
+                None => self.ready.push(task),
+                Some(why) => {
+                    let why = format!("the checks of `{}` can't run here: {why}", start.profile);
+                    self.waiting.push(HeldTask { task, why });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 /// What happened since a moment, in seconds since 1970.
 pub(crate) fn summary(here: &RepoContext, who: &Caller, since: i64) -> Result<SummaryAnswer, CommandError> {
     let state = state_folder::of_folder(&here.folder)?;
     let known = with_existing_store(here, async |store| read(store, since).await)?;
-    let known = known.unwrap_or_else(|| StoreFacts {
-        latest: Vec::new(),
-        recent: Vec::new(),
-        forgiven: HashMap::new(),
-        notes: HashMap::new(),
-    });
-    let (mut needs_you, mut waiting, mut findings) = (Vec::new(), Vec::new(), Vec::new());
+    let known = known.unwrap_or_default();
+    let mut boards = BoardFacts::default();
     for board in here.boards(who)?.all() {
-        let agenda = board.agenda(here.tree()).map_err(board_error)?;
-        let seen = AttemptsSeen { latest: &known.latest, forgiven: &known.forgiven, notes: &known.notes };
-        needs_you.extend(needs_you::find(here, board.as_ref(), &agenda, &seen));
-        waiting.extend(agenda.waiting.into_iter().map(HeldTask::from));
-        findings.extend(agenda.findings);
+        boards.add(here, board.as_ref(), &known)?;
     }
+    let BoardFacts { needs_you, mut waiting, ready, findings } = boards;
     let facts = |attempt: &Attempt| TaskFacts {
         task: attempt.task.id.clone(),
         title: attempt.title.clone(),
@@ -112,6 +147,7 @@ pub(crate) fn summary(here: &RepoContext, who: &Caller, since: i64) -> Result<Su
         needs_you,
         running,
         waiting,
+        ready,
         totals,
         agents,
         findings,

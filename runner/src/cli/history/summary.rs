@@ -61,6 +61,10 @@ fn text(answer: &SummaryAnswer) -> String {
         "waiting",
         answer.waiting.iter().map(|held| format!("{}  {}", held.task, on_one_line(&held.why))).collect(),
     );
+    if !answer.ready.is_empty() {
+        let count = answer.ready.len();
+        text.push_str(&format!("\nready ({count}): `agency run` starts what can start\n"));
+    }
     if answer.totals.attempts == 0 {
         text.push_str("\nno attempt was made\n");
         return text;
