@@ -116,18 +116,22 @@ impl CheckContext<'_> {
     /// Runs the checks of a profile on a commit that was landed or judged before, or finds what they came to.
     pub async fn check_commit(&self, profile: &str, base: &CheckedCommit) -> Result<BaseCheck, DriveError> {
         let place = JobFolder::new(self.folder(profile, &base.tree));
+        let mut is_new = false;
         for _ in 0..OTHERS {
             match place.state()? {
                 JobState::Over(outcome) => {
                     let found = judge(&outcome.done, self.settings);
-                    if found.is_kept() {
+                    if found.is_kept() || is_new {
                         return Ok(found);
                     }
                     forget(&place)?;
                 }
                 JobState::Lost => forget(&place)?,
                 // Another run does the same.
-                JobState::Alive => shim_client::wait_until_gone(&place).await?,
+                JobState::Alive => {
+                    shim_client::wait_until_gone(&place).await?;
+                    is_new = true;
+                }
                 JobState::Unordered | JobState::Waiting => break,
             }
         }
