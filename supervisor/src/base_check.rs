@@ -7,7 +7,7 @@
 //!
 //! Nothing depends on the job: it has a short lease, and stops by itself soon after its supervisor.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use agency_landing::names::Oid;
@@ -41,9 +41,9 @@ const LONG: Duration = Duration::from_secs(2);
 /// Of another run that does the same.
 const OTHERS: usize = 3;
 /// What a cargo that may not fetch says.
-const OFFLINE: &str = "--offline";
-/// What an interpreter says of a package that is not installed.
-const NO_PACKAGE: [&str; 3] = ["No module named", "Cannot find module", "Cannot find package"];
+const OFFLINE: [&str; 2] = ["but --offline was specified", "offline mode (--offline)"];
+/// What an interpreter says of a package that is not installed, before its name.
+const NO_PACKAGE: [&str; 3] = ["No module named ", "Cannot find module ", "Cannot find package "];
 
 /// What decides the result, beside the tree.
 #[derive(Serialize)]
@@ -244,8 +244,9 @@ fn judge_failed(failed: &FailedCommands, settings: &RunSettings) -> BaseCheck {
         Some(_) => None,
         None => ProjectFiles::open(&settings.root).ok().and_then(|files| suggest_setup(&files)),
     };
-    let lacks_packages = suggested.is_some() && NO_PACKAGE.iter().any(|sign| failed.quoted().contains(sign));
-    let lacks_crates = failed.quoted().contains(OFFLINE);
+    let lacks_packages = suggested.is_some()
+        && missing_packages(failed.quoted()).any(|package| !is_of_repository(package, &settings.root));
+    let lacks_crates = OFFLINE.iter().any(|sign| failed.quoted().contains(sign));
     if !lacks_packages && !lacks_crates && failed.without_program().is_none() {
         return BaseCheck::Failing { what: failed.to_string(), log: failed.log() };
     }
@@ -259,8 +260,56 @@ fn judge_failed(failed: &FailedCommands, settings: &RunSettings) -> BaseCheck {
     BaseCheck::Unfit { why: failed.to_string(), log: failed.log(), hint: Some(hint) }
 }
 
+/// The packages that an output misses.
+fn missing_packages(output: &str) -> impl Iterator<Item = &str> {
+    let ends = |c: char| c.is_whitespace() || "'\"`;,".contains(c);
+    NO_PACKAGE.iter().flat_map(move |sign| {
+        output.split(sign).skip(1).map(move |rest| {
+            let name = rest.trim_start_matches(ends);
+            name.split(ends).next().unwrap_or_default()
+        })
+    })
+}
+
+/// Whether a module is one of the repository's own files: a task may be there to write it.
+fn is_of_repository(module: &str, root: &Path) -> bool {
+    let is_path = module.is_empty() || module.starts_with(['.', '/']);
+    let package = module.split(['.', '/']).next().unwrap_or_default();
+    let lies_in = |folder: &str| {
+        let at = root.join(folder).join(package);
+        at.symlink_metadata().is_ok() || at.with_extension("py").symlink_metadata().is_ok()
+    };
+    is_path || lies_in("") || lies_in("src")
+}
+
 fn forget(place: &JobFolder) -> Result<(), DriveError> {
     let path = place.path();
     erase::tree(path)
         .map_err(|source| JobError::File { doing: "remove", path: path.to_owned(), source }.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_module_that_a_task_may_write_is_no_missing_package() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir_all(folder.path().join("src/shop")).expect("made");
+        std::fs::write(folder.path().join("tool.py"), "").expect("written");
+        for (output, of_repository) in [
+            ("Error: Cannot find module './sum' Require stack: - /work/test.js", true),
+            ("error TS2307: Cannot find module '../lib/a' or its types", true),
+            ("ModuleNotFoundError: No module named 'shop.prices'", true),
+            ("No module named tool.x", true),
+            ("Error: Cannot find module 'express' Require stack:", false),
+            ("Cannot find package '@x/y' imported from a.js", false),
+            ("/usr/bin/python3: No module named pytest", false),
+        ] {
+            let found: Vec<bool> =
+                missing_packages(output).map(|name| is_of_repository(name, folder.path())).collect();
+            assert_eq!(found, [of_repository], "{output}");
+        }
+        assert_eq!(missing_packages("3 of 4 tests failed").count(), 0);
+    }
 }
