@@ -153,3 +153,22 @@ fn a_run_that_is_killed_or_stopped_while_the_base_is_checked_leaves_nothing_at_w
     queue.assert_landed(&[id]);
     assert!(fs::read_dir(queue.state().join("base-checks")).expect("a folder").count() >= 1);
 }
+
+/// It is that task's own trouble: the others are not as long.
+#[test]
+fn a_task_that_is_too_long_for_its_agents_arguments_stops_no_other() {
+    let queue = Queue::new();
+    let (long, short) = (queue.task("shell", &[]), queue.task("shell", &[]));
+    let text = queue.ground.read("agency.toml");
+    let command = text.lines().find(|line| line.starts_with("command = ")).expect("a command");
+    let longer = format!("{},\"{{prompt}}\"]", command.trim_end_matches(']'));
+    queue.ground.edit("agency.toml", command, &longer);
+    queue.ground.ok(&["trust", "--yes"]);
+    let file = queue.ground.file(&long);
+    let text = queue.ground.read(&file) + &"word ".repeat(60_000);
+    queue.ground.write(&file, text);
+    let said = queue.run(&["--parallel", "1"]);
+    assert_eq!(said.code, 10, "{said:?}");
+    said.assert_names(&["is too long for an argument of a program", "{prompt_file}"]);
+    assert_eq!(queue.landed().into_keys().collect::<Vec<_>>(), [short]);
+}
