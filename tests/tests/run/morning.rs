@@ -124,6 +124,16 @@ fn a_diff_is_what_landed_or_the_work_of_an_attempt() {
     assert!(diff.out.contains("+four") && diff.err.contains("is not on the branch"), "{diff:?}");
 }
 
+/// Whatever a file is written in, its patch is one that git takes.
+#[test]
+fn a_diff_in_a_pipe_has_the_bytes_of_the_files() {
+    let queue = Queue::with_agent("printf 'caf\\351\\n' > src/latin");
+    let id = queue.tasks(1).remove(0);
+    assert_eq!(queue.run(&[]).code, 0);
+    let patch = queue.ground.command(&["diff", &id]).output().expect("ended").stdout;
+    assert!(patch.windows(5).any(|bytes| bytes == b"+caf\xe9"), "{}", String::from_utf8_lossy(&patch));
+}
+
 /// A task that landed, with another one on top.
 fn landed() -> (Queue, String) {
     let queue = Queue::with_agent("echo by > src/$AGENCY_TASK_ID");
@@ -158,6 +168,9 @@ fn undone_work_is_reverted_and_its_task_is_open_again_and_lands_anew() {
     let head = queue.ground.git(&["rev-parse", "main"]).trim().to_owned();
     assert_eq!(said.json()["commit"], head.as_str());
     assert_undone(&queue, &id);
+    let answer = queue.ground.ok(&["summary", "--json"]).json();
+    assert!(!ids(&answer["landed"]).contains(&id.as_str()), "{answer}");
+    queue.ground.ok(&["report", &id]).assert_names(&["is ASSIGNED: it had landed on main"]);
     // A second undo finds the first one.
     assert_eq!(undo(&queue, &id, &[]).code, 0);
     assert_undone(&queue, &id);
