@@ -172,3 +172,19 @@ fn a_task_that_is_too_long_for_its_agents_arguments_stops_no_other() {
     said.assert_names(&["is too long for an argument of a program", "{prompt_file}"]);
     assert_eq!(queue.landed().into_keys().collect::<Vec<_>>(), [short]);
 }
+
+/// What one run found must not be removed by another before it is read: an agent would be paid for nothing.
+#[test]
+fn runs_that_check_the_base_at_the_same_time_all_believe_what_is_found() {
+    let queue = Queue::new();
+    let id = task(&queue, "program", &["read -t 0.2 none < /dev/zero; no-such-runner"]);
+    for _ in 0..3 {
+        let runs = [queue.start(&[]), queue.start(&[]), queue.start(&[])];
+        for said in runs.map(Supervisor::end) {
+            assert_eq!(said.code, 10, "{said:?}");
+            said.assert_names(&["tasks of the profile `program` don't start"]);
+        }
+    }
+    assert_untouched(&queue, &id);
+    queue.assert_nothing_left();
+}
