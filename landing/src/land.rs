@@ -27,6 +27,7 @@ use super::spare_objects;
 use super::steps::{LandObserver, LandStep, StepPoint, StepWatch};
 use super::tree_diff;
 use super::undo::{self, UndoOutcome};
+use super::undo_commit;
 use super::worktree::{self, Worktree};
 
 /// How often a landing is tried again when something changed while it was checked.
@@ -279,6 +280,12 @@ fn observe(
     seen.facts.forward = match request.expected {
         Some(expected) if expected != base => merge::is_ancestor(repository, expected, commit)?,
         _ => true,
+    };
+    seen.facts.undone = match (&seen.facts.landed, request.expected) {
+        (Some(landed), Some(expected)) if !seen.facts.forward => {
+            undo_commit::is_undo(repository, objects, &landed.commit, expected)?
+        }
+        _ => false,
     };
     seen.facts.difference = tree_diff::examined(objects, base, commit)?;
     // Comparing files is the most expensive part, and useless when the answer is known already.

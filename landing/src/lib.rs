@@ -68,6 +68,7 @@ mod tree;
 pub mod tree_diff;
 pub mod uncommitted_files;
 pub mod undo;
+mod undo_commit;
 pub mod worktree;
 
 pub use error::Error;

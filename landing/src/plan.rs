@@ -55,6 +55,8 @@ pub struct LandFacts {
     pub parents: Vec<Oid>,
     /// Whether the branch is in the commit's history.
     pub forward: bool,
+    /// Whether the branch is at the commit that took the last landing back, right on top of it.
+    pub undone: bool,
     /// What the commit changes.
     pub difference: TreeDiff,
     /// The work trees that have the branch checked out.
@@ -195,8 +197,10 @@ pub fn decide(request: &LandRequest<'_>, facts: &LandFacts) -> LandDecision {
     if let LandWork::Contained = request.work {
         return LandDecision::Go { checkout: None };
     }
-    let replaces =
-        |at: &Oid| landed.is_some_and(|landed| landed.commit == *at && landed.branch == *request.target);
+    let replaces = |at: &Oid| {
+        landed
+            .is_some_and(|landed| landed.branch == *request.target && (landed.commit == *at || facts.undone))
+    };
     if let Some(at) = request.expected.filter(|at| !facts.forward && !replaces(at)) {
         let branch = request.target.clone();
         return LandDecision::Refused(LandRefusal::NotOurs { branch, at: at.clone() });
@@ -414,6 +418,21 @@ mod tests {
         assert_eq!(case.decide(), LandDecision::Go { checkout: None });
         case.facts.taken = Some(RefName::branch("agency").expect("a name"));
         assert!(matches!(case.decide(), LandDecision::Refused(LandRefusal::NameTaken { .. })));
+    }
+
+    #[test]
+    fn the_tasks_own_branch_is_replaced_where_it_has_its_last_landing_or_the_undo_of_it() {
+        let mut case = LandPlanCase::new();
+        case.target = case.lease.task.branch();
+        (case.expected, case.facts.target) = (Some(oid('a')), Some(oid('a')));
+        (case.facts.forward, case.reopened_after) = (false, Some(2));
+        case.facts.landed = Some(LandedRecord { branch: case.target.clone(), ..landed(2) });
+        assert!(matches!(case.decide(), LandDecision::Refused(LandRefusal::NotOurs { .. })));
+        case.facts.undone = true;
+        assert_eq!(case.decide(), LandDecision::Go { checkout: None });
+        case.facts.undone = false;
+        case.facts.landed = case.facts.landed.map(|landed| LandedRecord { commit: oid('a'), ..landed });
+        assert_eq!(case.decide(), LandDecision::Go { checkout: None });
     }
 
     #[test]

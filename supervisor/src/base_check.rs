@@ -7,8 +7,10 @@
 //!
 //! Nothing depends on the job: it has a short lease, and stops by itself soon after its supervisor.
 
-use std::path::PathBuf;
-use std::time::Duration;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use agency_landing::names::Oid;
 use agency_landing::refs;
@@ -17,6 +19,8 @@ use agency_profiles::library::ProfileLibrary;
 use agency_profiles::project_files::ProjectFiles;
 use agency_sandbox::erase;
 use agency_sandbox::policy::{ContainerConfig, IsolationLevel};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -24,7 +28,7 @@ use crate::attempt::{Epoch, TaskKey, Term};
 use crate::clock::{BootClock, Clock};
 use crate::driver::{DriveError, RunContext, unexpected};
 use crate::failed_commands::FailedCommands;
-use crate::job::order::{self, JobKind, JobOrder, ProofOrder, WorkspaceSetup};
+use crate::job::order::{self, JobKind, JobOrder, ProfileTrust, ProofOrder, WorkspaceSetup};
 use crate::job::outcome::JobResult;
 use crate::job::shim_client::ShimProgram;
 use crate::job::{JobError, JobFolder, JobState, shim_client};
@@ -38,12 +42,15 @@ const LEASE: Duration = Duration::from_secs(20);
 const BEAT: Duration = Duration::from_secs(5);
 /// People are told what they wait for when it takes so long.
 const LONG: Duration = Duration::from_secs(2);
-/// Of another run that does the same.
+/// How often another run that does the same may come in between.
 const OTHERS: usize = 3;
+/// The file, in the state folder, that is locked by who orders checks, and how long it is waited for.
+const LOCK: &str = "base-checks.lock";
+const PATIENCE: Duration = Duration::from_secs(10);
 /// What a cargo that may not fetch says.
-const OFFLINE: &str = "--offline";
-/// What an interpreter says of a package that is not installed.
-const NO_PACKAGE: [&str; 3] = ["No module named", "Cannot find module", "Cannot find package"];
+const OFFLINE: [&str; 2] = ["but --offline was specified", "offline mode (--offline)"];
+/// What an interpreter says of a package that is not installed, before its name.
+const NO_PACKAGE: [&str; 3] = ["No module named ", "Cannot find module ", "Cannot find package "];
 
 /// What decides the result, beside the tree.
 #[derive(Serialize)]
@@ -52,9 +59,19 @@ struct CheckKey<'a> {
     profile: &'a str,
     /// What it is resolved to in the work tree, or why it can't be.
     resolved: &'a str,
+    /// A profile that is trusted this once would be refused in the next run.
+    trust: &'a ProfileTrust,
     setup: Option<&'a WorkspaceSetup>,
     level: IsolationLevel,
     container: Option<&'a ContainerConfig>,
+}
+
+/// What is known before checks run.
+enum Preparation {
+    Known(BaseCheck),
+    /// Another run is at it.
+    Running,
+    Ordered,
 }
 
 /// What the checks of a commit need to know of the run, or of the verb, that asks for them.
@@ -116,36 +133,69 @@ impl CheckContext<'_> {
     /// Runs the checks of a profile on a commit that was landed or judged before, or finds what they came to.
     pub async fn check_commit(&self, profile: &str, base: &CheckedCommit) -> Result<BaseCheck, DriveError> {
         let place = JobFolder::new(self.folder(profile, &base.tree));
-        let mut is_new = false;
+        // Another run may forget what this one came to before it is read.
         for _ in 0..OTHERS {
-            match place.state()? {
-                JobState::Over(outcome) => {
-                    let found = judge(&outcome.done, self.settings);
-                    if found.is_kept() || is_new {
-                        return Ok(found);
-                    }
-                    forget(&place)?;
-                }
-                JobState::Lost => forget(&place)?,
-                // Another run does the same.
-                JobState::Alive => {
-                    shim_client::wait_until_gone(&place).await?;
-                    is_new = true;
-                }
-                JobState::Unordered | JobState::Waiting => break,
+            match self.prepare(&place, profile, base).await? {
+                Preparation::Known(found) => return Ok(found),
+                Preparation::Running => {}
+                Preparation::Ordered => self.carry_out(&place).await?,
+            }
+            while matches!(place.state()?, JobState::Alive) {
+                shim_client::wait_until_gone(&place).await?;
+                // It has its lock for a moment longer than its socket.
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            // What another run found just now is not too old either.
+            if let JobState::Over(outcome) = place.state()? {
+                return Ok(judge(&outcome.done, self.settings));
             }
         }
-        place.order(&self.order(profile, &base.commit))?;
-        self.carry_out(&place).await?;
-        while matches!(place.state()?, JobState::Alive) {
-            shim_client::wait_until_gone(&place).await?;
-            // It has its lock for a moment longer than its socket.
-            tokio::time::sleep(Duration::from_millis(2)).await;
+        Ok(BaseCheck::Untried { why: "the checks were stopped".to_owned() })
+    }
+
+    /// Looks for a result that may be believed, and orders the checks where there is none. Runs do so one after the
+    /// other: none removes what another one has ordered meanwhile.
+    async fn prepare(
+        &self,
+        place: &JobFolder,
+        profile: &str,
+        base: &CheckedCommit,
+    ) -> Result<Preparation, DriveError> {
+        let _turn = self.take_turn().await?;
+        match place.state()? {
+            JobState::Over(outcome) => {
+                let found = judge(&outcome.done, self.settings);
+                if found.is_kept() {
+                    return Ok(Preparation::Known(found));
+                }
+                forget(place)?;
+            }
+            JobState::Lost => forget(place)?,
+            JobState::Alive => return Ok(Preparation::Running),
+            JobState::Unordered | JobState::Waiting => {}
         }
-        Ok(match place.state()? {
-            JobState::Over(outcome) => judge(&outcome.done, self.settings),
-            _ => BaseCheck::Untried { why: "the checks were stopped".to_owned() },
-        })
+        place.order(&self.order(profile, &base.commit))?;
+        Ok(Preparation::Ordered)
+    }
+
+    /// The turn of this process, until the file is closed. A run that was stopped with it is not waited for much longer
+    /// than it takes.
+    async fn take_turn(&self) -> Result<File, DriveError> {
+        let path = self.settings.state.join(LOCK);
+        let failed = |source: std::io::Error| JobError::File { doing: "lock", path: path.clone(), source };
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let lock = lock.map_err(failed)?;
+        let until = Instant::now() + PATIENCE;
+        while let Err(error) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            if error != Errno::AGAIN {
+                return Err(failed(error.into()).into());
+            }
+            if Instant::now() >= until {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Ok(lock)
     }
 
     fn folder(&self, profile: &str, tree: &Oid) -> PathBuf {
@@ -161,6 +211,7 @@ impl CheckContext<'_> {
             tree: tree.as_str(),
             profile,
             resolved: &resolved,
+            trust: &settings.trust,
             setup: settings.setup.as_ref(),
             level: settings.level,
             container: settings.container.as_ref(),
@@ -248,8 +299,9 @@ fn judge_failed(failed: &FailedCommands, settings: &RunSettings) -> BaseCheck {
         Some(_) => None,
         None => ProjectFiles::open(&settings.root).ok().and_then(|files| suggest_setup(&files)),
     };
-    let lacks_packages = suggested.is_some() && NO_PACKAGE.iter().any(|sign| failed.quoted().contains(sign));
-    let lacks_crates = failed.quoted().contains(OFFLINE);
+    let lacks_packages = suggested.is_some()
+        && missing_packages(failed.quoted()).any(|package| !is_of_repository(package, &settings.root));
+    let lacks_crates = OFFLINE.iter().any(|sign| failed.quoted().contains(sign));
     if !lacks_packages && !lacks_crates && failed.without_program().is_none() {
         return BaseCheck::Failing { what: failed.to_string(), log: failed.log() };
     }
@@ -263,8 +315,56 @@ fn judge_failed(failed: &FailedCommands, settings: &RunSettings) -> BaseCheck {
     BaseCheck::Unfit { why: failed.to_string(), log: failed.log(), hint: Some(hint) }
 }
 
+/// The packages that an output misses.
+fn missing_packages(output: &str) -> impl Iterator<Item = &str> {
+    let ends = |c: char| c.is_whitespace() || "'\"`;,".contains(c);
+    NO_PACKAGE.iter().flat_map(move |sign| {
+        output.split(sign).skip(1).map(move |rest| {
+            let name = rest.trim_start_matches(ends);
+            name.split(ends).next().unwrap_or_default()
+        })
+    })
+}
+
+/// Whether a module is one of the repository's own files: a task may be there to write it.
+fn is_of_repository(module: &str, root: &Path) -> bool {
+    let is_path = module.is_empty() || module.starts_with(['.', '/']);
+    let package = module.split(['.', '/']).next().unwrap_or_default();
+    let lies_in = |folder: &str| {
+        let at = root.join(folder).join(package);
+        at.symlink_metadata().is_ok() || at.with_extension("py").symlink_metadata().is_ok()
+    };
+    is_path || lies_in("") || lies_in("src")
+}
+
 fn forget(place: &JobFolder) -> Result<(), DriveError> {
     let path = place.path();
     erase::tree(path)
         .map_err(|source| JobError::File { doing: "remove", path: path.to_owned(), source }.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_module_that_a_task_may_write_is_no_missing_package() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir_all(folder.path().join("src/shop")).expect("made");
+        std::fs::write(folder.path().join("tool.py"), "").expect("written");
+        for (output, of_repository) in [
+            ("Error: Cannot find module './sum' Require stack: - /work/test.js", true),
+            ("error TS2307: Cannot find module '../lib/a' or its types", true),
+            ("ModuleNotFoundError: No module named 'shop.prices'", true),
+            ("No module named tool.x", true),
+            ("Error: Cannot find module 'express' Require stack:", false),
+            ("Cannot find package '@x/y' imported from a.js", false),
+            ("/usr/bin/python3: No module named pytest", false),
+        ] {
+            let found: Vec<bool> =
+                missing_packages(output).map(|name| is_of_repository(name, folder.path())).collect();
+            assert_eq!(found, [of_repository], "{output}");
+        }
+        assert_eq!(missing_packages("3 of 4 tests failed").count(), 0);
+    }
 }

@@ -58,7 +58,12 @@ fn kept(runs: &Path) -> io::Result<Vec<RecordFolder>> {
     let mut kept = Vec::new();
     for entry in entries {
         let entry = entry?;
-        let age = now.duration_since(entry.metadata()?.modified()?).unwrap_or_default();
+        let found = match entry.metadata() {
+            // Another run removed it meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            found => found?,
+        };
+        let age = now.duration_since(found.modified()?).unwrap_or_default();
         kept.push(RecordFolder { size: size(&entry.path()), path: entry.path(), age });
     }
     Ok(kept)

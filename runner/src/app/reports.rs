@@ -41,7 +41,9 @@ pub(crate) fn outcome_sentence(id: &TaskId, page: &ReportPage) -> Option<String>
     let outcome = &page.outcome;
     let commit = outcome.commit.as_ref()?;
     let short: String = commit.chars().take(12).collect();
-    let mut text = format!("{id} is {}: landed", outcome.state);
+    // It may have been taken back, or opened again.
+    let landed = if outcome.state.eq_ignore_ascii_case("done") { "landed" } else { "it had landed" };
+    let mut text = format!("{id} is {}: {landed}", outcome.state);
     if let Some(branch) = &outcome.branch {
         text.push_str(&format!(" on {branch}"));
     }

@@ -39,9 +39,10 @@ impl Arguments {
         {
             return Ok(Self { who: only.who, command: CliCommand::Sandbox(Box::new(only.sandbox)) });
         }
-        let rewritten = help::as_flag(typed);
+        let all = Self::command();
+        let rewritten = help::as_flag(&all, typed);
         let typed = rewritten.as_deref().unwrap_or(typed);
-        let matches = help::grouped(Self::command()).try_get_matches_from(typed)?;
+        let matches = help::grouped(all).try_get_matches_from(typed)?;
         Self::from_arg_matches(&matches)
     }
 }

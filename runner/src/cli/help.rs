@@ -37,13 +37,20 @@ fn listed(command: &Command) -> String {
     text
 }
 
-/// `agency help task new` is `agency task new --help`.
-pub(super) fn as_flag(typed: &[std::ffi::OsString]) -> Option<Vec<std::ffi::OsString>> {
+/// `agency help task new` is `agency task new --help`. What comes after the name of a command is not for the command:
+/// `agency help sandbox ls` starts nothing.
+pub(super) fn as_flag(all: &Command, typed: &[std::ffi::OsString]) -> Option<Vec<std::ffi::OsString>> {
     let [program, help, rest @ ..] = typed else { return None };
     if help != "help" || rest.iter().any(|word| word.to_string_lossy().starts_with('-')) {
         return None;
     }
-    Some([std::slice::from_ref(program), rest, &["--help".into()]].concat())
+    let (mut command, mut named) = (all, 0);
+    while let Some(inner) = rest.get(named).and_then(|word| command.find_subcommand(word)) {
+        (command, named) = (inner, named + 1);
+    }
+    // A word that is no command is named by an error, where there are commands.
+    let last = if command.has_subcommands() { rest.len() } else { named };
+    Some([std::slice::from_ref(program), &rest[..last], &["--help".into()]].concat())
 }
 
 #[cfg(test)]
@@ -69,9 +76,18 @@ mod tests {
     #[test]
     fn help_of_a_command_is_its_flag() {
         let typed = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
-        assert_eq!(as_flag(&typed("agency help task new")), Some(typed("agency task new --help")));
-        assert_eq!(as_flag(&typed("agency help")), Some(typed("agency --help")));
-        assert_eq!(as_flag(&typed("agency run")), None);
-        assert_eq!(as_flag(&typed("agency help --help")), None);
+        let as_flag = |line: &str| as_flag(&Arguments::command(), &typed(line));
+        for (line, flag) in [
+            ("agency help task new", "agency task new --help"),
+            ("agency help", "agency --help"),
+            ("agency help sandbox touch x", "agency sandbox --help"),
+            ("agency help run T0001", "agency run --help"),
+            ("agency help rnu", "agency rnu --help"),
+            ("agency help task nwe", "agency task nwe --help"),
+        ] {
+            assert_eq!(as_flag(line), Some(typed(flag)), "{line}");
+        }
+        assert_eq!(as_flag("agency run"), None);
+        assert_eq!(as_flag("agency help --help"), None);
     }
 }

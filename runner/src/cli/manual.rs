@@ -39,7 +39,7 @@ pub(crate) struct ManualArgs {
 pub(crate) fn completions(command: &CompletionsArgs, all: &clap::Command) -> Result<u8, CommandError> {
     let mut text = Vec::new();
     clap_complete::generate(command.shell, &mut whole(all), "agency", &mut text);
-    print(&String::from_utf8_lossy(&text))?;
+    print(&text)?;
     Ok(0)
 }
 

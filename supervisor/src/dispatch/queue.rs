@@ -404,11 +404,18 @@ impl RunQueue {
                         None => return false,
                     }
                 }
+                // Nor while the base is checked.
+                StartChoice::Nothing if self.is_checking_base() && !self.draining => {
+                    let used = self.running.is_empty().then(|| self.what_the_run_used_up(now)).flatten();
+                    match used {
+                        Some(used) => self.end_for_want(&used, actions),
+                        None => return false,
+                    }
+                }
                 StartChoice::Wait { .. } | StartChoice::Nothing => {
                     let goes_on =
                         self.wishes.watch && !self.draining && self.what_the_run_used_up(now).is_none();
-                    let checks = self.is_checking_base() && !self.draining;
-                    return self.has_nothing_at_hand() && !self.has_troubles_to_try() && !checks && !goes_on;
+                    return self.has_nothing_at_hand() && !self.has_troubles_to_try() && !goes_on;
                 }
             }
         }

@@ -328,6 +328,12 @@ fn failure(done: &AgentOutcome, order: &AgentOrder, scope_field: &str) -> Option
         }
         ProgramEnd::Memory => (FailureKind::Stopped, "it used more memory than it may".to_owned()),
         ProgramEnd::Asked => (FailureKind::Stopped, "it was stopped".to_owned()),
+        // That is this task's alone: another one of the same agent may be shorter.
+        ProgramEnd::NotStarted { error } if error == rustix::io::Errno::TOOBIG.raw_os_error() => (
+            FailureKind::Decision,
+            "its task is too long for an argument of a program: shorten it, or give the agent {prompt_file}"
+                .to_owned(),
+        ),
         ProgramEnd::NotStarted { error } => (
             FailureKind::Start,
             format!("its program could not be started: {}", std::io::Error::from_raw_os_error(error)),

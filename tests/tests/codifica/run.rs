@@ -257,3 +257,17 @@ fn a_report_names_all_files_that_landed_and_their_commit() {
     let outcome = site.ground.ok(&["report", "FEAT-1", "--json"]).json()["outcome"].clone();
     assert_eq!((outcome["state"].as_str(), outcome["commit"].as_str()), (Some("todo"), None));
 }
+
+/// A branch of a task's own is not the one that is shared.
+#[test]
+fn an_undo_on_a_branch_of_its_own_leaves_the_shared_branch_alone() {
+    let site = Site::new(&ready("A-1"));
+    site.agent("echo x > src/made-$AGENCY_TASK_ID");
+    let remote = site.share();
+    assert_eq!(site.ground.agency(&["run", "--land", "branch"]).code, 0);
+    let said = site.ground.agency(&["undo", "A-1", "--reason", "no", "--as", "human:ann"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let shared = site.ground.git(&["--git-dir", &remote, "log", "--format=%s", "main"]);
+    assert!(!shared.contains("Revert") && shared.starts_with("A-1: done -> todo"), "{shared}");
+    assert_eq!(site.ground.git(&["log", "--format=%s", "-1", "agency/A-1"]), "Revert \"Task A-1\"\n");
+}

@@ -153,3 +153,38 @@ fn a_run_that_is_killed_or_stopped_while_the_base_is_checked_leaves_nothing_at_w
     queue.assert_landed(&[id]);
     assert!(fs::read_dir(queue.state().join("base-checks")).expect("a folder").count() >= 1);
 }
+
+/// It is that task's own trouble: the others are not as long.
+#[test]
+fn a_task_that_is_too_long_for_its_agents_arguments_stops_no_other() {
+    let queue = Queue::new();
+    let (long, short) = (queue.task("shell", &[]), queue.task("shell", &[]));
+    let text = queue.ground.read("agency.toml");
+    let command = text.lines().find(|line| line.starts_with("command = ")).expect("a command");
+    let longer = format!("{},\"{{prompt}}\"]", command.trim_end_matches(']'));
+    queue.ground.edit("agency.toml", command, &longer);
+    queue.ground.ok(&["trust", "--yes"]);
+    let file = queue.ground.file(&long);
+    let text = queue.ground.read(&file) + &"word ".repeat(60_000);
+    queue.ground.write(&file, text);
+    let said = queue.run(&["--parallel", "1"]);
+    assert_eq!(said.code, 10, "{said:?}");
+    said.assert_names(&["is too long for an argument of a program", "{prompt_file}"]);
+    assert_eq!(queue.landed().into_keys().collect::<Vec<_>>(), [short]);
+}
+
+/// What one run found must not be removed by another before it is read: an agent would be paid for nothing.
+#[test]
+fn runs_that_check_the_base_at_the_same_time_all_believe_what_is_found() {
+    let queue = Queue::new();
+    let id = task(&queue, "program", &["read -t 0.2 none < /dev/zero; no-such-runner"]);
+    for _ in 0..3 {
+        let runs = [queue.start(&[]), queue.start(&[]), queue.start(&[])];
+        for said in runs.map(Supervisor::end) {
+            assert_eq!(said.code, 10, "{said:?}");
+            said.assert_names(&["tasks of the profile `program` don't start"]);
+        }
+    }
+    assert_untouched(&queue, &id);
+    queue.assert_nothing_left();
+}

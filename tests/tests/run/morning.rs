@@ -168,6 +168,16 @@ fn a_diff_is_what_landed_or_the_work_of_an_attempt() {
     assert!(diff.out.contains("+four") && diff.err.contains("is not on the branch"), "{diff:?}");
 }
 
+/// Whatever a file is written in, its patch is one that git takes.
+#[test]
+fn a_diff_in_a_pipe_has_the_bytes_of_the_files() {
+    let queue = Queue::with_agent("printf 'caf\\351\\n' > src/latin");
+    let id = queue.tasks(1).remove(0);
+    assert_eq!(queue.run(&[]).code, 0);
+    let patch = queue.ground.command(&["diff", &id]).output().expect("ended").stdout;
+    assert!(patch.windows(5).any(|bytes| bytes == b"+caf\xe9"), "{}", String::from_utf8_lossy(&patch));
+}
+
 /// A task that landed, with another one on top.
 fn landed() -> (Queue, String) {
     let queue = Queue::with_agent("echo by > src/$AGENCY_TASK_ID");
@@ -202,6 +212,9 @@ fn undone_work_is_reverted_and_its_task_is_open_again_and_lands_anew() {
     let head = queue.ground.git(&["rev-parse", "main"]).trim().to_owned();
     assert_eq!(said.json()["commit"], head.as_str());
     assert_undone(&queue, &id);
+    let answer = queue.ground.ok(&["summary", "--json"]).json();
+    assert!(!ids(&answer["landed"]).contains(&id.as_str()), "{answer}");
+    queue.ground.ok(&["report", &id]).assert_names(&["is ASSIGNED: it had landed on main"]);
     // A second undo finds the first one.
     assert_eq!(undo(&queue, &id, &[]).code, 0);
     assert_undone(&queue, &id);
@@ -280,4 +293,50 @@ fn an_undo_that_is_killed_is_finished_by_the_next_one() {
     assert!(killed > 5, "it was killed {killed} times");
     assert_undone(&queue, &id);
     queue.assert_nothing_at_work();
+}
+
+/// A person who reverts the undo has the work back, and may take it back once more.
+#[test]
+fn an_undo_that_a_person_reverted_is_no_undo_any_more() {
+    let (queue, id) = landed();
+    assert_eq!(undo(&queue, &id, &[]).code, 0);
+    queue.ground.git(&["revert", "--no-edit", "HEAD"]);
+    assert!(queue.ground.exists(&format!("src/{id}")));
+    let said = undo(&queue, &id, &[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(!queue.ground.exists(&format!("src/{id}")), "{said:?}");
+    let head = queue.ground.git(&["rev-parse", "main"]);
+    assert_eq!(undo(&queue, &id, &[]).code, 0);
+    assert_eq!(queue.ground.git(&["rev-parse", "main"]), head, "once is enough");
+}
+
+/// Work on a branch of its own is taken back where it is: on that branch, and after a merge where that brought it.
+#[test]
+fn work_on_a_branch_of_its_own_is_taken_back_where_it_is() {
+    let queue = Queue::with_agent("echo by > src/$AGENCY_TASK_ID");
+    let (merged, alone) = (queue.task("shell", &[]), queue.task("shell", &[]));
+    assert_eq!(queue.run(&["--land", "branch", "--parallel", "1"]).code, 0);
+    let merge = |id: &str| queue.ground.git(&["merge", "--quiet", "--no-edit", &format!("agency/{id}")]);
+    merge(&merged);
+    let main = queue.ground.git(&["rev-parse", "main"]);
+    let said = undo(&queue, &alone, &[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    said.assert_names(&[&format!("back on agency/{alone}")]);
+    assert_eq!(queue.ground.git(&["rev-parse", "main"]), main);
+    let said = undo(&queue, &merged, &[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    said.assert_names(&["back on main"]);
+    assert!(!queue.ground.exists(&format!("src/{merged}")));
+    // The next work comes to main by a merge again, although it is the same.
+    let said = queue.run(&["--land", "branch", "--parallel", "1"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    for id in [&merged, &alone] {
+        merge(id);
+        assert!(queue.ground.exists(&format!("src/{id}")), "{id}");
+    }
+    // Also where the branch is gone.
+    queue.ground.git(&["branch", "--quiet", "-D", &format!("agency/{merged}")]);
+    let said = undo(&queue, &merged, &[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(!queue.ground.exists(&format!("src/{merged}")));
 }

@@ -26,6 +26,9 @@ pub(crate) struct DiffAnswer {
     /// What it is compared with.
     pub(crate) base: String,
     pub(crate) patch: String,
+    /// The patch byte for byte: a file in another encoding is no UTF-8.
+    #[serde(skip)]
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// Without an attempt: what landed, else the last work there is.
@@ -63,6 +66,7 @@ pub(crate) fn diff(
         commit: commit.to_string(),
         base: base.to_string(),
         patch: String::from_utf8_lossy(&patch).into_owned(),
+        bytes: patch,
     })
 }
 

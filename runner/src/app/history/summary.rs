@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use agency_protocols::board::WaitingTask;
 use agency_protocols::board_verbs::BoardVerbs;
 use agency_protocols::finding::Finding;
-use agency_supervisor::attempt::{Attempt, Epoch, TaskKey, UsageTotals};
+use agency_supervisor::attempt::{Attempt, AttemptEnd, Epoch, Phase, TaskKey, UsageTotals};
 use agency_supervisor::store::{AttemptStore, AttemptStoreError};
 use serde::Serialize;
 
@@ -130,7 +130,13 @@ pub(crate) fn summary(here: &RepoContext, who: &Caller, since: i64) -> Result<Su
     };
     let last = known.latest.iter().filter(|attempt| attempt.recorded_at >= since);
     let (over, open): (Vec<&Attempt>, Vec<&Attempt>) = last.partition(|attempt| attempt.phase.is_over());
-    let (landed, failed) = over.into_iter().map(facts).partition(|one: &TaskFacts| one.has_succeeded());
+    // What was taken back, or is tried again although it came to something, has not landed.
+    let is_open_again = |attempt: &Attempt| {
+        matches!(attempt.phase, Phase::Over(AttemptEnd::Done { .. } | AttemptEnd::Kept { .. }))
+            && known.forgiven.get(&attempt.task).is_some_and(|epoch| *epoch >= attempt.epoch)
+    };
+    let over = over.into_iter().filter(|attempt| !is_open_again(attempt));
+    let (landed, failed) = over.map(facts).partition(|one: &TaskFacts| one.has_succeeded());
     let (mut totals, mut agents) = (UsedTotals::default(), BTreeMap::<String, UsedTotals>::new());
     for attempt in &known.recent {
         totals.add(attempt);

@@ -4,8 +4,8 @@
 //! the commit that it takes back, and the board is told last.
 
 use agency_landing::land::LandOutcome;
-use agency_landing::landed_record::{self, LandedRecord};
-use agency_landing::names::{Oid, TaskName};
+use agency_landing::landed_record;
+use agency_landing::names::{Oid, RefName, TaskName};
 use agency_landing::refs;
 use agency_landing::revert::{self, RevertMessage, RevertOutcome};
 use agency_protocols::board_verbs::{BoardVerbs, UndoneTask};
@@ -76,7 +76,13 @@ pub(crate) fn undo(
     let signature = here.committer()?.signature(clock::wall_seconds());
     let message =
         RevertMessage { task: &name, title: &page.summary.title, reason: &request.reason, who: &signature };
-    let commit = take_back(here, &plan, &landed, &message, &profile)?;
+    let branch = revert::branch_with_work(&plan.repository, &landed, &plan.settings.branch);
+    let branch = branch.map_err(|error| failed(&error))?;
+    let commit = take_back(here, &plan, (&landed.commit, &branch), &message, &profile)?;
+    if let Some(commit) = commit.as_ref().filter(|_| branch != landed.branch) {
+        let brought = revert::bring_along(&plan.repository, &name, commit, &signature);
+        brought.map_err(|error| failed(&error))?;
+    }
     let undone = UndoneTask { id: task, person: &person, reason: &request.reason };
     // Also where the task is open already: an undo that was killed may have written only a part of the board.
     here.update_board(board.as_ref(), |tree| match board.is_done(tree, task)? {
@@ -90,7 +96,7 @@ pub(crate) fn undo(
         task: task.clone(),
         undone: landed.commit.to_string(),
         commit: commit.map(|commit| commit.to_string()),
-        branch: landed.branch.to_string(),
+        branch: branch.to_string(),
     })
 }
 
@@ -113,16 +119,18 @@ fn profile(here: &RepoContext, board: &dyn BoardVerbs, task: &TaskId) -> Result<
 fn take_back(
     here: &RepoContext,
     plan: &LandingPlan,
-    landed: &LandedRecord,
+    (landed, branch): (&Oid, &RefName),
     message: &RevertMessage<'_>,
     profile: &str,
 ) -> Result<Option<Oid>, CommandError> {
     let task = message.task.id();
-    let commit = landed.commit.as_str();
+    let commit = landed.as_str();
+    // Only the branch that runs work on is shared; another one's commits are no business of the upstream.
+    let sharing = plan.sharing.as_ref().filter(|_| *branch == plan.settings.branch);
     for _ in 0..TRIES {
-        let tip = refs::at(&plan.repository, &landed.branch).map_err(|error| failed(&error))?;
+        let tip = refs::at(&plan.repository, branch).map_err(|error| failed(&error))?;
         let Some(tip) = tip else {
-            let what = format!("{} is not there any more; {task} had landed on it", landed.branch);
+            let what = format!("{branch} is not there any more; {task} had landed on it");
             return Err(CommandError::new_message(ErrorKind::NoSuch, what));
         };
         let made =
@@ -141,14 +149,14 @@ fn take_back(
                     ));
                 }
                 RevertOutcome::NotThere => {
-                    let what = format!("{} is not on {} any more", short_commit(commit), landed.branch);
+                    let what = format!("{} is not on {branch} any more", short_commit(commit));
                     return Err(CommandError::new_message(ErrorKind::NoSuch, what));
                 }
             };
         verify(here, plan, &made, profile, task)?;
-        let publish = plan.sharing.as_ref().map(|sharing| |commit: &Oid| sharing.publish(commit));
+        let publish = sharing.map(|sharing| |commit: &Oid| sharing.publish(commit));
         let publish = publish.as_ref().map(|publish| publish as agency_landing::land::PublishCheck<'_>);
-        let outcome = revert::land_revert(&plan.repository, landed, (&tip, &made), message, publish);
+        let outcome = revert::land_revert(&plan.repository, branch, (&tip, &made), message, publish);
         match outcome.map_err(|error| failed(&error))? {
             LandOutcome::Landed { commit } => return Ok(Some(commit)),
             LandOutcome::Waits { obstacles } => {
@@ -164,14 +172,14 @@ fn take_back(
             }
             // The branch moved meanwhile.
             _ => {
-                if let Some(sharing) = &plan.sharing {
+                if let Some(sharing) = sharing {
                     sharing.refresh().map_err(|error| failed(&error))?;
                 }
             }
         }
     }
     let hint = format!("run `agency undo {task}` again; nothing has changed");
-    Err(not_done(format!("{task} is not undone: {} moved {TRIES} times meanwhile", landed.branch), hint))
+    Err(not_done(format!("{task} is not undone: {branch} moved {TRIES} times meanwhile"), hint))
 }
 
 /// Runs the checks on the branch without the work.

@@ -13,7 +13,7 @@ pub(crate) struct LineGuard {
 /// How much of a line is known to begin as ours do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum LinePlace {
-    /// Nothing has come yet but spaces and colours.
+    /// Nothing has come yet but spaces, colours and letters outside ASCII.
     #[default]
     Start,
     /// In a colour, which ends with an `m`.
@@ -35,12 +35,23 @@ impl LineGuard {
                     LinePlace::Rest
                 }
                 LinePlace::Ours(known) if byte == OURS[known] => LinePlace::Ours(known + 1),
+                // A colour in the middle of the word is not seen, nor is a joiner: with what comes after it, the line may
+                // look like ours.
+                LinePlace::Ours(_) if byte == 0x1b || !byte.is_ascii() => {
+                    out.extend_from_slice(b"| ");
+                    self.release(out);
+                    out.push(byte);
+                    LinePlace::Rest
+                }
                 place => {
                     self.release(out);
                     out.push(byte);
                     match (place, byte) {
                         (_, b'\n') => LinePlace::Start,
-                        (LinePlace::Start, b' ' | b'\t') | (LinePlace::Colour, b'm') => LinePlace::Start,
+                        // Some letters outside ASCII are blank.
+                        (LinePlace::Start, b' ' | b'\t' | 0x80..) | (LinePlace::Colour, b'm') => {
+                            LinePlace::Start
+                        }
                         (LinePlace::Start, 0x1b) => LinePlace::Colour,
                         (LinePlace::Colour, _) => LinePlace::Colour,
                         _ => LinePlace::Rest,
@@ -80,8 +91,12 @@ mod tests {
             ("agency: done\nagency: x\n", "| agency: done\n| agency: x\n"),
             ("the agency: done\nagencies: x\nagen", "the agency: done\nagencies: x\nagen"),
             (" \u{1b}[1;32magency: done\n", " \u{1b}[1;32m| agency: done\n"),
+            ("age\u{1b}[1mncy: done\n", "| age\u{1b}[1mncy: done\n"),
+            ("a\u{1b}[0m\u{1b}[1mgency: done\nb\n", "| a\u{1b}[0m\u{1b}[1mgency: done\nb\n"),
+            ("\u{a0}\u{3000}\u{200c}agency: done\n", "\u{a0}\u{3000}\u{200c}| agency: done\n"),
             ("agagency: x\n\nagency:", "agagency: x\n\n| agency:"),
-            ("é agency: ✅\n", "é agency: ✅\n"),
+            ("é agency: ✅\n", "é | agency: ✅\n"),
+            ("ag\u{200c}ency: done\nétage: 1\n", "| ag\u{200c}ency: done\nétage: 1\n"),
         ] {
             for size in [1, 3, 1000] {
                 assert_eq!(guarded(text, size), expected, "{size}");

@@ -9,7 +9,7 @@ use crate::app::history::diff::{DiffAnswer, diff};
 use crate::app::wording::short_commit;
 use crate::cli::caller::repository;
 use crate::cli::message;
-use crate::cli::output::{print_json, print_page};
+use crate::cli::output::{print, print_json, print_page};
 use crate::cli::terminal::colour::{self, Colour};
 
 /// Show what a task changed: what landed, or the work of an attempt
@@ -33,18 +33,19 @@ pub(crate) fn run(command: &DiffArgs, who: &Caller) -> Result<u8, CommandError> 
         print_json(&answer)?;
         return Ok(0);
     }
-    let DiffAnswer { task, landed, attempt, commit, patch, .. } = &answer;
+    let DiffAnswer { task, landed, attempt, commit, patch, bytes, .. } = &answer;
     let what = if *landed { "landed as" } else { "is not on the branch;" };
     message::notice(&format!("{task}, attempt {attempt}, {what} {}", short_commit(commit)));
-    print_page(&patch_text(patch))?;
+    match colour::is_for_a_person() {
+        true => print_page(&patch_text(patch))?,
+        // A program gets it as it is.
+        false => print(bytes)?,
+    }
     Ok(0)
 }
 
-/// For a program, the patch as it is; for a person, without control characters and in colour.
+/// The patch for a person: without control characters and in colour.
 fn patch_text(patch: &str) -> String {
-    if !colour::is_for_a_person() {
-        return patch.to_owned();
-    }
     let line = |line: &str| {
         let text = without_control_chars(line);
         let colour = match line.as_bytes() {

@@ -40,13 +40,14 @@ pub(crate) fn run(command: &UndoArgs, who: &Caller) -> Result<u8, CommandError> 
         return Ok(0);
     }
     let (id, undone) = (&answer.task, short_commit(&answer.undone));
+    let branch = answer.branch.strip_prefix("refs/heads/").unwrap_or(&answer.branch);
     message::notice(&match &answer.commit {
         Some(commit) => format!(
-            "{id}: {} takes {undone} back; the next `agency run` takes the task",
+            "{id}: {} takes {undone} back on {branch}; the next `agency run` takes the task",
             short_commit(commit)
         ),
         None => {
-            format!("{id}: the branch has nothing of {undone} any more; the next `agency run` takes the task")
+            format!("{id}: {branch} has nothing of {undone} any more; the next `agency run` takes the task")
         }
     });
     Ok(0)

@@ -84,6 +84,18 @@ fn a_run_that_is_told_to_stop_does_not_wait_for_checks_on_the_base() {
     assert!(play.is_over);
 }
 
+/// The time of the run goes by while its checks run.
+#[test]
+fn a_run_whose_time_is_over_does_not_wait_for_checks_on_the_base() {
+    let mut play = checking(vec![of_profile(1, "shell", "node")]);
+    play.queue.settings.budget.run.time = Some(Duration::from_secs(60));
+    answer_others(&mut play);
+    assert_eq!(checked(&play).as_deref(), Some("node"));
+    play.passes(Duration::from_secs(61));
+    answer_others(&mut play);
+    assert!(play.is_over && play.queue.used_up);
+}
+
 #[test]
 fn an_agent_that_cannot_be_started_stops_its_own_tasks_alone() {
     let tasks = vec![of_profile(1, "shell", "x"), of_profile(2, "other", "x"), of_profile(3, "shell", "x")];

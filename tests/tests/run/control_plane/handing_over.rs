@@ -121,8 +121,18 @@ fn a_record_does_not_grow_with_the_paths_of_an_agent() {
 fn a_glob_that_opens_less_than_it_seems_to_is_told_beforehand() {
     let queue = queue(HONEST);
     let made = |glob: &str| {
-        let said =
-            queue.ground.agency(&["task", "new", "--title", "T", "--assignee", "shell", "--may-touch", glob]);
+        let said = queue.ground.agency(&[
+            "task",
+            "new",
+            "--title",
+            "T",
+            "--assignee",
+            "shell",
+            "--dod-profile",
+            "quick",
+            "--may-touch",
+            glob,
+        ]);
         assert_eq!(said.code, 0, "{said:?}");
         said.err
     };
