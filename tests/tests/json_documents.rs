@@ -117,8 +117,10 @@ fn mask(text: &str) -> String {
     while at < characters.len() {
         let rest = &characters[at..];
         let begins = at == 0 || !characters[at - 1].is_ascii_alphanumeric();
-        let time = TIMES.iter().find(|shape| is_shape(rest, shape)).filter(|_| begins);
         let hex = rest.iter().take_while(|one| one.is_ascii_hexdigit()).count();
+        // One hash in a hundred begins with as many digits as a time has.
+        let is_hash = hex >= 12 && rest[..hex].iter().any(|one| !one.is_ascii_digit());
+        let time = TIMES.iter().find(|shape| is_shape(rest, shape)).filter(|_| begins && !is_hash);
         let digits = rest.iter().take_while(|one| one.is_ascii_digit() || **one == '.').count();
         let is_name = rest.first() == Some(&'c')
             && rest[1..].iter().take_while(|one| one.is_ascii_hexdigit()).count() == 12;

@@ -127,9 +127,15 @@ async fn connect(place: &JobFolder) -> Result<Option<UnixStream>, JobError> {
     let (_held, address) = place.control()?;
     match UnixStream::connect(&address).await {
         Ok(stream) => Ok(Some(stream)),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
-            Ok(None)
-        }
+        Err(error) if is_gone(error.kind()) => Ok(None),
         Err(error) => Err(place.failed("talk to", "control")(error)),
     }
+}
+
+/// Whether nobody listens, or the listener went while it was being connected to.
+fn is_gone(kind: io::ErrorKind) -> bool {
+    matches!(
+        kind,
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset
+    )
 }

@@ -43,6 +43,7 @@ fn a_profile_that_cannot_be_resolved_stops_its_own_tasks_and_no_agent_is_paid() 
     ]);
     assert_eq!(queue.landed().into_keys().collect::<Vec<_>>(), [honest]);
     for id in [&mistyped, &unknown, &untrusted, &inapplicable] {
+        assert!(!queue.records(id, 1).exists(), "{id}: {said:?}");
         assert_untouched(&queue, id);
     }
     // What a person mends is tried again.
