@@ -133,7 +133,7 @@ fn a_run_that_is_killed_or_stopped_while_the_base_is_checked_leaves_nothing_at_w
     queue.ground.write("wait", "");
     let id = task(&queue, "slow", &["while [ -e wait ]; do read -t 0.05 none < /dev/zero || :; done"]);
     let begun = |run: &Supervisor| {
-        run.says("running the checks of `slow` on the branch before the first agent starts")
+        run.says("running the checks of `slow` on the branch before the first agent starts");
     };
     let run = queue.start(&[]);
     begun(&run);
