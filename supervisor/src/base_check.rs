@@ -47,6 +47,8 @@ const OTHERS: usize = 3;
 /// The file, in the state folder, that is locked by who orders checks, and how long it is waited for.
 const LOCK: &str = "base-checks.lock";
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Folders of a repository that a setup fills.
+const INSTALLED: [&str; 4] = [".venv", "venv", "node_modules", "vendor"];
 /// What a cargo that may not fetch says.
 const OFFLINE: [&str; 2] = ["but --offline was specified", "offline mode (--offline)"];
 /// What an interpreter says of a package that is not installed, before its name.
@@ -302,7 +304,8 @@ fn judge_failed(failed: &FailedCommands, settings: &RunSettings) -> BaseCheck {
     let lacks_packages = suggested.is_some()
         && missing_packages(failed.quoted()).any(|package| !is_of_repository(package, &settings.root));
     let lacks_crates = OFFLINE.iter().any(|sign| failed.quoted().contains(sign));
-    if !lacks_packages && !lacks_crates && failed.without_program().is_none() {
+    let lacks_program = failed.without_program().is_some_and(|command| !starts_own_file(command));
+    if !lacks_packages && !lacks_crates && !lacks_program {
         return BaseCheck::Failing { what: failed.to_string(), log: failed.log() };
     }
     let hint = match suggested {
@@ -313,6 +316,13 @@ fn judge_failed(failed: &FailedCommands, settings: &RunSettings) -> BaseCheck {
         None => "install the program, or let `[workspace] setup` in agency.toml install it".to_owned(),
     };
     BaseCheck::Unfit { why: failed.to_string(), log: failed.log(), hint: Some(hint) }
+}
+
+/// Whether a command starts a file of the repository: a task may be there to write it.
+fn starts_own_file(command: &str) -> bool {
+    let program = command.split_whitespace().next().unwrap_or_default();
+    let folder = program.trim_start_matches("./").split('/').next().unwrap_or_default();
+    program.contains('/') && !program.starts_with(['/', '~', '$']) && !INSTALLED.contains(&folder)
 }
 
 /// The packages that an output misses.
@@ -366,5 +376,15 @@ mod tests {
             assert_eq!(found, [of_repository], "{output}");
         }
         assert_eq!(missing_packages("3 of 4 tests failed").count(), 0);
+        for (command, is_own) in [
+            ("./scripts/test.sh --all", true),
+            ("scripts/test.sh", true),
+            ("jest", false),
+            ("node_modules/.bin/jest", false),
+            ("./.venv/bin/pytest", false),
+            ("/opt/x/bin/y", false),
+        ] {
+            assert_eq!(starts_own_file(command), is_own, "{command}");
+        }
     }
 }

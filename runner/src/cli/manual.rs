@@ -8,7 +8,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::app::error::CommandError;
-use crate::cli::output::print;
+use crate::cli::output::{print, print_bytes};
 
 /// Print completions for a shell
 #[derive(Debug, Args)]
@@ -39,7 +39,7 @@ pub(crate) struct ManualArgs {
 pub(crate) fn completions(command: &CompletionsArgs, all: &clap::Command) -> Result<u8, CommandError> {
     let mut text = Vec::new();
     clap_complete::generate(command.shell, &mut whole(all), "agency", &mut text);
-    print(&text)?;
+    print_bytes(&text)?;
     Ok(0)
 }
 

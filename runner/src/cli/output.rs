@@ -17,9 +17,14 @@ pub(crate) fn print_json(document: &impl Serialize) -> Result<(), CommandError> 
 }
 
 /// Prints text for people.
-pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<(), CommandError> {
+pub(crate) fn print(text: &str) -> Result<(), CommandError> {
+    print_bytes(text.as_bytes())
+}
+
+/// Prints what need not be text.
+pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), CommandError> {
     let mut out = std::io::stdout().lock();
-    check_written(out.write_all(text.as_ref()).and_then(|()| out.flush()))
+    check_written(out.write_all(bytes).and_then(|()| out.flush()))
 }
 
 /// Prints a long text: at a terminal through the user's pager, where there is one.

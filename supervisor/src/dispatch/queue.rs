@@ -240,7 +240,9 @@ impl RunQueue {
             Answer::WaitingNoted { key } => self.waiting_noted(&key, actions),
             Answer::Reread { key, attempt } => self.rests(key, attempt, actions),
             Answer::Settled { key, facts } => self.settled(key, &facts, now, actions),
-            Answer::BaseChecked { profile, result } => self.base_checked(profile, result, actions),
+            Answer::BaseChecked { profile, result } => {
+                self.base_checked(profile, result, now.boot, actions);
+            }
             Answer::Abandoned { key, outcome } => self.abandoned(key, outcome, now, actions),
         }
     }
@@ -359,10 +361,14 @@ impl RunQueue {
     /// Starts the next task that can be; `true` when nothing is left to wait for.
     fn start_what_can(&mut self, facts: &QueueFacts, actions: &mut Actions) -> bool {
         let now = facts.now.boot;
+        if self.wishes.watch {
+            self.unfit.forget_old(now);
+        }
         loop {
             let busy = self.busy(&facts.unattended);
             let aside = self.aside();
             let parked = self.parking.until(facts.now.wall, now);
+            let waits = self.is_checking_base();
             let choice = plan::choose(&PlanFacts {
                 ready: &self.agenda.ready,
                 protocol: &self.protocol,
@@ -396,16 +402,8 @@ impl RunQueue {
                         }
                     }
                 }
-                StartChoice::Wait { .. } if !self.draining => {
+                choice if !self.draining && (waits || choice != StartChoice::Nothing) => {
                     // The time of the run goes by although no agent works.
-                    let used = self.running.is_empty().then(|| self.what_the_run_used_up(now)).flatten();
-                    match used {
-                        Some(used) => self.end_for_want(&used, actions),
-                        None => return false,
-                    }
-                }
-                // Nor while the base is checked.
-                StartChoice::Nothing if self.is_checking_base() && !self.draining => {
                     let used = self.running.is_empty().then(|| self.what_the_run_used_up(now)).flatten();
                     match used {
                         Some(used) => self.end_for_want(&used, actions),

@@ -212,7 +212,7 @@ impl RunQueue {
                 if given_up.is_none() {
                     actions.emit(RunEvent::Again { task: key.clone(), seconds: pause.as_secs() });
                 }
-                self.unfit.learn(&attempt, failure);
+                self.unfit.learn(&attempt, failure, now.boot);
             }
             AttemptEnd::Lost { .. } => {
                 let count = self.troubles.entry(key.clone()).or_default();

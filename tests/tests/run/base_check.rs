@@ -96,6 +96,16 @@ fn checks_that_fail_on_the_base_are_a_warning_and_the_task_that_fixes_them_lands
 }
 
 #[test]
+fn a_check_of_the_repositorys_own_may_be_what_a_task_is_to_write() {
+    let queue = Queue::with_agent("printf '#!/bin/sh\n' > src/check.sh; chmod +x src/check.sh");
+    let id = task(&queue, "own", &["./src/check.sh"]);
+    let said = queue.run(&[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    said.assert_names(&["the checks of `own` fail on the branch as it is"]);
+    queue.assert_landed(&[id]);
+}
+
+#[test]
 fn checks_run_once_for_a_tree_and_again_when_it_changes() {
     let queue = Queue::new();
     let first = queue.tasks(2);
@@ -134,7 +144,7 @@ fn a_run_that_is_killed_or_stopped_while_the_base_is_checked_leaves_nothing_at_w
     queue.ground.write("wait", "");
     let id = task(&queue, "slow", &["while [ -e wait ]; do read -t 0.05 none < /dev/zero || :; done"]);
     let begun = |run: &Supervisor| {
-        run.says("running the checks of `slow` on the branch before the first agent starts")
+        run.says("running the checks of `slow` on the branch before the first agent starts");
     };
     let run = queue.start(&[]);
     begun(&run);

@@ -9,7 +9,7 @@ use crate::app::history::diff::{DiffAnswer, diff};
 use crate::app::wording::short_commit;
 use crate::cli::caller::repository;
 use crate::cli::message;
-use crate::cli::output::{print, print_json, print_page};
+use crate::cli::output::{print_bytes, print_json, print_page};
 use crate::cli::terminal::colour::{self, Colour};
 
 /// Show what a task changed: what landed, or the work of an attempt
@@ -39,7 +39,7 @@ pub(crate) fn run(command: &DiffArgs, who: &Caller) -> Result<u8, CommandError> 
     match colour::is_for_a_person() {
         true => print_page(&patch_text(patch))?,
         // A program gets it as it is.
-        false => print(bytes)?,
+        false => print_bytes(bytes)?,
     }
     Ok(0)
 }

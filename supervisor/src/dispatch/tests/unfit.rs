@@ -84,6 +84,37 @@ fn a_run_that_is_told_to_stop_does_not_wait_for_checks_on_the_base() {
     assert!(play.is_over);
 }
 
+/// It has no end after which a person would start it again.
+#[test]
+fn a_run_that_watches_tries_again_what_did_not_work_and_says_it_once() {
+    let mut settings = settings();
+    settings.checks_base = true;
+    let wishes = RunOptions { watch: true, ..RunOptions::default() };
+    let mut play =
+        Play::of(vec![of_profile(1, "shell", "node"), of_profile(2, "shell", "node")], wishes, settings);
+    play.queue.limits.total = 1;
+    for _ in 0..2 {
+        answer_others(&mut play);
+        assert_eq!(checked(&play).as_deref(), Some("node"));
+        is_checked(&mut play, unfit());
+        play.passes(Duration::from_secs(9 * 60));
+        answer_others(&mut play);
+        assert!(checked(&play).is_none() && !play.is_over, "not all the time");
+        play.passes(Duration::from_secs(12 * 60));
+    }
+    answer_others(&mut play);
+    is_checked(&mut play, BaseCheck::Passed);
+    answer_others(&mut play);
+    let said = play.told.iter().filter(|event| matches!(event, RunEvent::BaseChecked { .. }));
+    assert_eq!(said.count(), 2, "unfit, and then not");
+    play.rests(1, failed(FailureKind::Start));
+    answer_others(&mut play);
+    assert_eq!(play.driven.len(), 1);
+    play.passes(Duration::from_secs(11 * 60));
+    answer_others(&mut play);
+    assert_eq!(play.driven.len(), 2, "its program may be there now");
+}
+
 /// The time of the run goes by while its checks run.
 #[test]
 fn a_run_whose_time_is_over_does_not_wait_for_checks_on_the_base() {
