@@ -22,11 +22,10 @@ fn block(text: &str, id: &str) -> Range<usize> {
     let depth = |line: &str| line.len() - line.trim_start_matches(' ').len();
     let named =
         |line: &&str| line.trim_start().trim_start_matches(['-', ' ']).trim_end() == format!("id: {id}");
-    let at = all.iter().position(|line| named(&line)).unwrap_or_else(|| panic!("{id}: {text}"));
+    let at = all.iter().position(named).unwrap_or_else(|| panic!("{id}: {text}"));
     let start = (0..=at).rev().find(|line| all[*line].trim_start().starts_with('-')).expect("a dash");
     let below = |line: &&str| !line.trim().is_empty() && depth(line) <= depth(all[start]);
-    let end =
-        all[start + 1..].iter().position(|line| below(&line)).map_or(all.len(), |more| start + 1 + more);
+    let end = all[start + 1..].iter().position(below).map_or(all.len(), |more| start + 1 + more);
     start..end
 }
 
