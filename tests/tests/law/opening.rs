@@ -19,7 +19,6 @@ const OPENS_BY_NAME: &[(&str, &str)] = &[
     ("runner/src/app/configuration/mod.rs", "the user's own configuration"),
     ("runner/src/app/configuration/trust.rs", "our own state"),
     ("runner/src/app/demo/outcomes.rs", "our own sample repository"),
-    ("runner/src/app/history/facts.rs", "our own records"),
     ("runner/src/app/queue/logs.rs", "our own records"),
     ("runner/src/app/http/mod.rs", "the user's own certificates"),
     ("runner/src/cli/run/view/tail.rs", "our own records"),

@@ -1,7 +1,5 @@
 //! One attempt as its records show it: how it ended, which checks ran, what its auditors found, what it used.
 
-#![allow(clippy::disallowed_methods, reason = "opens our own records")]
-
 use std::path::Path;
 
 use agency_protocols::claim::AgentClaim;
