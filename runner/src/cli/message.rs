@@ -41,9 +41,9 @@ pub(crate) fn notices(messages: impl IntoIterator<Item = String>) {
     }
 }
 
-/// Prints several lines for a person.
-pub(crate) fn print_block(lines: &str) {
-    let _ = std::io::stderr().lock().write_all(without_control_chars(lines).as_bytes());
+/// Prints the lines of a table, whose cells have no control characters.
+pub(crate) fn print_table(lines: &str) {
+    let _ = std::io::stderr().lock().write_all(lines.as_bytes());
 }
 
 /// Indents every line but the first: a message may quote an agent, and no quoted line may look like one of ours.

@@ -245,7 +245,9 @@ fn in_a_pipe_there_are_lines_and_not_one_escape() {
     for id in &tasks {
         said.assert_names(&[&format!("{id} started: A task (shell)"), &format!("{id} done, ")]);
     }
-    said.assert_names(&["task   agent  outcome  attempts  time  commit\nT0001  shell  done     1"]);
+    said.assert_names(&[
+        "task   agent  outcome  attempts  time  commit        title\nT0001  shell  done     1",
+    ]);
     assert!(said.err.ends_with("agency: 2 of 2 tasks done\n"), "{said:?}");
 }
 

@@ -17,6 +17,7 @@ use crate::cli::exit::findings_exit_code;
 use crate::cli::message;
 use crate::cli::message::warn_findings;
 use crate::cli::output::{for_terminal, print, print_json};
+use crate::cli::terminal::table::TableStyle;
 
 /// Create, list, show and move tasks
 #[derive(Debug, Subcommand)]
@@ -355,7 +356,7 @@ fn list(command: &ListTasksArgs, who: &Caller) -> Result<u8, CommandError> {
     match command.json {
         true => print_json(&answer)?,
         false => {
-            print(&format_rows(&answer.table.tasks))?;
+            print(&format_rows(&answer.table.tasks, TableStyle::output()))?;
             warn_findings(&answer.table.findings);
         }
     }
