@@ -48,9 +48,9 @@ pub(crate) fn is_wanted_on_output() -> bool {
     *WANTED.get_or_init(|| is_wanted(is_for_a_person(), |name| std::env::var_os(name)))
 }
 
-/// Whether colours are wanted on standard error.
-pub(crate) fn is_wanted_on_errors() -> bool {
-    is_wanted(std::io::stderr().is_terminal(), |name| std::env::var_os(name))
+/// Whether colours are wanted on standard error, which may be drawn on.
+pub(crate) fn is_wanted_on_errors(is_drawable: bool) -> bool {
+    is_wanted(is_drawable, |name| std::env::var_os(name))
 }
 
 /// <https://no-color.org> and <https://bixense.com/clicolors>.

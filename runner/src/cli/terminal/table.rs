@@ -23,9 +23,9 @@ impl TableStyle {
         Self { width: super::output_width(), is_coloured: colour::is_wanted_on_output() }
     }
 
-    /// For standard error: `width` is that of its terminal, if it is one.
+    /// For standard error: `width` is that of its terminal, if it can be drawn on.
     pub(crate) fn errors(width: Option<usize>) -> Self {
-        Self { width, is_coloured: colour::is_wanted_on_errors() }
+        Self { width, is_coloured: colour::is_wanted_on_errors(width.is_some()) }
     }
 
     /// A cell with spaces up to a width.
