@@ -24,6 +24,7 @@ pub mod git_head;
 pub mod git_tree;
 pub mod junit;
 pub mod library;
+pub mod likeness;
 mod manifests;
 pub mod profile;
 pub mod project_files;

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use crate::builtin;
 use crate::detect::{self, NothingDetected};
+use crate::likeness::nearest;
 use crate::profile::{
     ParsedProfile, Profile, ProfileError, ProfileLocation, ProfileName, ProfileNameError, ProfileOrigin,
 };
@@ -38,14 +39,18 @@ pub struct ProfileLibrary {
 pub enum LibraryError {
     #[error(transparent)]
     Name(#[from] ProfileNameError),
-    #[error("there is no profile `{name}`; the nearest is `{nearest}`, and there are {}", all.join(", "))]
-    Unknown { name: ProfileName, nearest: String, all: Vec<String> },
+    #[error("there is no profile `{name}`; {} {}", there_are(nearest.as_deref()), all.join(", "))]
+    Unknown { name: ProfileName, nearest: Option<String>, all: Vec<String> },
     #[error(transparent)]
     Profile(#[from] ProfileError),
     #[error(transparent)]
     NothingDetected(#[from] NothingDetected),
     #[error(transparent)]
     Resolve(#[from] ResolveError),
+}
+
+fn there_are(nearest: Option<&str>) -> String {
+    nearest.map_or("there are".to_owned(), |nearest| format!("did you mean `{nearest}`? There are"))
 }
 
 impl ProfileLibrary {
@@ -88,9 +93,7 @@ impl ProfileLibrary {
             });
         }
         let all = self.names();
-        let likeness = |known: &&String| strsim::jaro_winkler(name.as_str(), known);
-        let nearest =
-            all.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).cloned().unwrap_or_default();
+        let nearest = nearest(name.as_str(), all.iter().map(String::as_str)).map(str::to_owned);
         Err(LibraryError::Unknown { name: name.clone(), nearest, all })
     }
 

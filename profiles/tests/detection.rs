@@ -179,10 +179,17 @@ fn a_repositorys_own_profile_goes_before_a_builtin_one_and_needs_trust() {
 fn an_unknown_name_is_answered_with_the_nearest_and_the_list() {
     let (_place, library) = library(&[("mine.yml", MINE), ("notes.txt", ""), ("..yml", ""), ("a b.yml", "")]);
     let error = library.find(&name("rust_stirct")).expect_err("unknown").to_string();
-    assert!(error.starts_with("there is no profile `rust_stirct`; the nearest is `rust_strict`, and there are mine, node_strict,"), "{error}");
+    assert!(
+        error.starts_with(
+            "there is no profile `rust_stirct`; did you mean `rust_strict`? There are mine, node_strict,"
+        ),
+        "{error}"
+    );
     assert!(!error.contains("notes") && !error.contains("a b"), "{error}");
     let error = library.find(&name("minne")).expect_err("unknown").to_string();
-    assert!(error.contains("the nearest is `mine`"), "{error}");
+    assert!(error.contains("did you mean `mine`?"), "{error}");
+    let error = library.find(&name("quick")).expect_err("unknown").to_string();
+    assert!(error.starts_with("there is no profile `quick`; there are mine, node_strict,"), "{error}");
 }
 
 #[test]

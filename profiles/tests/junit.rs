@@ -65,5 +65,5 @@ fn what_was_not_run_is_skipped_and_a_long_log_is_shown_from_its_end() {
     let log = xml["failures"][0][2].as_str().expect("text");
     assert!(log.starts_with("[… the beginning is in ") && log.ends_with("19999\n20000\n"), "{}", &log[..200]);
     assert!(log.len() < 20 << 10);
-    assert!(xml["notes"].as_str().is_some_and(|notes| notes.contains("the nearest known key is `timeout`")));
+    assert!(xml["notes"].as_str().is_some_and(|notes| notes.contains("did you mean `timeout`?")));
 }

@@ -80,7 +80,7 @@ fn what_is_wrong_is_named_with_its_file_line_and_field() {
         ("memory: lots\ncommands: [a]\n", Some(3), "memory", "not a size"),
         ("env: [A=b]\ncommands: [a]\n", Some(3), "env", "without their values"),
         ("env: {A: b}\ncommands: [a]\n", Some(3), "env", "is a map"),
-        ("commands:\n- run: a\n  when: {fiel: x}\n", Some(5), "commands[0].when", "the nearest is `file`"),
+        ("commands:\n- run: a\n  when: {fiel: x}\n", Some(5), "commands[0].when", "did you mean `file`?"),
         (
             "commands:\n- run: a\n  when: {file: ../x}\n",
             Some(5),
@@ -147,9 +147,12 @@ fn an_unknown_key_is_ignored_and_noted_with_the_nearest_known_one() {
     assert_eq!(parsed.profile.timeout, None);
     assert_eq!(parsed.profile.commands, [ProfileCommand::unconditional("a")]);
     let [first, second, third] = &parsed.notes[..] else { panic!("{:?}", parsed.notes) };
-    assert_eq!(first, "x.yml:3: `tiemout` is not known and is ignored; the nearest known key is `timeout`");
-    assert!(second.starts_with("x.yml:4: `owner` is not known"), "{second}");
-    assert!(third.starts_with("x.yml:7: `commands[0].netwrok`") && third.ends_with("`network`"), "{third}");
+    assert_eq!(first, "x.yml:3: `tiemout` is not known and is ignored; did you mean `timeout`?");
+    assert_eq!(second, "x.yml:4: `owner` is not known and is ignored");
+    assert!(
+        third.starts_with("x.yml:7: `commands[0].netwrok`") && third.ends_with("did you mean `network`?"),
+        "{third}"
+    );
 }
 
 fn network() -> impl Strategy<Value = ProfileNetwork> {

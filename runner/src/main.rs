@@ -21,7 +21,7 @@ use crate::app::error::CommandError;
 use cli::command_line::Arguments;
 use cli::dispatch::dispatch;
 use cli::exit::error_exit_code;
-use cli::message;
+use cli::{message, usage_error};
 
 fn main() -> ExitCode {
     if let Some(answer) = fsmonitor::answer(std::env::args_os()) {
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     }
     let result = match Arguments::read(&typed) {
         Ok(arguments) => dispatch(arguments),
-        Err(error) => message::usage(error),
+        Err(error) => usage_error::report(&error, &typed),
     };
     match result {
         Ok(code) => ExitCode::from(code),

@@ -150,6 +150,8 @@ documents! {
     configuration "configuration.md"
     exit_codes "exit-codes.md"
     troubleshooting "troubleshooting.md"
+    recipes "recipes.md"
+    results "results.md"
 }
 
 #[test]
@@ -177,4 +179,111 @@ fn every_configuration_shown_is_one() {
             assert_eq!(said.code, 0, "docs/{name}:{line}: {said:?}");
         }
     }
+}
+
+/// The pages that people read: the README and everything in `docs/`.
+fn pages() -> Vec<PathBuf> {
+    let mut found = vec![documents().join("../README.md"), documents().join("../CONTRIBUTING.md")];
+    let mut waiting = vec![documents()];
+    while let Some(folder) = waiting.pop() {
+        for entry in fs::read_dir(folder).expect("documents").flatten() {
+            match entry.path() {
+                path if path.is_dir() => waiting.push(path),
+                path => found.extend((path.extension().is_some_and(|end| end == "md")).then_some(path)),
+            }
+        }
+    }
+    found
+}
+
+/// A heading as a link names it.
+fn anchor(heading: &str) -> String {
+    let kept = heading.to_lowercase();
+    let kept = kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.collect::<String>().trim().replace(' ', "-")
+}
+
+#[test]
+fn every_link_leads_to_a_page_and_a_heading() {
+    let mut count = 0;
+    for page in pages() {
+        let text = fs::read_to_string(&page).expect("text").replace('\n', " ");
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link) {
+            if link.contains("://") || link.contains(' ') {
+                continue;
+            }
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target =
+                if file.is_empty() { page.clone() } else { page.parent().expect("a folder").join(file) };
+            assert!(target.exists(), "{} leads to {link}", page.display());
+            count += 1;
+            if heading.is_empty() {
+                continue;
+            }
+            let target = fs::read_to_string(&target).expect("text");
+            let mut headings = target.lines().filter(|line| line.starts_with('#'));
+            let is_there = headings.any(|line| anchor(line.trim_start_matches('#')) == heading);
+            assert!(is_there, "{} leads to {link}, and there is no such heading", page.display());
+        }
+    }
+    assert!(count > 100, "only {count} links");
+}
+
+/// The texts of all tests: those of `tests/`, those beside the crates, and what stands below `cfg(test)`.
+fn test_sources() -> String {
+    let root = documents().join("..");
+    let mut texts = String::new();
+    let mut waiting: Vec<PathBuf> =
+        ["tests", "runner", "supervisor", "landing", "profiles", "protocols", "sandbox"]
+            .map(|name| root.join(name))
+            .into();
+    while let Some(folder) = waiting.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                waiting.push(path);
+            } else if path.extension().is_some_and(|end| end == "rs" || end == "txt") {
+                let text = fs::read_to_string(&path).unwrap_or_default();
+                let is_test = path.components().any(|part| part.as_os_str() == "tests");
+                let of_tests = if is_test {
+                    Some(text.as_str())
+                } else {
+                    text.split_once("#[cfg(test)]").map(|(_, rest)| rest)
+                };
+                texts.push_str(of_tests.unwrap_or_default());
+            }
+        }
+    }
+    texts
+}
+
+/// The sentences that a heading quotes, each as its parts between `…`.
+fn quoted(heading: &str) -> Vec<Vec<&str>> {
+    let sentences = heading.split('"').skip(1).step_by(2);
+    sentences
+        .map(|sentence| sentence.split('…').map(|part| part.trim_matches([' ', '`', ':', ','])).collect())
+        .collect()
+}
+
+#[test]
+fn every_message_of_the_troubleshooting_page_is_in_a_test() {
+    let page = read("troubleshooting.md");
+    let tests = test_sources();
+    let mut missing = Vec::new();
+    for section in page.split("\n### ").skip(1) {
+        let heading = section.lines().next().unwrap_or_default();
+        let shown: String = blocks(section, "console").into_iter().map(|(_, block)| block).collect();
+        let sentences = quoted(heading);
+        assert!(!sentences.is_empty(), "a heading without a message: {heading}");
+        for parts in sentences {
+            // What stands between quotes of code differs from case to case.
+            let is_there = |text: &str| {
+                parts.iter().all(|part| part.split('`').all(|piece| text.contains(piece.trim())))
+            };
+            if !is_there(&shown) && !tests.lines().any(is_there) {
+                missing.push(format!("{heading}: {parts:?}"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "no test has these messages:\n{}", missing.join("\n"));
 }

@@ -15,6 +15,7 @@ use super::error::{ProfileError, ProfileLocation};
 use super::field_lines::{self, FieldSegment};
 use super::name::ProfileName;
 use super::units;
+use crate::likeness::nearest;
 
 const KEYS: [&str; 11] = [
     "name",
@@ -297,10 +298,12 @@ impl ProfileReader<'_> {
         let condition = |(key, value): (&Value, &Value)| {
             let key = show_key(key);
             let Some(known) = WhenCondition::KEYS.into_iter().find(|known| **known == key) else {
-                let reason = format!(
-                    "has no condition `{key}`; the nearest is `{}`",
-                    nearest(&key, &WhenCondition::KEYS)
-                );
+                let reason = match nearest(&key, WhenCondition::KEYS) {
+                    Some(known) => format!("has no condition `{key}`; did you mean `{known}`?"),
+                    None => {
+                        format!("has no condition `{key}`; there are {}", WhenCondition::KEYS.join(", "))
+                    }
+                };
                 return Err(self.wrong(path, reason));
             };
             let path = [path, &[FieldSegment::Key(known)]].concat();
@@ -356,17 +359,12 @@ impl ProfileReader<'_> {
             let path = [inside, &[FieldSegment::Key(&key)]].concat();
             let at =
                 ProfileLocation { file: self.file.to_owned(), line: field_lines::line_of(self.text, &path) };
-            let (field, nearest) = (field_lines::field_name(&path), nearest(&key, known));
-            self.notes.push(format!(
-                "{at}: `{field}` is not known and is ignored; the nearest known key is `{nearest}`"
-            ));
+            let field = field_lines::field_name(&path);
+            let guess = nearest(&key, known.iter().copied())
+                .map_or_else(String::new, |known| format!("; did you mean `{known}`?"));
+            self.notes.push(format!("{at}: `{field}` is not known and is ignored{guess}"));
         }
     }
-}
-
-pub(crate) fn nearest<'k>(text: &str, known: &[&'k str]) -> &'k str {
-    let likeness = |known: &&&str| strsim::jaro_winkler(text, known);
-    known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).copied().unwrap_or_default()
 }
 
 fn show_key(key: &Value) -> String {

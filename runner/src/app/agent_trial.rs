@@ -60,7 +60,7 @@ pub(crate) fn try_agent(
 ) -> Result<TrialAnswer, CommandError> {
     let name = request.agent.as_str();
     if !configuration.names(&["agents"]).contains(name) {
-        return Err(unknown_agent_error(name));
+        return Err(unknown_agent_error(name, configuration));
     }
     let definition = AgentDefinition::new(name, configuration);
     if definition.is_withheld() {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use agency_protocols::detect::Protocol;
-use agency_protocols::names::Actor;
+use agency_protocols::names::{Actor, TaskId};
 use agency_sandbox::policy::IsolationLevel;
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
@@ -81,4 +81,14 @@ impl From<IsolationArg> for IsolationLevel {
 pub(crate) fn repository() -> Result<RepoContext, CommandError> {
     let current = std::env::current_dir().map_err(|error| CommandError::new(ErrorKind::Usage, &error))?;
     RepoContext::from_folder(&current, std::sync::Arc::new(TerminalFrontEnd))
+}
+
+/// The same, and the task that is meant by an id as it was typed.
+pub(crate) fn repository_with_task(
+    who: &Caller,
+    typed: &TaskId,
+) -> Result<(RepoContext, TaskId), CommandError> {
+    let here = repository()?;
+    let id = here.full_id(who, typed)?;
+    Ok((here, id))
 }

@@ -5,9 +5,11 @@ use std::io::Write;
 use agency_sandbox::doctor::HostCheck;
 use clap::Args;
 
-use crate::app::doctor::{apparmor_profile, examine};
+use crate::app::board::has_board;
+use crate::app::doctor::{DoctorAnswer, apparmor_profile, examine};
 use crate::app::error::CommandError;
 use crate::cli::exit::UNAVAILABLE;
+use crate::cli::message;
 
 /// Check which isolation levels work here, and how to fix those that don't
 #[derive(Debug, Args)]
@@ -37,7 +39,23 @@ pub(crate) fn run(command: &DoctorArgs) -> Result<u8, CommandError> {
         false => print(&mut out, &answer.findings, &levels),
     };
     written.map_err(|error| CommandError::internal(&error))?;
+    if !command.json {
+        message::notice(next_step(&answer));
+    }
     Ok(if answer.process { 0 } else { UNAVAILABLE })
+}
+
+/// What to do after the list.
+fn next_step(answer: &DoctorAnswer) -> &'static str {
+    let is_at_board = std::env::current_dir().is_ok_and(|folder| has_board(&folder));
+    match (answer.process, answer.landlock) {
+        (true, _) if is_at_board => "next: `agency agents` shows which agents work here",
+        (true, _) => "next: `agency demo` shows agency at work; `agency init` makes a board here",
+        (false, true) => {
+            "next: change what the lines above name, or run agents with `--isolation landlock`, which needs less"
+        }
+        (false, false) => "next: change what the lines above name; without it no agent can start here",
+    }
 }
 
 fn print(out: &mut impl Write, findings: &[HostCheck], levels: &[(&str, bool)]) -> std::io::Result<()> {

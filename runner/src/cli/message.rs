@@ -4,8 +4,7 @@ use std::io::Write;
 
 use agency_protocols::finding::Finding;
 
-use crate::app::error::{CommandError, without_control_chars};
-use crate::cli::exit::USAGE;
+use crate::app::error::without_control_chars;
 
 pub(crate) fn print_error(message: &str, hint: Option<&str>) {
     notice(message);
@@ -42,43 +41,14 @@ pub(crate) fn notices(messages: impl IntoIterator<Item = String>) {
     }
 }
 
-/// Prints several lines for a person.
-pub(crate) fn print_block(lines: &str) {
-    let _ = std::io::stderr().lock().write_all(without_control_chars(lines).as_bytes());
+/// Prints the lines of a table, whose cells have no control characters.
+pub(crate) fn print_table(lines: &str) {
+    let _ = std::io::stderr().lock().write_all(lines.as_bytes());
 }
 
 /// Indents every line but the first: a message may quote an agent, and no quoted line may look like one of ours.
 fn below_the_first_line(text: &str) -> String {
     text.trim_end().replace('\n', "\n    ")
-}
-
-/// Help and version go to standard output and are not errors; every other clap error becomes one line.
-pub(crate) fn usage(error: clap::Error) -> Result<u8, CommandError> {
-    use clap::error::ErrorKind;
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            let _ = error.print();
-            Ok(0)
-        }
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let _ = error.print();
-            Ok(USAGE)
-        }
-        _ => {
-            let text = error.to_string();
-            let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-            let mut message = lines.next().unwrap_or("the arguments are not right").to_owned();
-            // What is missing stands on lines of its own, up to the usage.
-            for line in lines.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
-            {
-                message.push(' ');
-                message.push_str(line);
-            }
-            let message = message.strip_prefix("error: ").unwrap_or(&message);
-            Err(CommandError::usage(message)
-                .with_hint("`agency --help` and `agency COMMAND --help` show what can be said"))
-        }
-    }
 }
 
 #[cfg(test)]

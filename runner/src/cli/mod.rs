@@ -21,3 +21,4 @@ pub(crate) mod sandbox;
 pub(crate) mod telemetry;
 pub(crate) mod terminal;
 pub(crate) mod trust;
+pub(crate) mod usage_error;

@@ -283,8 +283,8 @@ fn a_board_without_a_manifest_gets_one() {
     let task = "---\nid: T0001\ntitle: Mine\npriority: P1\nstatus: NEW\nassignee: codex\n\
                 created_at: 2026-01-31T16:10:00+01:00\ndod_profile: auto\nscope: {must_touch: [src]}\n---\n";
     let path = ".kodingx/inbox/codex/2026-01-31/T0001-1610-mine.md";
-    let makefile = ("Makefile", "check:\n\t@true\n");
-    let ground = Ground::without_board(&[(path, task), (".kodingx/RISKS.md", "# Mine\n"), makefile]);
+    let checks = ("Makefile", "check:\n\t@true\n");
+    let ground = Ground::without_board(&[(path, task), (".kodingx/RISKS.md", "# Mine\n"), checks]);
     for (code, command) in [
         (2, &["init"][..]),
         (2, &["install"]),

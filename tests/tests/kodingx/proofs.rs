@@ -63,7 +63,7 @@ fn s10_1_profiles_that_are_scaffolded_comply_and_unknown_ones_are_found() {
     let id = ground.task("One", &["--dod-profile", "node_strickt"]);
     ground.assert_found(&ground.file(&id), "10", "there is no profile `node_strickt`");
     let said = ground.refused(2, &["verify", "--task", &id]);
-    said.assert_names(&["node_strickt", "the nearest is `node_strict`"]);
+    said.assert_names(&["node_strickt", "did you mean `node_strict`?"]);
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn a_profile_that_cannot_be_resolved_stops_its_own_tasks_and_no_agent_is_paid() 
     let said = queue.run(&["--parallel", "2"]);
     assert_eq!(said.code, 10, "{said:?}");
     said.assert_names(&[
-        "there is no profile `quikc`; the nearest is `quick`",
+        "there is no profile `quikc`; did you mean `quick`?",
         "no environment was recognised",
         ".kodingx/dod/profiles/own.yml is the repository's own profile, and is not trusted as it is",
         "the profile `node_strict` has no command for this repository",

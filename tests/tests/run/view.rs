@@ -38,7 +38,7 @@ fn at_a_terminal_each_agent_has_a_line_and_the_end_is_a_table() {
     let lines = screen.until_code(0);
     queue.assert_landed(&tasks);
     let head = lines.iter().position(|line| line.starts_with("task ")).expect("a table");
-    assert_eq!(words(&lines[head]), ["task", "agent", "outcome", "attempts", "time", "commit"]);
+    assert_eq!(words(&lines[head]), ["task", "agent", "outcome", "attempts", "time", "commit", "title"]);
     for (id, row) in tasks.iter().zip(&lines[head + 1..]) {
         let row = words(row);
         assert_eq!(row[..4], [id, "shell", "done", "1"], "{lines:#?}");
@@ -245,7 +245,9 @@ fn in_a_pipe_there_are_lines_and_not_one_escape() {
     for id in &tasks {
         said.assert_names(&[&format!("{id} started: A task (shell)"), &format!("{id} done, ")]);
     }
-    said.assert_names(&["task   agent  outcome  attempts  time  commit\nT0001  shell  done     1"]);
+    said.assert_names(&[
+        "task   agent  outcome  attempts  time  commit        title\nT0001  shell  done     1",
+    ]);
     assert!(said.err.ends_with("agency: 2 of 2 tasks done\n"), "{said:?}");
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn installed(configuration: &Configuration) -> Vec<String> {
 
 /// All that is known of an agent, as agency.toml would say it.
 pub(crate) fn show(configuration: &Configuration, name: &str) -> Result<Value, CommandError> {
-    configuration.whole("agents").remove(name).ok_or_else(|| unknown_agent_error(name))
+    configuration.whole("agents").remove(name).ok_or_else(|| unknown_agent_error(name, configuration))
 }
 
 fn status(definition: AgentDefinition<'_>, usual: IsolationLevel, host: &HostUser) -> AgentStatus {

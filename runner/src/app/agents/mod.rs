@@ -10,8 +10,9 @@ pub(crate) mod pricing;
 pub(crate) mod program;
 pub(crate) mod readiness;
 
-use crate::app::configuration::trust;
+use crate::app::configuration::{Configuration, trust};
 use crate::app::error::CommandError;
+use agency_profiles::likeness::nearest;
 
 /// The error that a user has to look at how an agent is started, before it is.
 pub(crate) fn untrusted_agent_error(name: &str) -> CommandError {
@@ -19,7 +20,11 @@ pub(crate) fn untrusted_agent_error(name: &str) -> CommandError {
 }
 
 /// Nobody has configured an agent of this name.
-pub(crate) fn unknown_agent_error(name: &str) -> CommandError {
-    CommandError::usage(format!("there is no agent `{name}`"))
-        .with_hint("`agency agents` shows those that there are")
+pub(crate) fn unknown_agent_error(name: &str, configuration: &Configuration) -> CommandError {
+    let list = "`agency agents` lists those that there are";
+    let hint = match nearest(name, configuration.names(&["agents"])) {
+        Some(nearest) => format!("did you mean `{nearest}`? {list}"),
+        None => list.to_owned(),
+    };
+    CommandError::usage(format!("there is no agent `{name}`")).with_hint(hint)
 }

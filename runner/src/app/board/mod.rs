@@ -5,6 +5,7 @@
 mod board_writes;
 mod dialects;
 pub(crate) mod lost_commits;
+mod short_id;
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

@@ -284,8 +284,11 @@ fn check(values: &Table, path: &mut Vec<String>, text: &str, file: &str) -> Resu
             }
             (None, _) => {
                 let message = format!("{}: there is no key `{}`", at(), path.join("."));
-                return Err(CommandError::usage(message)
-                    .with_hint(format!("did you mean `{}`?", schema::nearest(path))));
+                let hint = match schema::nearest(path) {
+                    Some(key) => format!("did you mean `{key}`?"),
+                    None => "`agency config explain` lists the keys".to_owned(),
+                };
+                return Err(CommandError::usage(message).with_hint(hint));
             }
         }
         path.pop();
@@ -378,7 +381,14 @@ image = "localhost/toolbox:1"
         assert_eq!(hint, "did you mean `run.parallel`?");
         let (_, hint) = refused("[agents.codex]\ntimout = \"1m\"\n");
         assert_eq!(hint, "did you mean `agents.codex.timeout`?");
+        let guess = |text: &str| refused(text).1;
         assert_eq!(refused("parallel = 1\n").0, "agency.toml:1: there is no key `parallel`");
+        assert_eq!(guess("parallel = 1\n"), "did you mean `run.parallel`?");
+        assert_eq!(guess("[agent.codex]\ntimeout = \"1m\"\n"), "did you mean `agents`?");
+        // A guess that is far off would send people elsewhere.
+        for text in ["[run]\ncolour = true\n", "[agents.codex]\ntemperature = 1\n", "[build]\njobs = 1\n"] {
+            assert_eq!(guess(text), "`agency config explain` lists the keys", "{text}");
+        }
     }
 
     #[test]

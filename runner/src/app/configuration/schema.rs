@@ -4,6 +4,7 @@
 //! smaller, shorter or fewer. What would start a program, pass a variable, open the network or choose the
 //! isolation is withheld.
 
+use agency_profiles::likeness::likeness;
 use agency_sandbox::container::WIDENING;
 use toml::Value;
 
@@ -258,19 +259,30 @@ pub(crate) fn leads_on(path: &[String]) -> bool {
     })
 }
 
-/// The known key that looks most like an unknown one.
-pub(crate) fn nearest(path: &[String]) -> String {
-    let wanted = path.join(".");
-    let filled = |key: &ConfigKey| {
-        let parts = key.path.split('.').enumerate();
-        let name = |(index, part): (usize, &str)| match (part, path.get(index)) {
+/// The known key or table that an unknown one was probably meant to be, if one is close: beside it, or, for a key outside of
+/// all tables, in one of them.
+pub(crate) fn nearest(path: &[String]) -> Option<String> {
+    let (wanted, beside) = path.split_last()?;
+    let filled = |key: &ConfigKey, length: usize| {
+        let parts: Vec<&str> = key.path.split('.').take(length).collect();
+        let name = |(index, part): (usize, &&str)| match (*part, path.get(index)) {
             ("*", Some(given)) => given.clone(),
-            _ => part.to_owned(),
+            ("*", None) => "NAME".to_owned(),
+            (part, _) => part.to_owned(),
         };
-        parts.map(name).collect::<Vec<_>>().join(".")
+        // A name that people choose is no mistake.
+        let is_chosen = parts.last() == Some(&"*");
+        (!is_chosen).then(|| parts.iter().enumerate().map(name).collect::<Vec<_>>())
     };
-    let likeness = |name: &String| strsim::jaro_winkler(name, &wanted);
-    KEYS.iter().map(filled).max_by(|a, b| likeness(a).total_cmp(&likeness(b))).unwrap_or_default()
+    let close = KEYS.iter().flat_map(|key| [filled(key, path.len()), filled(key, usize::MAX)]).flatten();
+    let close = close.filter_map(|name| {
+        let (last, table) = name.split_last()?;
+        let is_beside = table == beside;
+        let is_whole = !name.contains(&"NAME".to_owned());
+        let alike = likeness(last, wanted).filter(|_| is_beside || beside.is_empty() && last == wanted)?;
+        Some((((is_beside, is_whole), alike), name.join(".")))
+    });
+    close.max_by(|((a, x), _), ((b, y), _)| a.cmp(b).then(x.total_cmp(y))).map(|(_, name)| name)
 }
 
 impl ValueKind {

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use agency_landing::names::RefName;
+use agency_profiles::likeness::nearest;
 use agency_protocols::board::ReadyTask;
 use agency_protocols::names::TaskId;
 use agency_sandbox::doctor::{HostCheck, findings};
@@ -310,12 +311,11 @@ fn unknown_agent(task: &TaskId, name: &str, configuration: &Configuration) -> Co
     if configuration.is_withheld(&format!("agents.{name}.command")) {
         return untrusted_agent_error(name);
     }
-    let known: Vec<&str> = configuration.names(&["agents"]).into_iter().collect();
-    let nearest =
-        known.iter().max_by(|a, b| strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name)));
-    let hint = match nearest {
+    let hint = match nearest(name, configuration.names(&["agents"])) {
         Some(nearest) => format!("did you mean `{nearest}`? `agency assign` gives a task to another agent"),
-        None => format!("[agents.{name}] command = [\"PROGRAM\", \"{{prompt}}\"] in agency.toml"),
+        None => format!(
+            "[agents.{name}] command = [\"PROGRAM\", \"{{prompt}}\"] in agency.toml; `agency agents` lists the known ones"
+        ),
     };
     CommandError::usage(format!("{task} is for the agent `{name}`, and no such agent is configured"))
         .with_hint(hint)

@@ -66,9 +66,25 @@ pub(crate) fn run(command: &AgentsArgs) -> Result<u8, CommandError> {
         false => {
             message::notices(configuration.withheld_notice());
             print(&without_control_chars(&table(&listed)))?;
+            message::notice(&next_step(&listed));
         }
     }
     Ok(0)
+}
+
+const SHELL: &str = "shell";
+
+/// What to do after the list.
+fn next_step(listed: &[AgentStatus]) -> String {
+    // The agent `shell`, which runs a line of a task, is ready everywhere.
+    let mut ready = listed.iter().filter(|one| one.ready && one.program.is_some());
+    match ready.find(|one| one.name != SHELL) {
+        Some(AgentStatus { name, .. }) => format!(
+            "next: `agency agents test {name}` tries it on a tiny task; `agency task new … --assignee {name}` gives it a real one"
+        ),
+        None => "next: install one of these or log in to it, or describe your own in agency.toml ([agents.NAME] command = …)"
+            .to_owned(),
+    }
 }
 
 fn show(asked: &ShowAgentArgs) -> Result<u8, CommandError> {

@@ -6,7 +6,7 @@ use clap::Args;
 use crate::app::board::{Caller, task_id};
 use crate::app::error::CommandError;
 use crate::app::reports;
-use crate::cli::caller::repository;
+use crate::cli::caller::repository_with_task;
 use crate::cli::message;
 use crate::cli::message::warn_findings;
 use crate::cli::output::{for_terminal, print, print_json};
@@ -24,7 +24,8 @@ pub(crate) struct ReportArgs {
 }
 
 pub(crate) fn run(command: &ReportArgs, who: &Caller) -> Result<u8, CommandError> {
-    let page = reports::latest(&repository()?, who, &command.id)?;
+    let (here, id) = repository_with_task(who, &command.id)?;
+    let page = reports::latest(&here, who, &id)?;
     warn_findings(&page.findings);
     if command.json {
         print_json(page.document.as_ref().ok_or_else(|| reports::missing(&page))?)?;
@@ -32,7 +33,7 @@ pub(crate) fn run(command: &ReportArgs, who: &Caller) -> Result<u8, CommandError
         let text = page.text.as_deref().ok_or_else(|| reports::missing(&page))?;
         message::notice(&page.place);
         print(&for_terminal(text))?;
-        message::notices(reports::outcome_sentence(&command.id, &page));
+        message::notices(reports::outcome_sentence(&id, &page));
     }
     Ok(0)
 }

@@ -139,9 +139,10 @@ pub(crate) fn init(command: &InitArgs, who: &Caller) -> Result<u8, CommandError>
         Some(SetupArg::None) => SetupChoice::None,
     };
     let request = ScaffoldRequest { setup, ..command.wishes.request(command.force) };
-    print_answer(&scaffold::init(&repository()?, who, &request)?, command.json)?;
+    let answer = scaffold::init(&repository()?, who, &request)?;
+    print_answer(&answer, command.json)?;
     if !command.json {
-        message::notice(NEXT);
+        message::notice(&next_steps(&answer));
     }
     Ok(0)
 }
@@ -165,8 +166,23 @@ pub(crate) fn upgrade(command: &UpgradeArgs, who: &Caller) -> Result<u8, Command
 }
 
 /// What comes after a new board.
-const NEXT: &str = "next: commit it; `agency task new --title TEXT --must-touch GLOB` makes a task, `agency trust` \
-                    reviews agency.toml, and `agency run` does what is open";
+fn next_steps(answer: &ScaffoldAnswer) -> String {
+    let (commit, new) = match answer {
+        ScaffoldAnswer::Kodingx { .. } => ("commit it", "agency task new --title TEXT --must-touch GLOB"),
+        ScaffoldAnswer::Codifica { .. } => (
+            "commit it, because agents claim tasks by commits",
+            "agency task new --title TEXT --acceptance TEXT",
+        ),
+    };
+    let steps = [
+        ("agency agents", "shows which agents work here"),
+        ("agency trust", "reviews what this repository may run"),
+        (new, "makes a task"),
+        ("agency run", "runs it"),
+    ];
+    let lines: Vec<String> = steps.iter().map(|(command, what)| format!("{command:46}  {what}")).collect();
+    format!("next: {commit}; then\n{}", lines.join("\n"))
+}
 
 fn print_answer(answer: &ScaffoldAnswer, json: bool) -> Result<u8, CommandError> {
     if json {
@@ -179,7 +195,6 @@ fn print_answer(answer: &ScaffoldAnswer, json: bool) -> Result<u8, CommandError>
             for file in files {
                 message::notice(&format!("{} {}", if file.made { "made" } else { "kept" }, file.path));
             }
-            message::notice("commit them: agents claim tasks by commits");
         }
     }
     Ok(0)

@@ -13,6 +13,7 @@ use crate::cli::caller::repository;
 use crate::cli::exit::findings_exit_code;
 use crate::cli::message::warn_findings;
 use crate::cli::output::print;
+use crate::cli::terminal::table::TableStyle;
 
 /// Show tasks by state, reports and the last verification
 #[derive(Debug, Args)]
@@ -33,7 +34,7 @@ pub(crate) fn run(command: &StatusArgs, who: &Caller) -> Result<u8, CommandError
         return super::watch::run(command.json, who);
     }
     let answer = status(&repository()?, who, None)?;
-    print(&render(&answer, command.json))?;
+    print(&render(&answer, command.json, TableStyle::output()))?;
     if !command.json {
         warn_findings(&answer.findings);
     }
@@ -41,12 +42,12 @@ pub(crate) fn run(command: &StatusArgs, who: &Caller) -> Result<u8, CommandError
 }
 
 /// The status as JSON or for people.
-pub(super) fn render(answer: &StatusAnswer, as_json: bool) -> String {
+pub(super) fn render(answer: &StatusAnswer, as_json: bool, style: TableStyle) -> String {
     if as_json {
         return format!("{}\n", answer.document);
     }
     let mut text: String = answer.working.iter().map(working_line).collect();
-    answer.boards.iter().for_each(|board| text.push_str(&board_text(board)));
+    answer.boards.iter().for_each(|board| text.push_str(&board_text(board, style)));
     text
 }
 
@@ -56,8 +57,8 @@ fn working_line(ActiveAttempt { task, agent, attempt, doing, since }: &ActiveAtt
     format!("{task}  {agent} is {doing}, attempt {attempt}, since {}\n", since.strftime("%H:%M:%S"))
 }
 
-fn board_text(ShownBoard { open, stale, stuck, footer }: &ShownBoard) -> String {
-    let mut text = format_rows(open);
+fn board_text(ShownBoard { open, stale, stuck, footer }: &ShownBoard, style: TableStyle) -> String {
+    let mut text = format_rows(open, style);
     stale.iter().for_each(|claim| text.push_str(&format!("stale: {claim}\n")));
     let waits = |task: &String| format!("waits: {}\n", without_control_chars(task));
     text.extend(stuck.iter().map(waits));

@@ -12,11 +12,12 @@ use crate::app::error::CommandError;
 use crate::app::tasks::{self, TaskAnswer};
 use crate::cli::argument_file::read_argument_file;
 use crate::cli::board::task_table::format_rows;
-use crate::cli::caller::repository;
+use crate::cli::caller::{repository, repository_with_task};
 use crate::cli::exit::findings_exit_code;
 use crate::cli::message;
 use crate::cli::message::warn_findings;
 use crate::cli::output::{for_terminal, print, print_json};
+use crate::cli::terminal::table::TableStyle;
 
 /// Create, list, show and move tasks
 #[derive(Debug, Subcommand)]
@@ -291,11 +292,13 @@ pub(crate) fn run(command: &TaskCommand, who: &Caller) -> Result<u8, CommandErro
         TaskCommand::Show(command) => show(command, who),
         TaskCommand::Move(command) => {
             let MoveTaskArgs { id, to, reason, json } = command;
-            print_changed(&tasks::move_to(&repository()?, who, id, to, reason.as_deref())?, *json)
+            let (here, id) = repository_with_task(who, id)?;
+            print_changed(&tasks::move_to(&here, who, &id, to, reason.as_deref())?, *json)
         }
         TaskCommand::Note(command) => {
             let NoteTaskArgs { id, text, summary, json } = command;
-            print_changed(&tasks::add_note(&repository()?, who, id, text, summary.as_deref())?, *json)
+            let (here, id) = repository_with_task(who, id)?;
+            print_changed(&tasks::add_note(&here, who, &id, text, summary.as_deref())?, *json)
         }
         TaskCommand::Renumber(command) => {
             print_changed(&tasks::renumber(&repository()?, who, &command.file)?, command.json)
@@ -315,7 +318,8 @@ pub(crate) fn assign(command: &AssignArgs, who: &Caller) -> Result<u8, CommandEr
         return Err(CommandError::usage(format!("{flag} is for a new task, and {id} exists: edit its file")));
     }
     let scope = command.wanted.scope(who);
-    let answer = tasks::assign(&repository()?, who, (id, assignee), &scope, command.reason.as_deref())?;
+    let (here, id) = repository_with_task(who, id)?;
+    let answer = tasks::assign(&here, who, (&id, assignee), &scope, command.reason.as_deref())?;
     print_changed(&answer, command.json)
 }
 
@@ -352,7 +356,7 @@ fn list(command: &ListTasksArgs, who: &Caller) -> Result<u8, CommandError> {
     match command.json {
         true => print_json(&answer)?,
         false => {
-            print(&format_rows(&answer.table.tasks))?;
+            print(&format_rows(&answer.table.tasks, TableStyle::output()))?;
             warn_findings(&answer.table.findings);
         }
     }
@@ -360,7 +364,8 @@ fn list(command: &ListTasksArgs, who: &Caller) -> Result<u8, CommandError> {
 }
 
 fn show(command: &ShowTaskArgs, who: &Caller) -> Result<u8, CommandError> {
-    let page = tasks::show(&repository()?, who, &command.id)?;
+    let (here, id) = repository_with_task(who, &command.id)?;
+    let page = tasks::show(&here, who, &id)?;
     match command.json {
         true => print_json(&page.answer)?,
         false => {

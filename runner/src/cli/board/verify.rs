@@ -16,7 +16,7 @@ use crate::app::board::{Caller, task_id};
 use crate::app::error::CommandError;
 use crate::app::verify::{VerifyAnswer, VerifyRequest, WantedOverride, verify};
 use crate::cli::argument_file::write_argument_file;
-use crate::cli::caller::{ConfigArgs, IsolationArg, repository};
+use crate::cli::caller::{ConfigArgs, IsolationArg, repository_with_task};
 use crate::cli::exit::UNDONE;
 use crate::cli::message;
 use crate::cli::output::print_json;
@@ -27,12 +27,15 @@ use crate::cli::output::print_json;
 /// changes are discarded. The network is off unless a trusted profile asks for it.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  agency verify --task T0007\n  agency verify --task T0007 --override --reason 'Hotfix INC-1234' --followup T0008 --as human"
+    after_help = "Examples:\n  agency verify T0007\n  agency verify T0007 --override --reason 'Hotfix INC-1234' --followup T0008 --as human"
 )]
 pub(crate) struct VerifyArgs {
     /// The task
+    #[arg(value_name = "ID", value_parser = task_id, required_unless_present = "task", conflicts_with = "task")]
+    id: Option<TaskId>,
+    /// The same, as a flag
     #[arg(long, value_name = "ID", value_parser = task_id)]
-    task: TaskId,
+    task: Option<TaskId>,
     /// Print the risks that the task is linked to. They are checked in any case
     #[arg(long)]
     check_risks: bool,
@@ -73,8 +76,11 @@ pub(crate) fn run(command: &VerifyArgs, who: &Caller) -> Result<u8, CommandError
         }),
         _ => None,
     };
+    let typed = command.id.as_ref().or(command.task.as_ref());
+    let typed = typed.ok_or_else(|| CommandError::usage("say which task: `agency verify ID`"))?;
+    let (here, task) = repository_with_task(who, typed)?;
     let request = VerifyRequest {
-        task: command.task.clone(),
+        task,
         checks_risks: command.check_risks,
         wanted_override,
         fail_fast: command.fail_fast,
@@ -85,7 +91,7 @@ pub(crate) fn run(command: &VerifyArgs, who: &Caller) -> Result<u8, CommandError
         Some(file) => write_argument_file(file, &junit::render(proof)),
         None => Ok(()),
     };
-    let answer = verify(&repository()?, who, &request, &mut progress, write_junit)?;
+    let answer = verify(&here, who, &request, &mut progress, write_junit)?;
     answer.risks.iter().for_each(print_risk);
     print_answer(command, &answer)?;
     Ok(if answer.kept.is_enough { 0 } else { UNDONE })

@@ -21,6 +21,7 @@ use crate::cli::output::print;
 use crate::cli::prompt::TerminalFrontEnd;
 use crate::cli::terminal::columns::cut;
 use crate::cli::terminal::pane::TerminalPane;
+use crate::cli::terminal::table::TableStyle;
 use crate::cli::terminal::{is_drawable, size};
 
 /// Interval between two looks at the store.
@@ -74,7 +75,7 @@ impl StatusWatch<'_> {
                 true => String::new(),
                 false => answer.findings.iter().map(|finding| format!("{finding}\n")).collect(),
             };
-            if !self.show(render(&answer, self.json) + &told)? {
+            if !self.show(render(&answer, self.json, TableStyle::PLAIN) + &told)? {
                 return Ok(());
             }
             let pause = READ_EVERY.max(began.elapsed() * READ_SHARE);

@@ -7,7 +7,7 @@ use crate::app::board::{Caller, task_id};
 use crate::app::error::{CommandError, without_control_chars};
 use crate::app::history::diff::{DiffAnswer, diff};
 use crate::app::wording::short_commit;
-use crate::cli::caller::repository;
+use crate::cli::caller::repository_with_task;
 use crate::cli::message;
 use crate::cli::output::{print_bytes, print_json, print_page};
 use crate::cli::terminal::colour::{self, Colour};
@@ -28,7 +28,8 @@ pub(crate) struct DiffArgs {
 }
 
 pub(crate) fn run(command: &DiffArgs, who: &Caller) -> Result<u8, CommandError> {
-    let answer = diff(&repository()?, who, &command.id, command.attempt)?;
+    let (here, id) = repository_with_task(who, &command.id)?;
+    let answer = diff(&here, who, &id, command.attempt)?;
     if command.json {
         print_json(&answer)?;
         return Ok(0);

@@ -10,7 +10,7 @@ use crate::app::error::{CommandError, without_control_chars};
 use crate::app::history::task_page::{ShowAnswer, TimelineEntry, show};
 use crate::app::history::{AttemptFacts, AuditFacts, CheckFacts};
 use crate::app::units::local_time;
-use crate::cli::caller::repository;
+use crate::cli::caller::repository_with_task;
 use crate::cli::output::{print, print_json};
 
 /// As many files and refusals of an attempt are listed.
@@ -29,7 +29,8 @@ pub(crate) struct ShowArgs {
 }
 
 pub(crate) fn run(command: &ShowArgs, who: &Caller) -> Result<u8, CommandError> {
-    let answer = show(&repository()?, who, &command.id)?;
+    let (here, id) = repository_with_task(who, &command.id)?;
+    let answer = show(&here, who, &id)?;
     if command.json {
         print_json(&answer)?;
     } else {

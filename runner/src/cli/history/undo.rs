@@ -7,7 +7,7 @@ use crate::app::board::{Caller, task_id};
 use crate::app::error::CommandError;
 use crate::app::history::undo::{UndoRequest, undo};
 use crate::app::wording::short_commit;
-use crate::cli::caller::{ConfigArgs, repository};
+use crate::cli::caller::{ConfigArgs, repository_with_task};
 use crate::cli::message;
 use crate::cli::output::print_json;
 
@@ -29,12 +29,10 @@ pub(crate) struct UndoArgs {
 }
 
 pub(crate) fn run(command: &UndoArgs, who: &Caller) -> Result<u8, CommandError> {
-    let request = UndoRequest {
-        task: command.id.clone(),
-        reason: command.reason.clone(),
-        options: command.configuration.options(),
-    };
-    let answer = undo(&repository()?, who, &request)?;
+    let (here, id) = repository_with_task(who, &command.id)?;
+    let request =
+        UndoRequest { task: id, reason: command.reason.clone(), options: command.configuration.options() };
+    let answer = undo(&here, who, &request)?;
     if command.json {
         print_json(&answer)?;
         return Ok(0);

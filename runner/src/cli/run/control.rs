@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::app::board::{Caller, task_id};
 use crate::app::error::CommandError;
 use crate::app::queue::{self, QueueMode};
-use crate::cli::caller::repository;
+use crate::cli::caller::{repository, repository_with_task};
 use crate::cli::message;
 use crate::cli::output::print_json;
 
@@ -65,21 +65,23 @@ pub(crate) struct DrainArgs {
 }
 
 pub(crate) fn cancel(command: &CancelArgs, who: &Caller) -> Result<u8, CommandError> {
-    queue::cancel(&repository()?, who, &command.task)?;
+    let (here, task) = repository_with_task(who, &command.task)?;
+    queue::cancel(&here, who, &task)?;
     tell(
         command.json,
-        &command.task,
+        &task,
         "canceled",
         "its agent will be stopped: now, if an `agency run` is at work, else by the next one",
     )
 }
 
 pub(crate) fn retry(command: &RetryArgs, who: &Caller) -> Result<u8, CommandError> {
-    let text = match queue::retry(&repository()?, who, &command.task)? {
+    let (here, task) = repository_with_task(who, &command.task)?;
+    let text = match queue::retry(&here, who, &task)? {
         None => "the next `agency run` takes it".to_owned(),
         Some(why) => format!("reopened, and no run takes it yet: {why}"),
     };
-    tell(command.json, &command.task, "reopened", &text)
+    tell(command.json, &task, "reopened", &text)
 }
 
 pub(crate) fn pause(command: &PauseArgs) -> Result<u8, CommandError> {

@@ -49,6 +49,7 @@ pub(crate) fn run(command: &DecideArgs, who: &Caller) -> Result<u8, CommandError
     else {
         return list(&open_decisions(&here)?, command.json);
     };
+    let task = here.full_id(who, task)?;
     let request = DecisionRequest {
         task: task.clone(),
         attempt,

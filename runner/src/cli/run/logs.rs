@@ -13,6 +13,7 @@ use crate::app::board::{Caller, task_id};
 use crate::app::error::CommandError;
 use crate::app::queue::logs::{self, JobLog, LogRequest, LogSource};
 use crate::app::transcript::{LineGuard, LineSplitter, OutputFormat, OutputLine};
+use crate::cli::caller::repository_with_task;
 use crate::cli::message;
 use crate::cli::output::print_json;
 
@@ -62,9 +63,9 @@ impl LogsArgs {
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(command: &LogsArgs, who: &Caller) -> Result<u8, CommandError> {
-    let here = crate::cli::caller::repository()?;
+    let (here, task) = repository_with_task(who, &command.task)?;
     let source = command.source();
-    let request = LogRequest { task: command.task.clone(), attempt: command.attempt, source };
+    let request = LogRequest { task: task.clone(), attempt: command.attempt, source };
     let found = logs::open(&here, who, &request)?;
     let mut known = HashSet::new();
     let mut open: Option<LogFollower<'_>> = None;
@@ -81,14 +82,14 @@ pub(crate) fn run(command: &LogsArgs, who: &Caller) -> Result<u8, CommandError> 
             if source != LogSource::Agent && !command.json {
                 message::notice(&format!("output of {}", log.job));
             }
-            open = Some(LogFollower::new(command, found.attempt, log));
+            open = Some(LogFollower::new((command, &task), found.attempt, log));
             open.iter_mut().try_for_each(LogFollower::pass_on)?;
         }
         open.iter_mut().try_for_each(LogFollower::pass_on)?;
         if !command.follow || !may_grow {
             return match open {
                 Some(last) => last.end().map(|()| 0),
-                None => Err(found.nothing_there(&command.task)),
+                None => Err(found.nothing_there(&task)),
             };
         }
         std::thread::sleep(LOOK_EVERY);
@@ -114,12 +115,10 @@ enum LogView<'a> {
 }
 
 impl<'a> LogFollower<'a> {
-    fn new(command: &'a LogsArgs, attempt: u64, log: JobLog) -> Self {
+    fn new((command, task): (&'a LogsArgs, &'a TaskId), attempt: u64, log: JobLog) -> Self {
         let (format, lines) = (log.format, LineSplitter::default());
         let shown = match () {
-            () if command.json => {
-                LogView::Json { task: &command.task, attempt, job: log.job.clone(), format, lines }
-            }
+            () if command.json => LogView::Json { task, attempt, job: log.job.clone(), format, lines },
             () if command.raw && !std::io::stdout().is_terminal() => LogView::Bytes,
             () if command.raw => LogView::Harmless(TerminalSanitizer::default(), None),
             () if format == OutputFormat::Text => {

@@ -26,7 +26,7 @@ use agency_sandbox::policy::IsolationLevel;
 use agency_supervisor::dispatch::RunSummary;
 use clap::{Args, ValueEnum};
 
-use crate::app::board::{Caller, task_id};
+use crate::app::board::{Caller, RepoContext, task_id};
 use crate::app::error::CommandError;
 use crate::app::run::dry_run::dry_run;
 use crate::app::run::helper_programs::be_shim;
@@ -106,9 +106,10 @@ impl From<LandArg> for LandingTarget {
 }
 
 impl RunArgs {
-    fn request(&self) -> RunRequest {
-        RunRequest {
-            tasks: self.task.clone(),
+    fn request(&self, here: &RepoContext, who: &Caller) -> Result<RunRequest, CommandError> {
+        let tasks = self.task.iter().map(|typed| here.full_id(who, typed));
+        Ok(RunRequest {
+            tasks: tasks.collect::<Result<_, _>>()?,
             agent: self.agent.clone(),
             once: self.once,
             watch: self.watch,
@@ -118,17 +119,18 @@ impl RunArgs {
             land: self.land.map(LandingTarget::from),
             configuration: self.operator.options(),
             committer: None,
-        }
+        })
     }
 }
 
 pub(crate) fn run(command: &RunArgs, who: &Caller) -> Result<u8, CommandError> {
     let here = crate::cli::caller::repository()?;
     let trace = telemetry::trace_config(|name| std::env::var_os(name))?;
+    let request = command.request(&here, who)?;
     if command.dry_run {
-        return dry_run::tell(dry_run(here, who, &command.request())?, command.json);
+        return dry_run::tell(dry_run(here, who, &request)?, command.json);
     }
-    attend(run::prepare(here, who, &command.request())?, trace, command.json)
+    attend(run::prepare(here, who, &request)?, trace, command.json)
 }
 
 /// Reports a run from its start to its end. Returns the exit code.

@@ -21,6 +21,7 @@ pub(super) struct RunProgress {
 #[derive(Debug, Clone)]
 pub(super) struct TaskProgress {
     pub(super) agent: String,
+    pub(super) title: String,
     /// The number of the last attempt.
     pub(super) attempts: u64,
     /// When the first attempt of this run began, and the last one.
@@ -51,6 +52,7 @@ impl RunProgress {
         let mut tasks = self.tasks();
         let known = tasks.entry(attempt.task.clone()).or_insert_with(|| TaskProgress {
             agent: attempt.agent.clone(),
+            title: attempt.title.clone(),
             attempts: 0,
             first: began,
             began,

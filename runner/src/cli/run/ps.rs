@@ -1,6 +1,6 @@
 //! `agency ps`: what is being worked on.
 
-use agency_supervisor::attempt::Attempt;
+use agency_supervisor::attempt::{Attempt, Phase};
 use clap::Args;
 use serde::Serialize;
 
@@ -9,6 +9,8 @@ use crate::app::queue::{self, AttemptFilter};
 use crate::app::wording::outcome_text;
 use crate::cli::message;
 use crate::cli::output::{print, print_json};
+use crate::cli::terminal::colour::Colour;
+use crate::cli::terminal::table::{TableStyle, state_colour};
 
 /// Show attempts at work
 #[derive(Debug, Args)]
@@ -47,7 +49,7 @@ impl<'a> PsAttempt<'a> {
         Self { attempt, elapsed_ms: seconds.saturating_mul(1000), outcome: outcome_text(&attempt.phase) }
     }
 
-    fn row(&self) -> String {
+    fn row(&self, style: TableStyle) -> String {
         let Attempt { task, epoch, agent, phase, title, .. } = self.attempt;
         let (id, phase, seconds) = (&task.id, phase.name(), self.elapsed_ms / 1000);
         let what = match &self.outcome {
@@ -55,7 +57,16 @@ impl<'a> PsAttempt<'a> {
             None => title.clone(),
         };
         let what = without_control_chars(&what);
-        format!("{id:<10} {epoch:>2}  {agent:<14} {phase:<8} {seconds:>6} s  {what}\n")
+        let ending = match &self.attempt.phase {
+            Phase::Over(ending) => ending.name(),
+            _ => phase,
+        };
+        style.line([
+            (format!("{id:<10} "), Some(Colour::Bold)),
+            (format!("{epoch:>2}  {agent:<14} "), None),
+            (format!("{phase:<8} "), state_colour(ending)),
+            (format!("{seconds:>6} s  {what}"), None),
+        ]) + "\n"
     }
 }
 
@@ -72,7 +83,8 @@ pub(crate) fn run(command: &PsArgs) -> Result<u8, CommandError> {
         message::notice("nothing is being worked on");
         return Ok(0);
     }
-    print(&attempts.iter().map(PsAttempt::row).collect::<String>())?;
+    let style = TableStyle::output();
+    print(&attempts.iter().map(|attempt| attempt.row(style)).collect::<String>())?;
     Ok(0)
 }
 
@@ -106,7 +118,7 @@ mod tests {
             (r#"{"phase":"over","ending":"canceled"}"#, 12, "Fix\u{fffd} it: canceled"),
         ] {
             let attempt = attempt(phase);
-            let row = PsAttempt::of(&attempt, 1000).row();
+            let row = PsAttempt::of(&attempt, 1000).row(TableStyle::PLAIN);
             assert!(row.ends_with(&format!(" {seconds} s  {what}\n")), "{row}");
         }
     }

@@ -7,13 +7,17 @@ use super::progress::RunProgress;
 use crate::app::units::elapsed;
 use crate::app::wording::{fate_text, short_commit};
 use crate::cli::message;
-use crate::cli::terminal::columns::{columns, cut};
+use crate::cli::terminal::colour::Colour;
+use crate::cli::terminal::table::{TableStyle, state_colour};
 
-const HEADS: [&str; 6] = ["task", "agent", "outcome", "attempts", "time", "commit"];
+const COLUMNS: usize = 7;
+const HEADS: [&str; COLUMNS] = ["task", "agent", "outcome", "attempts", "time", "commit", "title"];
+/// The column with the outcome.
+const OUTCOME: usize = 2;
 
 /// Prints the summary. No line of the table is wider than the terminal.
 pub(super) fn tell(summary: &RunSummary, progress: &RunProgress, width: Option<usize>) {
-    message::print_block(&table(summary, progress, width));
+    message::print_table(&table(summary, progress, TableStyle::errors(width)));
     let done = |one: &&TaskResult| {
         matches!(one, TaskResult::Ended(AttemptEnd::Done { .. } | AttemptEnd::Kept { .. }))
     };
@@ -54,26 +58,34 @@ fn waiting(all: &[(String, String)]) {
     }
 }
 
-fn table(summary: &RunSummary, progress: &RunProgress, width: Option<usize>) -> String {
+fn table(summary: &RunSummary, progress: &RunProgress, style: TableStyle) -> String {
     if summary.tasks.is_empty() {
         return String::new();
     }
     let rows = summary.tasks.iter().map(|(key, fate)| row(key, fate, progress));
-    let rows: Vec<[String; 6]> = std::iter::once(HEADS.map(str::to_owned)).chain(rows).collect();
-    let wide: Vec<usize> = (0..HEADS.len())
-        .map(|column| rows.iter().map(|row| columns(&row[column])).max().unwrap_or(0))
+    let rows: Vec<[String; COLUMNS]> = std::iter::once(HEADS.map(str::to_owned)).chain(rows).collect();
+    let wide: Vec<usize> = (0..COLUMNS)
+        .map(|column| rows.iter().map(|row| style.measured(&row[column])).max().unwrap_or(0))
         .collect();
     let mut text = String::new();
-    for row in &rows {
-        let cells = row.iter().zip(&wide).map(|(cell, wide)| format!("{cell:wide$}"));
-        let line = cells.collect::<Vec<_>>().join("  ");
-        text.push_str(&cut(line.trim_end(), width.unwrap_or(usize::MAX)));
+    for (number, row) in rows.iter().enumerate() {
+        let cells = row.iter().zip(&wide).enumerate().map(|(column, (cell, wide))| {
+            let colour = match (number, column) {
+                (0, _) => None,
+                (_, 0) => Some(Colour::Bold),
+                (_, OUTCOME) => state_colour(cell),
+                _ => None,
+            };
+            let is_last = column + 1 == COLUMNS;
+            (if is_last { cell.clone() } else { style.padded(cell, *wide) + "  " }, colour)
+        });
+        text.push_str(style.line(cells).trim_end());
         text.push('\n');
     }
     text
 }
 
-fn row(key: &TaskKey, fate: &TaskResult, progress: &RunProgress) -> [String; 6] {
+fn row(key: &TaskKey, fate: &TaskResult, progress: &RunProgress) -> [String; COLUMNS] {
     let (outcome, commit) = match fate {
         TaskResult::Ended(ending @ AttemptEnd::Done { commit }) => (ending.name(), short_commit(commit)),
         TaskResult::Ended(ending @ AttemptEnd::Kept { candidate }) => {
@@ -84,9 +96,11 @@ fn row(key: &TaskKey, fate: &TaskResult, progress: &RunProgress) -> [String; 6] 
         TaskResult::Open => ("open", ""),
     };
     let known = progress.of(key);
-    let agent = known.as_ref().map_or_else(String::new, |known| known.agent.clone());
-    let attempts = known.as_ref().map_or_else(String::new, |known| known.attempts.to_string());
-    let time =
-        known.map_or_else(String::new, |known| elapsed(known.took(fate == &TaskResult::Open).as_secs()));
-    [key.id.clone(), agent, outcome.to_owned(), attempts, time, commit.to_owned()]
+    let about = known.as_ref().map_or_else(Default::default, |known| {
+        let time = elapsed(known.took(fate == &TaskResult::Open).as_secs());
+        let title = known.title.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        [known.agent.clone(), known.attempts.to_string(), time, title]
+    });
+    let [agent, attempts, time, title] = about;
+    [key.id.clone(), agent, outcome.to_owned(), attempts, time, commit.to_owned(), title]
 }

@@ -1,4 +1,4 @@
-//! Colour on standard output, where a person reads it and wants it.
+//! Colour, where a person reads it and wants it.
 //!
 //! `NO_COLOR` with any value and `CLICOLOR=0` switch it off; `CLICOLOR_FORCE` switches it on in a pipe, too.
 
@@ -11,6 +11,7 @@ pub(crate) enum Colour {
     Bold,
     Red,
     Green,
+    Yellow,
     Cyan,
 }
 
@@ -20,8 +21,14 @@ impl Colour {
             Self::Bold => "1",
             Self::Red => "31",
             Self::Green => "32",
+            Self::Yellow => "33",
             Self::Cyan => "36",
         }
+    }
+
+    /// A text in this colour. The text has no control characters.
+    pub(crate) fn around(self, text: &str) -> String {
+        format!("\u{1b}[{}m{text}\u{1b}[0m", self.code())
     }
 }
 
@@ -30,13 +37,20 @@ pub(crate) fn is_for_a_person() -> bool {
     std::io::stdout().is_terminal()
 }
 
-/// The text in a colour, where colours are wanted. The text has no control characters.
+/// The text in a colour, where colours are wanted on standard output. The text has no control characters.
 pub(crate) fn paint(colour: Colour, text: &str) -> String {
+    if is_wanted_on_output() { colour.around(text) } else { text.to_owned() }
+}
+
+/// Whether colours are wanted on standard output.
+pub(crate) fn is_wanted_on_output() -> bool {
     static WANTED: OnceLock<bool> = OnceLock::new();
-    match *WANTED.get_or_init(|| is_wanted(is_for_a_person(), |name| std::env::var_os(name))) {
-        true => format!("\u{1b}[{}m{text}\u{1b}[0m", colour.code()),
-        false => text.to_owned(),
-    }
+    *WANTED.get_or_init(|| is_wanted(is_for_a_person(), |name| std::env::var_os(name)))
+}
+
+/// Whether colours are wanted on standard error, which may be drawn on.
+pub(crate) fn is_wanted_on_errors(is_drawable: bool) -> bool {
+    is_wanted(is_drawable, |name| std::env::var_os(name))
 }
 
 /// <https://no-color.org> and <https://bixense.com/clicolors>.

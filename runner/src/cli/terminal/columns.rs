@@ -7,6 +7,8 @@ use std::ops::RangeInclusive;
 
 use unicode_width::UnicodeWidthChar;
 
+use crate::app::error::without_control_chars;
+
 /// Characters with the same width on every terminal.
 const CERTAIN: &[RangeInclusive<char>] = &[
     ' '..='~',
@@ -39,7 +41,15 @@ const CERTAIN: &[RangeInclusive<char>] = &[
 
 /// Cuts a text to one line of at most `width` columns.
 pub(crate) fn cut(text: &str, width: usize) -> String {
-    let shown = one_line(text);
+    fitting(one_line(text), width)
+}
+
+/// The same for a line over which nothing is drawn: it may wrap, so it has every character that moves no cursor.
+pub(crate) fn cut_loosely(text: &str, width: usize) -> String {
+    fitting(without_control_chars(text).replace(['\n', '\t'], " "), width)
+}
+
+fn fitting(shown: String, width: usize) -> String {
     if columns(&shown) <= width {
         return shown;
     }

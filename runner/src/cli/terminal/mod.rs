@@ -1,8 +1,9 @@
-//! The terminal on standard error: whether it can be drawn on, how large it is, and what is drawn.
+//! The terminal: whether it can be drawn on, how large it is, and what is drawn.
 
 pub(crate) mod colour;
 pub(crate) mod columns;
 pub(crate) mod pane;
+pub(crate) mod table;
 
 use std::io::IsTerminal;
 
@@ -15,7 +16,15 @@ pub(crate) fn is_drawable() -> bool {
         && set("AGENCY_LOG").is_none()
 }
 
-/// Columns and rows of the terminal.
+/// The columns of the terminal on standard output, if it is one.
+fn output_width() -> Option<usize> {
+    let output = std::io::stdout();
+    let size = output.is_terminal().then(|| rustix::termios::tcgetwinsize(output).ok());
+    size.map(|size| size.map_or(0, |size| usize::from(size.ws_col)))
+        .map(|width| if width > 0 { width } else { 80 })
+}
+
+/// Columns and rows of the terminal on standard error.
 pub(crate) fn size() -> (usize, usize) {
     match rustix::termios::tcgetwinsize(std::io::stderr()) {
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
