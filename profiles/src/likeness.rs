@@ -6,7 +6,7 @@ pub fn nearest<'k>(text: &str, known: impl IntoIterator<Item = &'k str>) -> Opti
     close.max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(name, _)| name)
 }
 
-/// How much two names are alike, if they are close: one typing mistake apart, or at least as like as `CLOSE`.
+/// How much two names are alike, if they are close: one typing mistake apart, or with a likeness of 0.85.
 pub fn likeness(a: &str, b: &str) -> Option<f64> {
     let (a, b) = (a.to_lowercase(), b.to_lowercase());
     let alike = strsim::jaro_winkler(&a, &b);
