@@ -118,7 +118,33 @@ fn hold(name: &str) {
             "docs/{name}:{line}: `{typed}` is said to print\n{}\nand prints\n{said}",
             shown.join("\n")
         );
+        check_messages(&format!("docs/{name}:{line}"), &lines);
     }
+}
+
+/// A message has at most three lines, and is printed once. What comes next is no error, and may list commands.
+fn check_messages(place: &str, lines: &[&str]) {
+    let mut seen = Vec::new();
+    for (at, line) in lines.iter().enumerate().filter(|(_, line)| line.starts_with("agency: ")) {
+        let more = lines[at + 1..].iter().take_while(|line| line.starts_with("  ")).count();
+        assert!(
+            more < 3 || line.starts_with("agency: next: "),
+            "{place}: a message of {} lines: {line}",
+            more + 1
+        );
+        assert!(!seen.contains(line), "{place}: printed twice: {line}");
+        seen.push(*line);
+    }
+}
+
+#[test]
+fn a_message_that_is_long_or_printed_twice_is_found() {
+    let is_refused = |lines: &[&str]| std::panic::catch_unwind(|| check_messages("here", lines)).is_err();
+    assert!(!is_refused(&["agency: a", "  hint: b", "agency: c", "T0001"]));
+    assert!(!is_refused(&["agency: next: a", "    b", "    c", "    d"]));
+    assert!(
+        is_refused(&["agency: a", "    b", "    c", "    d"]) && is_refused(&["agency: a", "x", "agency: a"])
+    );
 }
 
 macro_rules! documents {

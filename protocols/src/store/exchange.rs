@@ -472,7 +472,12 @@ mod tests {
         let board = ExchangeFixture::new();
         let exchange = FileExchange { tree: board.store.tree(), check: |_| Ok(true) };
         let refused = exchange.apply(&both().changes[0]).expect_err("refused").to_string();
-        assert!(refused.contains("kept in a.md.saved-1"), "{refused}");
+        assert!(
+            refused.contains(
+                "a.md was changed twice while it was written; one version of it is kept in a.md.saved-1"
+            ),
+            "{refused}"
+        );
         board.assert_files(&[("a.md", "old\n"), ("a.md.saved-1", "new\n"), ("b.md", "old\n")]);
     }
 

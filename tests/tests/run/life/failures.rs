@@ -354,7 +354,7 @@ fn a_program_that_is_missing_stops_the_tasks_of_its_agent_alone() {
     assert_eq!(said.code, 10, "{said:?}");
     said.assert_names(&[
         &absent,
-        "its program could not be started",
+        "its program could not be started: No such file or directory",
         &format!("{next} waits: `absent` can't be started: its program could not be started"),
     ]);
     assert_eq!(queue.ground.status(&absent), "BLOCKED");
