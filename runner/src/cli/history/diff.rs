@@ -1,6 +1,7 @@
 //! `agency diff`: what a task changed, through a pager at a terminal.
 
 use agency_protocols::names::TaskId;
+use agency_sandbox::output::sanitize::TerminalSanitizer;
 use clap::Args;
 
 use crate::app::board::{Caller, task_id};
@@ -45,10 +46,11 @@ pub(crate) fn run(command: &DiffArgs, who: &Caller) -> Result<u8, CommandError> 
     Ok(0)
 }
 
-/// The patch for a person: without control characters and in colour.
+/// The patch for a person: without control characters and in colour. Signs that are not seen and reorder what is read are
+/// spelt out: code that is not what it looks like is what a reader of a patch looks for.
 fn patch_text(patch: &str) -> String {
     let line = |line: &str| {
-        let text = without_control_chars(line);
+        let text = with_unseen_spelt(&without_control_chars(line));
         let colour = match line.as_bytes() {
             [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] | [b'd', b'i', b'f', b'f', ..] => {
                 Some(Colour::Bold)
@@ -61,4 +63,23 @@ fn patch_text(patch: &str) -> String {
         colour.map_or_else(|| text.clone(), |colour| colour::paint(colour, &text))
     };
     patch.lines().map(|one| format!("{}\n", line(one))).collect()
+}
+
+fn with_unseen_spelt(line: &str) -> String {
+    let (mut shown, mut bytes) = (TerminalSanitizer::default(), Vec::new());
+    let mut keep = |piece: &[u8]| bytes.extend_from_slice(piece);
+    shown.push(line.as_bytes(), &mut keep);
+    shown.finish(&mut keep);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_reorders_a_line_of_a_patch_is_seen_by_its_reader() {
+        let shown = patch_text("+if admin {\u{202e} }\u{200b}\n-Grüße\t\u{1b}[31mred\n");
+        assert_eq!(shown, "+if admin {\\u{202e} }\\u{200b}\n-Grüße\t\u{fffd}[31mred\n");
+    }
 }
