@@ -31,6 +31,12 @@ pub(crate) fn write(here: &RepoContext, choice: SetupChoice) -> Result<Option<&'
     let suggested = suggest_setup(&files).filter(|_| !here.tree().exists(FILE));
     let Some(mut setup) = suggested else { return Ok(None) };
     let mirrors = addresses_of_mirrors(&setup.network);
+    let mirror_note = match mirrors.is_empty() {
+        true => "",
+        false => {
+            "# The addresses in the list are private ones, to which the names of the registries lead here: a mirror's, if yours.\n"
+        }
+    };
     setup.network.extend(mirrors);
     let question = || {
         format!("Agents and checks need the project's dependencies. Let `{}` install them?", setup.command)
@@ -40,7 +46,7 @@ pub(crate) fn write(here: &RepoContext, choice: SetupChoice) -> Result<Option<&'
         SetupChoice::None => false,
         SetupChoice::Ask => here.ask(&question())?.unwrap_or(true),
     };
-    let text = text(&setup, is_wanted);
+    let text = text(&setup, is_wanted, mirror_note);
     here.update_files(|tree| {
         let mut effects = Effects::none();
         if !tree.exists(FILE) {
@@ -74,7 +80,7 @@ fn is_of_a_mirror(address: IpAddr) -> bool {
     matches!(address, IpAddr::V4(address) if address.is_private() || address.is_documentation())
 }
 
-fn text(setup: &SuggestedSetup, is_wanted: bool) -> String {
+fn text(setup: &SuggestedSetup, is_wanted: bool, mirror_note: &str) -> String {
     let (comment, setup) = (if is_wanted { "" } else { "# " }, setup.to_toml());
     format!(
         r#"# How agents run here. `agency config explain` shows every key. Nothing in this file runs before a person has
@@ -87,7 +93,7 @@ fn text(setup: &SuggestedSetup, is_wanted: bool) -> String {
 [workspace]
 # Installs the project's dependencies, which git does not track: once, and again when one of these files changes.
 # It runs in a sandbox that reaches only the listed hosts.
-{comment}{setup}
+{mirror_note}{comment}{setup}
 
 # Agents by name (`agency agents`) need no configuration. Another program, or other limits:
 # [agents.claude-code]
@@ -120,7 +126,7 @@ mod tests {
             cache_key: vec!["package-lock.json".into()],
             network: vec!["registry.npmjs.org:443".into()],
         };
-        let read = |is_wanted| text(&setup, is_wanted).parse::<toml::Table>().expect("TOML");
+        let read = |is_wanted| text(&setup, is_wanted, "# a note\n").parse::<toml::Table>().expect("TOML");
         assert_eq!(read(true)["workspace"]["setup"]["command"].as_str(), Some("npm ci"));
         assert!(read(false)["workspace"].as_table().is_some_and(toml::Table::is_empty));
     }
