@@ -190,8 +190,8 @@ fn s16_the_license_mode_is_one_of_three() {
         assert_eq!(ground.json(".kodingx/agency.json")["license_mode"], mode);
     }
     let ground = Ground::new();
-    assert_eq!(ground.json(".kodingx/agency.json")["license_mode"], "lexaplus");
-    ground.edit(".kodingx/agency.json", "\"lexaplus\"", "\"gratis\"");
+    assert_eq!(ground.json(".kodingx/agency.json")["license_mode"], "community");
+    ground.edit(".kodingx/agency.json", "\"community\"", "\"gratis\"");
     ground.refused(2, &["lint"]).assert_names(&[".kodingx/agency.json:", "`license_mode` is `gratis`"]);
     ground.edit(".kodingx/agency.json", "  \"license_mode\": \"gratis\",\n", "");
     ground.assert_found(".kodingx/agency.json", "16", "`license_mode` is missing");

@@ -24,10 +24,12 @@ const RUN: &[&str] = &[
     "completions",
 ];
 
-/// The commands a help lists.
+/// The commands a help lists: those below one heading, or all groups.
 fn listed(help: &str) -> Vec<String> {
-    let (_, rest) = help.split_once("Commands:\n").expect("commands");
-    let entries = rest.split("\n\n").next().unwrap_or_default().lines();
+    let entries = match help.split_once("\nCommands:\n") {
+        Some((_, rest)) => rest.split("\n\n").next().unwrap_or_default().lines(),
+        None => help.split("\nOptions:\n").next().unwrap_or_default().lines(),
+    };
     // A name is indented by two; what runs on is indented further.
     let name =
         |line: &str| line.strip_prefix("  ")?.split(' ').next().filter(|n| !n.is_empty()).map(str::to_owned);
