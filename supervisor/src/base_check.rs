@@ -41,7 +41,7 @@ use crate::store::AttemptStore;
 const LEASE: Duration = Duration::from_secs(20);
 const BEAT: Duration = Duration::from_secs(5);
 /// People are told what they wait for when it takes so long.
-const LONG: Duration = Duration::from_secs(2);
+const LONG: Duration = Duration::from_secs(5);
 /// How often another run that does the same may come in between.
 const OTHERS: usize = 3;
 /// The file, in the state folder, that is locked by who orders checks, and how long it is waited for.
