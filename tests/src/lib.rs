@@ -9,6 +9,7 @@ pub mod listeners;
 pub mod model;
 pub mod processes;
 pub mod programs;
+pub mod projects;
 pub mod queue;
 pub mod repository;
 pub mod screen;

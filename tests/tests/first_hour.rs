@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use agency_tests::ground::Ground;
+use agency_tests::projects::{NODE, has, reaches};
 use agency_tests::repository::skip;
 
 /// A project as it comes from a clone, and a person whose agent is a script.
@@ -35,23 +36,6 @@ fn first_hour(ground: &Ground, scope: &str) -> String {
     id
 }
 
-fn has(program: &str) -> bool {
-    Command::new("sh")
-        .args(["-c", &format!("command -v {program}")])
-        .output()
-        .is_ok_and(|found| found.status.success())
-}
-
-/// Whether a registry answers at all: without a network, nothing can be installed anywhere.
-fn reaches(test: &str, address: &str) -> bool {
-    let line = format!("timeout 30 bash -c 'exec 3<>/dev/tcp/{}/443'", address);
-    let reached = Command::new("sh").args(["-c", &line]).output().is_ok_and(|tried| tried.status.success());
-    if !reached {
-        skip(test, &format!("{address} can't be reached"));
-    }
-    reached
-}
-
 #[test]
 fn a_node_project_with_dependencies() {
     let test = "a_node_project_with_dependencies";
@@ -62,25 +46,7 @@ fn a_node_project_with_dependencies() {
         return;
     }
     let ground = project(
-        &[
-            (
-                "package.json",
-                "{\"name\":\"shop\",\"version\":\"1.0.0\",\"dependencies\":{\"is-number\":\"7.0.0\"},\"scripts\":{\"test\":\"node --test\"}}\n",
-            ),
-            (
-                "package-lock.json",
-                "{\"name\":\"shop\",\"version\":\"1.0.0\",\"lockfileVersion\":3,\"requires\":true,\"packages\":{\"\":{\"name\":\"shop\",\"version\":\"1.0.0\",\"dependencies\":{\"is-number\":\"7.0.0\"}},\"node_modules/is-number\":{\"version\":\"7.0.0\",\"integrity\":\"sha512-41Cifkg6e8TylSpdtTpeLVMqvSBEVzTttHvERD741+pnZ8ANv0004MRL43QKPDlK9cGvNp6NZWZUBlbGXYxxng==\",\"engines\":{\"node\":\">=0.12.0\"}}}}\n",
-            ),
-            (".gitignore", "node_modules/\n"),
-            (
-                "src/index.js",
-                "const isNumber = require(\"is-number\");\nmodule.exports = (value) => isNumber(value);\n",
-            ),
-            (
-                "test/index.test.js",
-                "require(\"node:test\")(\"numbers\", () => require(\"node:assert\").ok(require(\"../src\")(5)));\n",
-            ),
-        ],
+        NODE,
         "node -e 'if (!require(\"./src\")(7)) process.exit(1)' && echo '// changed' >> src/index.js",
     );
     first_hour(&ground, "src/**");

@@ -8,7 +8,7 @@ use agency_tests::programs::Program;
 use crate::shop::{Shop, script};
 
 /// The block of docs/agents.md that has these words in it, with the model where it is here.
-fn documented(words: &str, port: u16) -> String {
+pub(crate) fn documented(words: &str, port: u16) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/agents.md");
     let text = std::fs::read_to_string(path).expect("read");
     let mut blocks = text.split("```toml\n").skip(1).filter_map(|rest| rest.split_once("```"));

@@ -4,6 +4,7 @@
 //! that reason.
 
 mod documented;
+mod first_hour;
 mod given;
 mod honest;
 mod hostile;

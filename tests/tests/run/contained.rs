@@ -70,6 +70,8 @@ fn a_container_says_what_it_is_for() {
     let queue = contained(&engine, &format!("until test -e /open/never; do {HONEST}; sleep 0.1; done"));
     let task = queue.task("shell", &[]);
     let run = queue.start(&[]);
+    // Before that there is a container of the checks on the base.
+    queue.until_phase(&task, "started");
     let found = || containers(&engine, queue.path());
     assert!(wait_until(LONG, || !found().is_empty()));
     let labels = engine.ask(&["inspect", "--format", "{{json .Config.Labels}}", &found()[0]]);
