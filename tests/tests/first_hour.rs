@@ -3,7 +3,7 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use agency_tests::ground::Ground;
 use agency_tests::projects::{NODE, has, reaches};
