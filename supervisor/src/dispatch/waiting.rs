@@ -99,6 +99,10 @@ impl RunQueue {
                 self.given_up.insert(key);
             }
             Err(DriveFault { blame: FaultDomain::Successor, .. }) => {
+                // What it waited for is the other's to tell, and news if it comes back.
+                if let Some(TaskResult::Waits(_)) = self.summary.tasks.get(&key) {
+                    self.summary.tasks.remove(&key);
+                }
                 self.taken.insert(key);
             }
             Err(fault) => self.trouble(key, fault, now, actions),

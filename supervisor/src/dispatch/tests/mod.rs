@@ -14,7 +14,7 @@ use super::action::{
     Action, Actions, Answer, Asked, ClaimOutcome, DispatchEvent, DriveFault, Moment, OrphanSearch, Question,
     SettlingFacts, StoreNews,
 };
-use super::queue::{QueueFacts, QueueStart, RunQueue};
+use super::queue::{QueueFacts, QueueStart, RunQueue, RunningAttempt};
 use super::{Interrupt, RunOptions, TaskResult};
 use crate::attempt::{Attempt, AttemptEnd, Epoch, Lease, LeaseHolder, Phase, TaskKey, Term, UsageTotals};
 use crate::clock::BootInstant;
@@ -327,6 +327,25 @@ fn a_run_that_was_told_to_stop_does_not_wait_for_ever_for_an_answer() {
     assert!(!play.is_over);
     play.passes(Duration::from_secs(2));
     assert!(play.is_over);
+}
+
+#[test]
+fn what_an_attempt_waits_for_is_news_again_after_another_supervisor_had_it() {
+    let mut play = Play::new([1]);
+    play.answer_all();
+    play.happens(DispatchEvent::Rested {
+        key: key(1),
+        rest: Box::new(Ok(OutcomeSoFar::Waits("a file is edited".into()))),
+    });
+    play.answer_all();
+    assert!(matches!(play.queue.summary.tasks.get(&key(1)), Some(TaskResult::Waits(_))));
+    // It was being tried again when its lease was lost.
+    let attempt = Attempt::sample("T0001", "shell", Phase::Started);
+    play.queue.resting.clear();
+    play.queue.running.insert(key(1), RunningAttempt { attempt, wish: DriverSignal::GoOn });
+    let fault = DriveFault { blame: FaultDomain::Successor, what: "fenced".into() };
+    play.happens(DispatchEvent::Rested { key: key(1), rest: Box::new(Err(fault)) });
+    assert_eq!(play.queue.summary.tasks.get(&key(1)), None);
 }
 
 #[test]
